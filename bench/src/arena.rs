@@ -1,4 +1,4 @@
-//! What a measurement runs in: a real API server, the simulated cloud, and node-ccm.
+//! The environment of a measurement: a real API server, the simulated cloud, and node-ccm.
 
 use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
@@ -91,7 +91,7 @@ impl Arena {
         calls.lookup + calls.list
     }
 
-    /// What the API server recorded of node-ccm behind the first `mark` requests.
+    /// The requests of node-ccm that the API server recorded after the first `mark` ones.
     pub async fn requests(&self, mark: usize) -> Result<Vec<Request>> {
         let all = self.cluster.requests("").await?;
         Ok(all

@@ -25,7 +25,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// What the issue of a failed watch may take.
+/// The longest time until a failed watch is reported.
 const SHOWN: Duration = Duration::from_secs(60);
 const MOVED: Duration = Duration::from_mins(3);
 const BACK: Duration = Duration::from_secs(60);
@@ -140,8 +140,8 @@ impl World {
         Ok((proxy, launch))
     }
 
-    /// The watches of both are swallowed. Where no replica sees, none leads, also when both are
-    /// started again.
+    /// The watches of both are swallowed. If no replica sees, no replica leads, even after both are
+    /// restarted.
     async fn both_behind_proxies(&self) -> Result<()> {
         println!("\n-- the watches of both replicas swallowed");
         let ((one, first), (other, second)) = tokio::try_join!(self.proxied(), self.proxied())?;

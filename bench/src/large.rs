@@ -1,5 +1,5 @@
-//! service-ccm beside Services with large annotations: its memory. The counts are those of the
-//! objects, not of the build, so any build will do, and the simulated API server.
+//! service-ccm beside Services with large annotations: its memory. The counts depend on the
+//! objects, not on the build, so any build and the simulated API server will do.
 
 use std::time::Duration;
 

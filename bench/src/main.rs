@@ -27,7 +27,7 @@ use arena::Arena;
 /// Prints Quartet's figures. Counts do not depend on the machine; seconds do.
 #[derive(Parser)]
 struct Arguments {
-    /// What to measure.
+    /// The measurement.
     #[arg(value_enum, default_value = "all")]
     what: What,
     /// How many nodes the large measurements have.
@@ -45,23 +45,23 @@ struct Arguments {
     /// The seed of the first of them.
     #[arg(long, default_value_t = 0)]
     first_history: u64,
-    /// What the race draws its faults from; without it a new one, which is printed. Of the
-    /// histories: the one to replay.
+    /// The seed of the race's faults; without it a new one, which is printed. For histories: the
+    /// seed to replay.
     #[arg(long)]
     seed: Option<u64>,
-    /// Which releases of OpenStack: debian (old) or pypi (current).
+    /// The releases of OpenStack: debian (old) or pypi (current).
     #[arg(long, default_value = "debian")]
     flavour: String,
-    /// Which figures of OpenStack; without it all of them.
+    /// The figures of OpenStack; without it all of them.
     #[arg(long, value_enum)]
     part: Option<openstack::Part>,
-    /// Which figures of service-ccm; without it all of them.
+    /// The figures of service-ccm; without it all of them.
     #[arg(long, value_enum)]
     services: Option<services::Part>,
     /// The `--record-bytes` of the programs; without it their default.
     #[arg(long)]
     record_bytes: Option<u64>,
-    /// Which figures of route-ccm; without it all of them.
+    /// The figures of route-ccm; without it all of them.
     #[arg(long, value_enum)]
     routes: Option<routes::Part>,
 }

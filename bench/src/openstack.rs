@@ -1,4 +1,4 @@
-//! What the programs ask of OpenStack's real services, counted by the proxy before them,
+//! The requests of the programs to OpenStack's real services, counted by the proxy before them,
 //! with a real API server.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

@@ -1,6 +1,6 @@
-//! What the API server itself can take: a client that does nothing but the two writes
-//! that initialise a node. The yardstick for the controller, and the measurement that
-//! chose the kind of patch.
+//! The capacity of the API server itself: a client that does nothing but the two writes that
+//! initialise a node. The yardstick for the controller, and the measurement that chose the kind of
+//! patch.
 
 use std::time::Duration;
 

@@ -53,7 +53,7 @@ enum Manner {
     Patching,
 }
 
-/// What came of one program.
+/// The result of one program.
 struct Outcome {
     program: &'static str,
     writes: Vec<Write>,
@@ -61,7 +61,7 @@ struct Outcome {
     lost: Option<String>,
 }
 
-/// Fails if a program loses its Lease, or if none does without the measures against it.
+/// Fails if a program loses its Lease, or if no program does without the measures against it.
 pub async fn measure() -> Result<()> {
     println!("\n-- pressure: {} s at 20 + 10 requests in flight", PRESSURE.as_secs());
     let stage = Stage::new().await?;

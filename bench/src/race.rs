@@ -58,7 +58,7 @@ fn terms(lease: String) -> ElectionSettings {
     }
 }
 
-/// Races, and fails if two candidates led at once, or none for long.
+/// Races, and fails if two candidates led at once, or if nobody led for long.
 pub async fn run(arena: &Arena, rounds: usize, seed: Option<u64>) -> Result<()> {
     let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     println!("\n-- race: two candidates per lease, terms of 1 s, 0.667 s, 0.133 s, --seed {seed}");
@@ -81,7 +81,7 @@ pub async fn run(arena: &Arena, rounds: usize, seed: Option<u64>) -> Result<()> 
     report(&referees, start.elapsed());
     let slowest = slowest.lock().as_secs_f64();
     println!(
-        "slowest write of a bystander meanwhile: {slowest:.2} s (gaps may be longer by as much)"
+        "slowest write of a bystander in that time: {slowest:.2} s (gaps may be longer by as much)"
     );
     let stories: Vec<_> = referees.iter().filter_map(|referee| referee.story()).collect();
     ensure!(
@@ -98,7 +98,7 @@ struct Probe {
 }
 
 impl Probe {
-    /// Starts it; the time is that of the slowest write so far.
+    /// Starts it; the time is how long the slowest write has taken so far.
     async fn start(arena: &Arena) -> Result<(Self, Arc<Mutex<Duration>>)> {
         let api = Api::<Lease>::namespaced(arena.client.clone(), "kube-system");
         let mut lease = Lease::default();

@@ -58,7 +58,7 @@ pub enum Part {
     Off,
     /// Routes from nothing, one node that joins, memory.
     Join,
-    /// The same, and then twenty quiet minutes.
+    /// Also measures twenty quiet minutes afterwards.
     Steady,
     /// Instances, nodes and the API server vanish.
     Lies,

@@ -27,7 +27,7 @@ pub mod simulated;
 
 pub use audit::Request;
 
-/// Which cluster to run on.
+/// The cluster to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `ccm_sim::apiserver`, in this process.
@@ -150,7 +150,7 @@ async fn client(file: Kubeconfig) -> Result<Client> {
 /// distinguish an observing program from the leader beside it.
 pub const OBSERVER: &str = "observer";
 
-/// Writes the kubeconfig of [`OBSERVER`], made from that of another user, into `path`.
+/// Writes the kubeconfig of [`OBSERVER`], made from another user's, into `path`.
 pub fn write_observers_kubeconfig(kubeconfig: &Path, path: &Path) -> Result<()> {
     let mut config = Kubeconfig::read_from(kubeconfig)?;
     for user in &mut config.auth_infos {

@@ -1,4 +1,4 @@
-//! What every test on a cluster has, whatever its cloud: an empty cluster, and the programs
+//! The fixture of every test on a cluster, whatever its cloud: an empty cluster, and the programs
 //! with their own accounts.
 
 use std::{
@@ -118,7 +118,7 @@ impl Fixture {
             .collect())
     }
 
-    /// Those of them that are writes to nodes.
+    /// The writes to nodes among them.
     pub async fn node_writes(&self, user_agent: &str) -> Result<Vec<Request>> {
         let mut all = self.requests(user_agent).await?;
         all.retain(|request| request.is_write() && request.resource == "nodes");

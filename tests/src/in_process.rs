@@ -57,9 +57,9 @@ fn limiter(requests: Rate) -> Arc<dyn RequestLimiter> {
 /// The environment of a controller with a simulated API server. When it is dropped, the
 /// controller ends without an order.
 pub struct InProcess<P: Program> {
-    /// What the controller gets.
+    /// The controller's context.
     pub context: Context<P>,
-    /// Its settings; those that are sent here come into force as those of a new file do.
+    /// Its settings; new ones that are sent here take effect like a changed file.
     pub settings: watch::Sender<Arc<P::Settings>>,
     _end: DropGuard,
 }
@@ -209,7 +209,7 @@ impl<P: Program> InProcess<P> {
         self.annotate_lease(CLOUD_IDENTITY, Some(OTHER_PROJECT));
     }
 
-    /// Whether the metric says that the cloud is another one.
+    /// Returns true if the metric says that the cloud is another one.
     pub fn is_changed(&self) -> bool {
         sample::<u8>(&self.context.metrics, "ccm_cloud_identity_changed ") == 1
     }

@@ -85,18 +85,19 @@ pub fn page() -> Result<String> {
 const INTRODUCTION: &str = "\
 # Metrics
 
-What `/metrics` of each program reports. Written by `make docs` from what the programs register; a test compares this page with them, and a
-scenario compares it with what running programs report.
+What `/metrics` of each program reports.
+`make docs` writes this page from what the programs register; a test compares it with them, and a scenario with what running programs report.
 
-* The format is OpenMetrics if the client asks for it, as Prometheus does, and otherwise Prometheus' older text format. A counter ends in `_total`. A histogram `x` has the series `x_bucket` (label `le`), `x_sum` and `x_count`.
-* A metric with labels is not there before its first event, as with most exporters: `absent()` is no sign of a defect, `or vector(0)` helps in a query.
-* Stability as Kubernetes has it: `ALPHA` may change with a release, `BETA` keeps name and labels. Names without `ccm_` are upstream's, so that dashboards
-  made for cloud-controller-manager go on working.
+* The format is OpenMetrics if the client asks for it, as Prometheus does, and otherwise Prometheus' older text format.
+* A counter ends in `_total`. A histogram `x` has the series `x_bucket` (label `le`), `x_sum` and `x_count`.
+* A metric with labels does not exist before its first event, as with most exporters: `absent()` is not a sign of a defect, `or vector(0)` helps in a query.
+* Stability as Kubernetes has it: `ALPHA` may change with a release, `BETA` keeps name and labels.
+* Names without `ccm_` are upstream's, so that dashboards made for cloud-controller-manager go on working.
 * No label holds a node's name, so the number of series does not grow with the cluster.
 * A key of a work queue is the name of a node.
 * Unless the meaning says otherwise, both replicas report everything; what only a leader does stands still on a standby.
 
-What to look at first: [rate-limits.md](../how-to/rate-limits.md#change-one-controllers-rates-while-it-runs), [node-ccm.md](../explanation/node-ccm.md), [lifecycle-ccm.md](../explanation/lifecycle-ccm.md), [service-ccm.md](../explanation/service-ccm.md), [route-ccm.md](../explanation/route-ccm.md).
+What to look at first: [operate](../how-to/operations.md), [rate limits](../how-to/rate-limits.md).
 ";
 
 /// Names of releases before, for those whose alerts and dashboards have them.
@@ -108,11 +109,11 @@ const RENAMED: &str = "
 | label `service` of `ccm_limiter_*` and `ccm_cloud_*` | label `api` | Prometheus' operator gives each target a label `service`, and the metric's became `exported_service` |
 | `request=\"extension_list\"` of `openstack_api_*` | `request=\"network_extension_list\"` | openstack-cloud-controller-manager calls it that |
 
-No label is called `cluster`, `container`, `endpoint`, `instance`, `job`, `namespace`, `node`, `pod` or `service`: those are for targets. What
-openstack-cloud-controller-manager called otherwise: [metrics of the provider](openstack.md#metrics).
+No label is called `cluster`, `container`, `endpoint`, `instance`, `job`, `namespace`, `node`, `pod` or `service`: those are for targets.
+What openstack-cloud-controller-manager called otherwise: [differences from upstream](differences-from-upstream.md#metrics).
 ";
 
-const PROVIDERS: &str = "What it measures of its own. Its requests are also in `ccm_cloud_*` and `ccm_limiter_*` above.\n";
+const PROVIDERS: &str = "What the provider itself measures.\nIts requests are also in `ccm_cloud_*` and `ccm_limiter_*` above.\n";
 
 const LABELS: &str = "
 ## Labels whose values are not listed above

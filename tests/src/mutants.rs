@@ -46,7 +46,7 @@ pub struct Mutants {
 pub struct Mutant {
     /// The file, relative to the folder of the program.
     pub file: String,
-    /// What the mutant breaks, in words.
+    /// A description of what the mutant breaks.
     pub breaks: String,
     /// A part of the file that occurs once, with the expression between `«` and `»`.
     pub code: String,

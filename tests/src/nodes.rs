@@ -84,8 +84,7 @@ pub fn uuid_of(name: &str) -> String {
     .to_string()
 }
 
-/// A node as large as those of a busy cluster: about `kib` KiB of JSON, most of it the list
-/// of images.
+/// A node as large as in a busy cluster: about `kib` KiB of JSON, most of it the list of images.
 pub fn realistic(name: &str, kib: usize) -> Value {
     const PER_IMAGE: usize = 200;
     let mut node = fresh(name);

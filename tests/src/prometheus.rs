@@ -61,7 +61,8 @@ pub fn check_page(page: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether promtool dislikes a name that is upstream's: the label `clusterCIDR` of node IPAM.
+/// Returns true if promtool dislikes a name that is upstream's: the label `clusterCIDR` of node
+/// IPAM.
 fn is_upstreams(complaint: &str) -> bool {
     complaint.trim_start().starts_with("node_ipam_controller_")
         && complaint.ends_with("label names should be written in 'snake_case' not 'camelCase'")

@@ -1,4 +1,4 @@
-//! What a scenario is, and the fixture that each one gets. A scenario runs on any cluster.
+//! Scenarios, and the fixture that each one gets. A scenario runs on any cluster.
 
 use std::{
     future::Future,

@@ -118,7 +118,7 @@ pub fn condition(service: &Service, kind: &str) -> Option<(String, String)> {
     Some((one.status.clone(), one.reason.clone()))
 }
 
-/// Whether it has the finalizer.
+/// Returns true if it has the finalizer.
 pub fn is_protected(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|name| name == FINALIZER)
 }

@@ -24,15 +24,15 @@ use crate::{
 /// The most scenarios of one controller on the real API server.
 const MOST_REAL: usize = 12;
 
-/// What a controller's tests consist of.
+/// The parts of a controller's tests.
 pub struct Suite {
     /// Whose.
     pub program: Identity,
     /// Its scenarios.
     pub scenarios: Vec<Scenario>,
-    /// What it works on while its rights are taken away.
+    /// Its work while its rights are taken away.
     pub work: Work,
-    /// What happens while Prometheus scrapes it.
+    /// The events while Prometheus scrapes it.
     pub story: Story,
 }
 

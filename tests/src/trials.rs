@@ -64,7 +64,7 @@ impl Trials {
         })
     }
 
-    /// A test that brings its own cluster, or needs none.
+    /// A test that brings its own cluster, or does not need one.
     pub fn alone<F>(&self, name: impl Into<String>, test: F) -> Trial
     where
         F: AsyncFnOnce() -> Result<()> + Send + 'static,
@@ -75,7 +75,7 @@ impl Trials {
         })
     }
 
-    /// Those of the scenarios that run on this kind of cluster.
+    /// The scenarios that run on this kind of cluster.
     pub fn scenarios(&self, all: Vec<Scenario>) -> Vec<Trial> {
         let chosen = all.into_iter().filter(|scenario| scenario.on.contains(&self.kind));
         chosen

@@ -27,7 +27,7 @@ const CONFIRMATION: Duration = Duration::from_secs(20);
 /// Within this a program that works has seen the cloud answer.
 const RECOVERY: Duration = Duration::from_mins(2);
 
-/// What is wrong with the cloud.
+/// The fault of the cloud.
 #[derive(Clone, Copy, Debug)]
 enum Outage {
     NovaFrozen,
@@ -128,7 +128,7 @@ async fn all_ready(rig: &Rig, servers: &[Server], status: &str) -> Result<()> {
     Ok(())
 }
 
-/// What readiness and metrics say of it.
+/// Prints what readiness and metrics say about it.
 async fn tell(program: &Program) -> Result<()> {
     let (status, page) = program.get("/readyz?verbose").await?;
     println!("  /readyz {status}");
@@ -153,7 +153,7 @@ async fn recovered(program: &Program) -> Result<()> {
         Ok((status == 200 && !page.contains("[!]")).then_some(()))
     })
     .await?;
-    println!("  recovered by itself after {}", seconds(start.elapsed()));
+    println!("  recovered on its own after {}", seconds(start.elapsed()));
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::seconds;
 
-/// What `Retry-After` says.
+/// The value of `Retry-After`.
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// Prints what reaches each service after one of them has answered 429.

@@ -6,8 +6,8 @@ use ccm_tests::openstack::{many_routes, rig::Rig};
 /// The number of nodes.
 const NODES: usize = 300;
 
-/// Prints the calls of 300 nodes that get routes, and of one that leaves: with port security off,
-/// and with address pairs.
+/// Prints the calls when 300 nodes get routes and one node leaves: with port security off, and with
+/// address pairs.
 pub async fn measure(rig: &Rig) -> Result<()> {
     for is_secure in [false, true] {
         let figures = many_routes::measure(rig, NODES, is_secure).await?;

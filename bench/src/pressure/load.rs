@@ -44,7 +44,7 @@ pub struct Load {
     _tasks: JoinSet<()>,
 }
 
-/// What came of their writes.
+/// The results of their writes.
 #[derive(Clone, Default)]
 pub struct Done {
     served: usize,

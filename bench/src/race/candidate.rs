@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How long a candidate that overstays leads on after its term.
 const OVERSTAY: Duration = Duration::from_millis(1500);
 
-/// What a candidate keeps to.
+/// The rules that a candidate follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manners {
     /// All of the product.
@@ -44,14 +44,14 @@ pub enum Manners {
     Unguarded,
 }
 
-/// What a candidate is made of.
+/// The parts of a candidate.
 #[derive(Clone)]
 pub struct Recipe {
-    /// What the referee calls it.
+    /// Its name for the referee.
     pub name: String,
     /// The terms of the election.
     pub terms: ElectionSettings,
-    /// What it keeps to.
+    /// The rules that it follows.
     pub manners: Manners,
     /// Its clients.
     pub clients: Clients,
@@ -61,7 +61,7 @@ pub struct Recipe {
     pub referee: Arc<Referee>,
 }
 
-/// What can be done to a candidate, besides dropping it: that kills it.
+/// The orders to a candidate. Dropping it kills it.
 enum Order {
     Freeze(Duration),
     Release,
@@ -89,12 +89,12 @@ impl Candidate {
         Ok(Self { orders, leadership, thread })
     }
 
-    /// Whether it leads.
+    /// Returns true if it leads.
     pub fn leads(&self) -> bool {
         self.leadership.is_leader()
     }
 
-    /// Whether it has ended by itself.
+    /// Returns true if it has ended on its own.
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
@@ -155,8 +155,8 @@ fn candidacy(recipe: &Recipe) -> Elector {
     Elector::new("race", terms.clone(), guarded, clients.watch.clone(), metrics, events)
 }
 
-/// Writes until it is to leave. Then the last write ends, and the Lease is
-/// given back only after that, as the product does it.
+/// Writes until it is told to leave. Then the last write ends, and the Lease is given back only
+/// after that, as in the product.
 async fn write_and_leave(
     recipe: Recipe,
     leadership: Leadership,

@@ -1,4 +1,4 @@
-//! What happens to a leader in a round.
+//! The faults of a leader in a round.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ impl Fault {
 /// A round, drawn before it begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// What goes wrong.
+    /// The fault.
     pub fault: Fault,
     /// How long there is a leader before the fault.
     pub settle: Duration,

@@ -22,7 +22,7 @@ pub const SLOWEST: Duration = Duration::from_millis(600);
 /// Longer than any client waits for an answer.
 const NEVER: Duration = Duration::from_secs(20);
 
-/// What the line does to requests.
+/// The effect of the line on requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineMode {
     /// Nothing bad.

@@ -42,11 +42,11 @@ struct Overlap {
 
 /// From one reign to the next.
 pub struct Gap {
-    /// What had last gone wrong.
+    /// The last fault.
     pub fault: Option<Fault>,
     /// How long no candidate could write.
     pub length: Duration,
-    /// Whether the next one was another candidate.
+    /// True if the next one was another candidate.
     pub takeover: bool,
 }
 
@@ -121,7 +121,7 @@ impl Referee {
         gaps
     }
 
-    /// What happened before two led at once; `None` if they never did.
+    /// The story of how two came to lead at once; `None` if they never did.
     pub fn story(&self) -> Option<String> {
         let book = self.book.lock();
         let first = book.first.as_ref()?;

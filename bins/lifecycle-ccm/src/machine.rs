@@ -103,7 +103,7 @@ pub struct Gauges {
     pub oldest_case: Option<Duration>,
     /// The nodes that are Ready.
     pub ready: usize,
-    /// Those of another provider.
+    /// The nodes of another provider.
     pub foreign: usize,
     /// Those that are not selected.
     pub not_selected: usize,

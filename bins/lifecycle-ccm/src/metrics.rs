@@ -94,14 +94,15 @@ metrics! {
         /// Time from a node's becoming not Ready, or from a new answer that its instance is gone, to the decision to keep or delete it
         [ALPHA] ccm_lifecycle_time_to_verdict_seconds { verdict } => to_verdict: Family<Histogram, Settled>,
             bounds TO_VERDICT, begin Every;
-        /// Waiting time of the node that has waited longest for a verdict, at the last pass; 0 if none waits
+        /// Waiting time of the node that has waited longest for a verdict, at the last pass; 0 if
+        /// no node waits
         [ALPHA] ccm_lifecycle_longest_wait_seconds => longest_wait: FloatGauge;
         /// Requests to delete a node, by result at the API server
         [ALPHA] ccm_lifecycle_deletions { result } => deletions: Family<Counter, Answered>, begin [Ok(())];
         /// Time from the cloud's first answer that an instance is gone to the deletion of its node
         [ALPHA] ccm_lifecycle_time_to_deletion_seconds => to_deletion: Histogram, bounds TO_DELETION;
-        /// Whether the breaker is open: 1 while the list of the fleet is implausible and no unapproved node is
-        /// deleted, 0 otherwise
+        /// 1 while the breaker is open: the list of the fleet is implausible, and no unapproved
+        /// node is deleted; 0 otherwise
         [ALPHA] ccm_lifecycle_breaker_open => breaker: Gauge;
         /// Openings of the breaker, by cause
         [ALPHA] ccm_lifecycle_breaker_openings { cause } => openings: Family<Counter, Cause>, begin Every;

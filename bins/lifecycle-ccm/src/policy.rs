@@ -10,12 +10,12 @@
 //! with the views as they are at each of the two moments. A decision with [`Verdict::Delete`]
 //! has taken budget; [`Decider::deleted`] records the result of the deletion.
 //!
-//! A node is deleted only if all of these conditions hold, checked in this order: it is not
-//! Ready, selected, owned by this provider and past its grace period; two lookups of this node
-//! (same UID), a confirmation period apart, reported its instance as gone; its kubelet has not
-//! renewed its Lease meanwhile; a list of the fleet that was read after the first of them does
-//! not contain it; the breaker is closed; there is budget. A cloud without a list needs three
-//! answers, and witnesses. `docs/explanation/deletion-court.md` explains this to operators.
+//! A node is deleted only if all of these conditions hold, checked in this order: it is not Ready,
+//! selected, owned by this provider and past its grace period; two lookups of this node (same UID),
+//! a confirmation period apart, reported its instance as gone; its kubelet has not renewed its
+//! Lease in between; a list of the fleet that was read after the first of them does not contain it;
+//! the breaker is closed; there is budget. A cloud without a list needs three answers, and
+//! witnesses. `docs/explanation/deletion-court.md` explains this to operators.
 
 pub mod action;
 mod agenda;
@@ -75,9 +75,9 @@ pub enum Deletion {
 pub struct Counts {
     /// Nodes that are not Ready, or on a replaced machine, and that the policy applies to.
     pub watched: usize,
-    /// Those of them with an open case: a lookup reported the instance as gone.
+    /// The nodes among them with an open case: a lookup reported the instance as gone.
     pub suspected: usize,
-    /// Those of these that are Ready, on another machine.
+    /// The suspected nodes that are Ready, on another machine.
     pub replaced: usize,
 }
 
@@ -119,7 +119,7 @@ impl Decider {
         self.abilities = abilities;
     }
 
-    /// Whether deletions are held because of what the last list showed.
+    /// The breaker: holds deletions because of what the last list showed.
     pub fn breaker(&self) -> &Breaker {
         self.brake.breaker()
     }

@@ -35,19 +35,21 @@ ccm_settings::settings! {
         /// node that stops being Ready is looked up at once; a node that may not be deleted because it has no
         /// provider ID is looked up every sixth interval. At least 1s.
         monitor_period: Duration = live(Duration, "node-monitor-period", "5s"), at_least("1s");
-        /// Time after which the cloud must confirm its first answer that an instance is gone, by another lookup and
-        /// by a list of the fleet without the instance, before the node is deleted. Keep it far below the five
-        /// minutes after which pods are evicted from the node, and above the 10 s between two renewals of a kubelet's
-        /// Lease: a node whose kubelet renews it meanwhile is kept. At least 1s.
+        /// Time after which the cloud must confirm its first answer that an instance is gone, by
+        /// another lookup and by a list of the fleet without the instance, before the node is
+        /// deleted. Keep it far below the five minutes after which pods are evicted from the node,
+        /// and above the 10 s between two renewals of a kubelet's Lease: a node whose kubelet
+        /// renews it in that time is kept. At least 1s.
         confirmation_period: Duration = live(Duration, "node-deletion-confirmation-period", "20s"),
             at_least("1s");
         /// Minimum age of a node before an answer that its instance is gone counts. Must be longer than the cloud
         /// takes to show a new instance in all its APIs.
         grace_period: Duration = live(Duration, "node-grace-period", "2m0s");
-        /// Maximum number of nodes that are deleted within --node-deletion-budget-window: a number, or a percentage
-        /// of all nodes of this cloud, rounded up and at least 3. 0 deletes none, also after it disappears from the
-        /// file, until the file names another value. Nodes with the annotation quartet.dev/deletion-approved are
-        /// exempt. A new leader goes on with the window of the last one.
+        /// Maximum number of nodes that are deleted within --node-deletion-budget-window: a number,
+        /// or a percentage of all nodes of this cloud, rounded up and at least 3. 0 stops
+        /// deletions, also after it disappears from the file, until the file names another value.
+        /// Nodes with the annotation quartet.dev/deletion-approved are exempt. A new leader goes on
+        /// with the window of the last one.
         budget: Limit = live(Limit, "node-deletion-budget", "10%"), parsed;
         /// Sliding window of --node-deletion-budget. At least 1s.
         budget_window: Duration = live(Duration, "node-deletion-budget-window", "10m0s"), at_least("1s");
@@ -55,14 +57,14 @@ ccm_settings::settings! {
         /// none of them, no node is deleted until a list contains them again or the nodes are approved. From 1% to
         /// 100%.
         shrink_threshold: u8 = live(Text, "fleet-shrink-threshold", "50%"), percent;
-        /// Whether nodes are deleted that never got a provider ID and whose name the cloud does not know:
-        /// uninitialised applies the deletion policy to those that still have the taint
-        /// node.cloudprovider.kubernetes.io/uninitialized; never keeps them. Use never, or a --node-selector, if
-        /// nodes of another provider join the same cluster.
+        /// Deletion of nodes that never got a provider ID and whose name the cloud does not know:
+        /// uninitialised applies the deletion policy to nodes that still have the taint
+        /// node.cloudprovider.kubernetes.io/uninitialized; never keeps them. Use never, or a
+        /// --node-selector, if nodes of another provider join the same cluster.
         ghosts: Ghosts = live(Text, "ghost-deletion", "uninitialised"), ghosts;
-        /// What is done about a Ready node on a replaced machine, whose provider ID is that of an instance that is
-        /// gone and whose system UUID has changed: report it, or delete it by the deletion policy. Its kubelet
-        /// registers it again when it is restarted.
+        /// Treatment of a Ready node on a replaced machine, whose provider ID belongs to an
+        /// instance that is gone and whose system UUID has changed: report it, or delete it by the
+        /// deletion policy. Its kubelet registers it again when it is restarted.
         replaced: Replaced = live(Text, "replaced-nodes", "report"),
             one_of(&[("report", Replaced::Report), ("delete", Replaced::Delete)]);
         /// Keys of taints that mark a node for scale-down, separated by commas. The deletion of a marked node needs

@@ -21,7 +21,7 @@ const REFRESH: [f64; 10] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.
 const BATCH: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0];
 
 impl State {
-    /// What the node waits for, in the words of `ccm_node_waiting`.
+    /// The reason why the node waits, in the words of `ccm_node_waiting`.
     pub(crate) fn why(self) -> Option<&'static str> {
         self.waits_for().map(|what| what.map_or_else(ErrorKind::reason, Into::into))
     }
@@ -39,7 +39,7 @@ impl State {
     }
 }
 
-/// What a waiting node needs, unless the lookup itself failed.
+/// The need of a waiting node, unless the lookup itself failed.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum WaitsFor {
@@ -59,7 +59,7 @@ enum LabelDrop {
     AlreadyPresent,
 }
 
-/// Whether a change of the first InternalIP was written.
+/// The fate of a change of the first InternalIP.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum IpChange {
@@ -77,7 +77,7 @@ enum Unconfirmed {
 
 label!(State, WaitsFor, LabelDrop, IpChange, Problem, Unconfirmed);
 label! {
-    /// What was written.
+    /// The kind of a write.
     struct Written { "addresses", "taint", "labels" }
 }
 
@@ -117,7 +117,8 @@ metrics! {
         /// each counted once
         [ALPHA] ccm_node_unconfirmed_identities { result } => unconfirmed: Family<Counter, Unconfirmed>,
             begin Every;
-        /// Initialised nodes with which something is wrong that node-ccm does not mend, by problem, at the last refresh
+        /// Initialised nodes with a problem that node-ccm does not fix, by problem, at the last
+        /// refresh
         [ALPHA] ccm_node_irregular_nodes { problem } => irregular: Family<Gauge, Problem>, begin Every;
         /// Lookups of all nodes, one per period, by result; an error means that no node was answered
         [ALPHA] ccm_node_refreshes { result } => refreshes: Family<Counter, Result<(), ErrorKind>>,
@@ -206,8 +207,8 @@ impl NodeMetrics {
         }
     }
 
-    /// Records the end of a lookup of all nodes: how many differ from their instances, or why none
-    /// was answered.
+    /// Records the end of a lookup of all nodes: how many differ from their instances, or why no
+    /// node was answered.
     pub(crate) fn refreshed(&self, took: Duration, result: Result<usize, ErrorKind>) {
         self.refresh_duration.observe(took.as_secs_f64());
         self.refreshes.of(result.map(drop)).inc();

@@ -36,7 +36,7 @@ pub const PROVIDER_ID: &str = "providerID";
 /// The taint of new nodes in [`Plan::fields`].
 pub const TAINTS: &str = "taints";
 
-/// Whether a user has approved the changes of this node.
+/// Returns true if a user has approved the changes of this node.
 pub fn is_approved(node: &Node) -> bool {
     is_marked(node.annotation(APPROVED), node.labels.get(APPROVED))
 }
@@ -181,7 +181,7 @@ pub enum Note {
     },
     /// Its instance may be another machine.
     Doubted(Doubt),
-    /// The cloud returns an IP that is none: it is left out.
+    /// The cloud returns an invalid IP: it is left out.
     InvalidAddress(NodeAddress),
     /// The provided-node-ip annotation of an initialised node does not match its instance: the
     /// addresses stay.
@@ -194,12 +194,12 @@ pub enum Note {
         /// The addresses that are left out.
         addresses: Vec<String>,
     },
-    /// The label policy of the node's annotation is none: that of the settings applies.
+    /// The node's annotation is not a valid label policy: the configured one applies.
     InvalidLabelPolicy(String),
     /// A property of a Ready node changes on which pods, probes or volumes depend: the brake is
     /// asked before.
     Changes {
-        /// Which one.
+        /// The field.
         field: Field,
         /// The old value.
         from: String,
@@ -221,7 +221,7 @@ pub enum Note {
         from: String,
         /// The one that the cloud returns.
         to: Option<String>,
-        /// What the provider's settings leave out.
+        /// The addresses that the provider's settings leave out.
         withheld: Option<String>,
     },
 }
@@ -311,7 +311,7 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy, known: Known<'_>
     plan
 }
 
-/// Whether changes of the node are held if they are too many: it works as it is.
+/// Returns true if changes of the node are held if they are too many: it works as it is.
 pub fn is_protected(node: &Node) -> bool {
     node.is_ready() && !node.is_uninitialised()
 }
@@ -341,7 +341,7 @@ impl Plan {
         self.notes.iter().filter_map(|note| Some((note.change()?, note)))
     }
 
-    /// Whether it changes what the brake protects.
+    /// Returns true if it changes what the brake protects.
     pub fn needs_brake(&self) -> bool {
         self.changes().next().is_some()
     }

@@ -113,7 +113,9 @@ impl NodeReports {
 
     /// Reports that nodes have the same provider ID.
     pub(crate) fn duplicate(&self, node: &Node, id: &str, names: &str) {
-        let text = format!("nodes {names} have the provider ID {id}: delete those that are none");
+        let text = format!(
+            "nodes {names} have the same provider ID {id}: delete the Node objects that are stale"
+        );
         self.warn(node, "DuplicateProviderID", &text, &text);
     }
 

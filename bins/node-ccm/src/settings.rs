@@ -47,9 +47,10 @@ ccm_settings::settings! {
         /// whose lookup takes longer are retried. From 1s to 10m0s.
         #[serde(serialize_with = "duration::serialize")]
         pub cloud_call_timeout: Duration = live(Duration, "cloud-call-timeout", "30s"), cloud_call_timeout;
-        /// What to do when the cloud returns another first InternalIP for a Ready node: apply updates the node, as
-        /// cloud-controller-manager does; hold keeps the node's addresses until it is no longer Ready. Both are
-        /// reported by an event on the node and by ccm_node_internal_ip_changes_total.
+        /// Action when the cloud returns another first InternalIP for a Ready node: apply updates
+        /// the node, as cloud-controller-manager does; hold keeps the node's addresses until it is
+        /// no longer Ready. Both are reported by an event on the node and by
+        /// ccm_node_internal_ip_changes_total.
         pub node_internal_ip_change: InternalIpChange = live(Text, "node-internal-ip-change", "apply"),
             one_of(&[("apply", InternalIpChange::Apply), ("hold", InternalIpChange::Hold)]);
         /// Decides about a new node whose provider ID comes from its kubelet, if another node has it, or if neither
@@ -57,10 +58,11 @@ ccm_settings::settings! {
         /// writes nothing; report initialises the node. Both are reported by an event on the node and by
         /// ccm_node_unconfirmed_identities_total. Nodes that are initialised already are only reported.
         pub node_identity: IdentityPolicy = live(Text, "node-identity", "strict"), one_of(IdentityPolicy::WORDS);
-        /// Maximum number of Ready nodes whose first InternalIP, zone, region or instance type changes, or which lose
-        /// all InternalIPs of a family, within --node-change-budget-window: a number, or a percentage of the Ready
-        /// nodes of this cloud, rounded up and at least 3. If the cloud returns more than that at once, none of them
-        /// is changed. New nodes, nodes that are not Ready and approved ones are exempt. 0 changes none, 100% all.
+        /// Maximum number of Ready nodes whose first InternalIP, zone, region or instance type
+        /// changes, or which lose all InternalIPs of a family, within --node-change-budget-window:
+        /// a number, or a percentage of the Ready nodes of this cloud, rounded up and at least 3.
+        /// If the cloud returns more than that at once, none of them is changed. New nodes, nodes
+        /// that are not Ready and approved ones are exempt. 0 changes no node, 100% all.
         pub node_change_budget: Limit = live(Limit, "node-change-budget", "10%"), parsed;
         /// Sliding window of --node-change-budget. At least 1m.
         #[serde(serialize_with = "duration::serialize")]
@@ -70,8 +72,8 @@ ccm_settings::settings! {
         /// only when it is initialised; off, never. The annotation quartet.dev/node-label-policy of a node takes
         /// precedence.
         pub node_label_policy: LabelPolicy = live(Text, "node-label-policy", "follow"), one_of(LabelPolicy::WORDS);
-        /// Whether a new node keeps its taint while neither the cloud nor the kubelet knows an IP address of it.
-        /// false is for clouds that know no addresses.
+        /// Keep the taint of a new node while neither the cloud nor the kubelet knows an IP address of it. false is for
+        /// clouds that do not know addresses.
         pub node_addresses_required: bool = live(Switch, "node-addresses-required", "true");
         /// Only nodes with these labels are initialised and kept in sync, for instance pool=workers,!edge. Empty selects
         /// all nodes. A node that is left out stays as it is, with its taint until another controller removes it.

@@ -1,5 +1,5 @@
 //! The whole controller with a simulated API server and a simulated cloud in one process with
-//! paused time. The numbers are those of docs/internal/parity.md.
+//! paused time. The numbers refer to docs/internal/parity.md.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -443,7 +443,7 @@ async fn a_refresh_fails_per_node() {
     assert!((55..=84).contains(&lookups), "{lookups}: 11 to 13 refreshes with 5 more each");
 }
 
-/// What is known of an instance is not written any more once refreshes have failed for long.
+/// Known data of an instance is no longer written once refreshes have failed for long.
 #[tokio::test(start_paused = true)]
 async fn an_edit_is_not_corrected_by_old_data() {
     let whole = Whole::start(&["--node-status-update-frequency=1m"]).await;

@@ -1,5 +1,5 @@
-//! What this leader leaves to the next one, as one annotation of the Lease: the deletions of routes
-//! that count for the limit, the blocks of nodes that are gone, the cluster CIDRs, and
+//! The data that this leader leaves to the next one, as one annotation of the Lease: the deletions
+//! of routes that count for the limit, the blocks of nodes that are gone, the cluster CIDRs, and
 //! the sizes of blocks.
 
 use ccm_controller::{brake::Window, handover};
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{networks::BlockSizes, node_ipam::ipam::HeldBlocks};
 
-/// What a leader leaves.
+/// The data that a leader leaves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Left {
-    /// The routes that were deleted of late.
+    /// The routes that were deleted recently.
     #[serde(default)]
     pub(crate) deleted: Window,
     /// The nodes that are gone and hold their blocks, those that went last.

@@ -31,15 +31,17 @@ ccm_settings::settings! {
     /// The settings, checked.
     #[derive(Clone, Debug, PartialEq, Serialize)]
     pub struct RouteSettings {
-        /// Whether nodes get routes for their pod CIDRs. Without routes and --allocate-node-cidrs the program is idle.
+        /// Give nodes routes for their pod CIDRs. Without routes and --allocate-node-cidrs the
+        /// program is idle.
         /// --controllers=*,-route switches them off as well, and *,-nodeipam the other part.
         pub configure_cloud_routes: bool = fixed(Switch, "configure-cloud-routes", "true");
         /// Networks of the cluster's pods: one CIDR, or one of each family, separated by a comma. Routes inside of
         /// them may be this program's.
         pub cluster_cidr: Vec<String> = fixed(List, "cluster-cidr", "");
-        /// Whether this program gives nodes their pod CIDRs. Only one program of a cluster may do so. While this one
-        /// leads, two nodes that get from another client, within 10 minutes, pod CIDRs that are this program's to give
-        /// stop it, until a node has waited for 5 minutes and no other client has assigned any.
+        /// Give nodes their pod CIDRs. Only one program of a cluster may do so. While this one
+        /// leads, two nodes that get from another client, within 10 minutes, pod CIDRs that are
+        /// this program's to give stop it, until a node has waited for 5 minutes and no other
+        /// client has assigned any.
         pub allocate_node_cidrs: bool = fixed(Switch, "allocate-node-cidrs", "false");
         /// Where the pod CIDRs of nodes come from: RangeAllocator takes blocks of --cluster-cidr, CloudAllocator what
         /// the cloud has assigned to each instance.
@@ -54,10 +56,12 @@ ccm_settings::settings! {
         pub node_cidr_mask_size_ipv4: usize = fixed(Count, "node-cidr-mask-size-ipv4", "0"), within(0..=32);
         /// Prefix length of a node's IPv6 pod CIDR. 0 means 64.
         pub node_cidr_mask_size_ipv6: usize = fixed(Count, "node-cidr-mask-size-ipv6", "0"), within(0..=128);
-        /// The shortest prefix that the pod CIDR of a node may have if this program has not assigned it: one length of
-        /// IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64; in a cluster with IPv6 alone, one length such as 64. A wider pod CIDR gets no route. 0 allows each size.
-        /// Without it, a pod CIDR that is wider than most nodes have gets no route until a person approves it. A route
-        /// that is there stays. With --allocate-node-cidrs a pod CIDR of the size of a block is never too wide.
+        /// The shortest prefix that the pod CIDR of a node may have if this program has not
+        /// assigned it: one length of IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64; in
+        /// a cluster with IPv6 alone, one length such as 64. A wider pod CIDR gets no route. 0
+        /// allows each size. Without it, a pod CIDR that is wider than most nodes have gets no
+        /// route until a person approves it. An existing route stays. With --allocate-node-cidrs a
+        /// pod CIDR of the size of a block is never too wide.
         pub max_pod_cidr: MaxPodCidr = live(Text, "max-pod-cidr", ""), parsed;
         /// Interval between two lists of the route table, which find what others have changed. Changes of nodes are
         /// handled at once, whatever the interval is. cloud-controller-manager defaults to 10s and does nothing in
@@ -189,7 +193,8 @@ impl RouteSettings {
         Budget { limit: self.route_loss, window: self.route_loss_window }
     }
 
-    /// What the cloud must offer. Blocks of `--cluster-cidr` are given out without any call to it.
+    /// The capabilities that the cloud must offer. Blocks of `--cluster-cidr` are given out without
+    /// any call to it.
     pub fn needs(&self) -> Vec<Need> {
         let asks = self.cidr_allocator_type == AllocatorType::CloudAllocator;
         match (self.configure_cloud_routes, self.allocate_node_cidrs) {
@@ -203,7 +208,7 @@ impl RouteSettings {
         }
     }
 
-    /// Whether the program has nothing to do with these settings, and why.
+    /// Why the program has nothing to do with these settings, if so.
     pub fn idle(&self) -> Option<String> {
         (!self.configure_cloud_routes && !self.allocate_node_cidrs).then(|| {
             "--configure-cloud-routes and --allocate-node-cidrs are false, or --controllers disables their controllers".to_owned()

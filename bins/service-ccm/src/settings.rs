@@ -40,7 +40,7 @@ ccm_settings::settings! {
         /// Values of spec.loadBalancerClass that are served, separated by commas. Services of other classes are left
         /// to other controllers, with their finalizers.
         pub load_balancer_classes: Vec<String> = live(List, "load-balancer-classes", ""), classes;
-        /// Whether Services without spec.loadBalancerClass are served.
+        /// Serve Services without spec.loadBalancerClass.
         pub serve_classless_services: bool = live(Switch, "serve-classless-services", "true");
         /// Shortest interval between two changes of the members of load balancers. The first change after a quiet time
         /// goes out after 1s. A node that leaves does not wait for one that joins. At least 1s.
@@ -56,13 +56,14 @@ ccm_settings::settings! {
         #[serde(serialize_with = "duration::serialize")]
         pub load_balancer_member_loss_window: Duration =
             live(Duration, "load-balancer-member-loss-window", "6h0m0s"), at_least("1s");
-        /// Keys of taints that mark a node for scale-down, separated by commas. A marked node leaves its load balancers
-        /// at once. Those of Cluster Autoscaler and Karpenter count for no limit; another one counts for
+        /// Keys of taints that mark a node for scale-down, separated by commas. A marked node
+        /// leaves its load balancers at once. The taints of Cluster Autoscaler and Karpenter do not
+        /// count for any limit; another one counts for
         /// --load-balancer-member-loss.
         pub scale_down_taints: Vec<String> = live(
             List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
-        /// Whether nodes whose provider ID has the scheme of another provider, such as edge nodes, are members of load
-        /// balancers. Nodes without a provider ID are members in any case.
+        /// Make nodes whose provider ID has the scheme of another provider, such as edge nodes,
+        /// members of load balancers. Nodes without a provider ID are members in any case.
         pub load_balancer_foreign_nodes: bool = live(Switch, "load-balancer-foreign-nodes", "false");
         /// Only nodes with these labels are members of load balancers, for instance pool=workers,!edge. Empty selects all
         /// nodes. Members that leave because of it count for --load-balancer-member-loss.
@@ -72,15 +73,15 @@ ccm_settings::settings! {
         #[serde(serialize_with = "duration::serialize")]
         pub load_balancer_audit_period: Duration =
             live(Duration, "load-balancer-audit-period", "5m0s"), at_least("10s");
-        /// Interval between two looks at each load balancer of a provider without a list: a look is a whole call, so
-        /// these are spread out. 0s looks at none; otherwise at least 1h0m0s.
+        /// Interval between two looks at each load balancer of a provider without a list: a look is
+        /// a whole call, so these are spread out. 0s turns them off; otherwise at least 1h0m0s.
         #[serde(serialize_with = "duration::serialize")]
         pub load_balancer_look_period: Duration =
             live(Duration, "load-balancer-look-period", "24h0m0s"), none_or_an_hour;
-        /// What is done about load balancers of this cluster without a Service: report, or delete. Only those are
-        /// deleted that two complete lists --orphan-confirmation-period apart have shown and of whose owner the API
-        /// server has no Service with the type or the finalizer; at most 10% of the cluster's load balancers, at least
-        /// 3, within 6h0m0s.
+        /// Treatment of load balancers of this cluster without a Service: report, or delete. Only
+        /// load balancers are deleted that two complete lists --orphan-confirmation-period apart
+        /// have shown and of whose owner the API server has no Service with the type or the
+        /// finalizer; at most 10% of the cluster's load balancers, at least 3, within 6h0m0s.
         pub orphaned_load_balancers: Policy = live(Text, "orphaned-load-balancers", "report"),
             one_of(&[("report", Policy::Report), ("delete", Policy::Delete)]);
         /// Minimum time between the first and the last of the lists that show a load balancer without a Service,
@@ -88,8 +89,9 @@ ccm_settings::settings! {
         #[serde(serialize_with = "duration::serialize")]
         pub orphan_confirmation_period: Duration =
             live(Duration, "orphan-confirmation-period", "15m0s"), at_least("1s");
-        /// Whether load balancers that another controller made for the cluster's Services are adopted without a
-        /// request. If not, the page /plan shows them, and an annotation on the Service adopts one.
+        /// Adopt load balancers that another controller made for the cluster's Services without a
+        /// request. If false, the page /plan shows them, and an annotation on the Service adopts
+        /// one.
         pub adopt_load_balancers: bool = live(Switch, "adopt-load-balancers", "false");
         /// Maximum number of load balancers of the Services of one namespace; 0 means no limit. A Service that comes
         /// after them waits, and gets its load balancer as soon as one of the others goes: those with a recorded load
@@ -106,9 +108,10 @@ ccm_settings::settings! {
         /// address in them as the address of its load balancer. Without a value, this applies to the cluster IPs that
         /// Services have.
         pub service_cluster_ip_range: Vec<IpNet> = live(List, "service-cluster-ip-range", ""), networks;
-        /// Beginnings of annotations that a provider in another process may write to Services, separated by commas, such
-        /// as example.com/. Each one has a domain and a slash. Those of quartet.dev, kubernetes.io, k8s.io and their
-        /// subdomains are not possible. Providers that are part of this program need no confirmation.
+        /// Beginnings of annotations that a provider in another process may write to Services,
+        /// separated by commas, such as example.com/. Each one has a domain and a slash.
+        /// quartet.dev, kubernetes.io, k8s.io and their subdomains are not possible. Providers that
+        /// are part of this program need no confirmation.
         pub provider_annotation_prefixes: Vec<String> =
             live(List, "provider-annotation-prefixes", ""), annotation_prefixes;
         /// Time limit of one call to the cloud, including retries, all pages and waiting for the rate limit. From 1s
@@ -131,8 +134,8 @@ impl ServiceSettings {
         }
     }
 
-    /// The settings that the machine uses. `instance` is the name of this program on Services; None with the
-    /// default Lease.
+    /// The settings that the machine uses. `instance` is the name of this program on Services;
+    /// `None` with the default Lease.
     pub(crate) fn parameters(&self, instance: Option<String>) -> Parameters {
         Parameters {
             classes: Classes {

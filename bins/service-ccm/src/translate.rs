@@ -36,8 +36,8 @@ pub(crate) struct Translator {
     pub(crate) services: Store<Service>,
     pub(crate) nodes: Store<Node>,
     pub(crate) settings: watch::Receiver<Arc<ServiceSettings>>,
-    /// The name of this program in the annotation [`INSTANCE`](crate::plan::evidence::INSTANCE); None with the
-    /// default Lease.
+    /// The name of this program in the annotation [`INSTANCE`](crate::plan::evidence::INSTANCE);
+    /// `None` with the default Lease.
     instance: Option<String>,
     pub(crate) performer: Arc<Performer>,
     /// Locked while the machine is told what the provider offers.

@@ -1,4 +1,4 @@
-//! The table of reasons in docs/explanation/service-ccm.md is written from the code.
+//! The table of reasons in docs/reference/conditions.md is written from the code.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use strum::VariantArray as _;
 
 #[test]
 fn the_table_of_reasons_is_current() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/explanation/service-ccm.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/conditions.md");
     let text = std::fs::read_to_string(page).expect("the page");
     for reason in Reason::VARIANTS {
         let line = format!(
@@ -17,7 +17,7 @@ fn the_table_of_reasons_is_current() {
             reason.as_str(),
             reason.meaning()
         );
-        assert!(text.contains(&line), "docs/explanation/service-ccm.md lacks this line:\n{line}");
+        assert!(text.contains(&line), "docs/reference/conditions.md lacks this line:\n{line}");
     }
     let is_of_table = |line: &&str| {
         ["| `LoadBalancerProvisioning` |", "| `LoadBalancerServing` |"]

@@ -1,5 +1,5 @@
-//! The metrics of template-ccm. Each declaration generates the registration and the reference
-//! page; the values of a label are those of its type.
+//! The metrics of template-ccm. Each declaration generates the registration and the reference page;
+//! the values of a label are the values of its type.
 
 use ccm_cloud::{ErrorKind, LookupResult};
 use ccm_controller::instances::Answer;

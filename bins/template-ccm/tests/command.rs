@@ -123,7 +123,7 @@ fn check_config_validates_the_files_that_settings_name() {
     check(&[certificate, key, "--secure-port=0".to_owned()], DONE);
 }
 
-/// What a person's kubectl uses may be a cluster in production, with all rights.
+/// The cluster of a person's kubectl may be in production, with all rights.
 #[test]
 fn the_cluster_of_the_shell_is_not_taken() {
     let files = Files::new();

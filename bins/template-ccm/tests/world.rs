@@ -77,7 +77,7 @@ mod template {
 }
 
 /// Work for which the template needs each of its rights: a node, whose annotation is removed
-/// whenever it is there.
+/// whenever it exists.
 async fn work(env: &Env, round: u32) -> Result<()> {
     if round == 0 {
         return env.add_node("node-1").await.map(drop);
@@ -94,7 +94,7 @@ async fn is_undone(env: &Env) -> Result<bool> {
     Ok(!annotations.is_some_and(|annotations| annotations.contains_key(INSTANCE_NAME)))
 }
 
-/// What a dashboard of the template would show.
+/// The events that a dashboard of the template would show.
 async fn play(stage: &mut Stage) -> Result<()> {
     stage.env.add_node("node-0").await?;
     let late =

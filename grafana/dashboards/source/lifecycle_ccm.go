@@ -140,7 +140,7 @@ func verdicts() row {
 		graph{
 			title: "Undecided nodes",
 			about: about{
-				shows:  "Nodes that are not Ready and have no verdict yet; and those of them with an answer \"gone\".",
+				shows:  "Nodes that are not Ready and have no verdict yet; and how many of them have an answer \"gone\".",
 				normal: "0. An existing instance is decided with the next answer, a deleted one within half a minute.",
 				do:     "More for minutes: the cloud does not answer, or breaker or budget hold the nodes. See *Verdicts that hold back or delete*.",
 				page:   court,

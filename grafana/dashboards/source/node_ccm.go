@@ -26,7 +26,7 @@ func init() {
 // untaint is upstream's histogram: from the creation of a node to the removal of its taint.
 const untaint = "node_controller_cloud_provider_taint_removal_delay_seconds"
 
-const stays = "explanation/node-ccm.md#when-a-node-stays-tainted"
+const stays = "how-to/troubleshoot.md#a-node-keeps-its-taint"
 
 // registration shows the time from a node's registration until it is schedulable.
 func registration() row {
@@ -130,7 +130,7 @@ func brakeAndOwners() row {
 				normal: "0.",
 				do:     "Compare a held node with its instance in the cloud: fix the cloud's answer, or approve.",
 				alert:  "NodeCCMChangesHeld",
-				page:   "explanation/node-ccm.md#the-brake",
+				page:   "explanation/brakes.md#ready-nodes",
 			},
 			lines: []line{{highest("", of("ccm_brake_held")), ""}},
 			base:  green,
@@ -144,7 +144,7 @@ func brakeAndOwners() row {
 				shows:  "Ready nodes that have changed within `--node-change-budget-window`, and how many may.",
 				normal: "Far below the limit.",
 				do:     "At the limit: the rest is held until the window moves on; see *Changes held*.",
-				page:   "explanation/node-ccm.md#the-brake",
+				page:   "explanation/brakes.md#ready-nodes",
 			},
 			unit: units.Short,
 			lines: []line{
@@ -169,7 +169,7 @@ func brakeAndOwners() row {
 		graph{
 			title: "Irregular nodes",
 			about: about{
-				shows:  "Initialised nodes with a problem that node-ccm does not mend, at the last refresh. `left over`: nodes with a taint that nothing removes.",
+				shows:  "Initialised nodes with a problem that node-ccm does not fix, at the last refresh. `left over`: nodes with a taint that nothing removes.",
 				normal: "None.",
 				do:     "The runbook of the alert says what to do for each problem; the events on the nodes have the details.",
 				alert:  "NodeCCMIrregularNodes",
@@ -220,7 +220,7 @@ func nodeWork() row {
 				shows:  "Writes per second, by kind and result.",
 				normal: "Two for each new node, all `ok`. An occasional `conflict`: another client wrote first, and node-ccm plans the node again.",
 				do:     "`forbidden`: check the ClusterRole. `invalid`: the API server rejects a value from the cloud; the event on the node has the message.",
-				page:   "explanation/node-ccm.md#rights",
+				page:   "reference/rights.md#node-ccm",
 			},
 			unit:  units.Short,
 			lines: []line{{sum("kind, result", rate(of("ccm_node_writes_total"))), "{{kind}}: {{result}}"}},
@@ -261,7 +261,7 @@ func nodeWork() row {
 				shows:  "Initialised nodes that differ from their instance and wait for their turn: they are written at `--node-correction-qps`, so that a change of the whole fleet does not delay new nodes.",
 				normal: "0; after a change of many instances falling at that rate.",
 				do:     "Constantly high: something changes many nodes again and again; see *Nodes that differ from the cloud*. Not falling: `--node-correction-qps` is very low.",
-				page:   "how-to/rate-limits.md",
+				page:   "explanation/rate-limits.md",
 			},
 			unit:  units.Short,
 			lines: []line{{sum("", of("ccm_node_corrections_waiting")), "wait"}},
@@ -273,7 +273,7 @@ func nodeWork() row {
 				shows:  "Maximum number of nodes in one lookup, on the leader.",
 				normal: "500.",
 				do:     "Lower: the cloud did not answer larger lookups within `--cloud-call-timeout`. It grows again when the cloud is faster; see the response times in *Calls to the cloud*.",
-				page:   "how-to/rate-limits.md",
+				page:   "explanation/rate-limits.md",
 			},
 			unit:  units.Short,
 			lines: []line{{highest("", of("ccm_node_lookup_batch_limit")), "at most"}},

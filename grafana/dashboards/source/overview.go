@@ -114,7 +114,7 @@ func atAGlance() row {
 				normal: "0.",
 				do:     "Open the dashboard of route-ccm, row *Routes of nodes*.",
 				alert:  "RouteCCMNodesWithoutRoutes",
-				page:   routes + "#when-a-node-has-no-route",
+				page:   noRoute,
 			},
 			lines: []line{{highest("", sum(identity, anywhere("ccm_route_nodes", `state!="complete"`))), ""}},
 			base:  green,
@@ -252,7 +252,7 @@ func toTheCloud() row {
 				shows:  "Requests to the cloud as a share of the rate in force.",
 				normal: "A few percent.",
 				do:     "At 100 %: open the program's dashboard, row *Rate limits*.",
-				page:   "how-to/rate-limits.md",
+				page:   "explanation/rate-limits.md",
 			},
 			unit: units.PercentUnit,
 			lines: []line{{
@@ -269,7 +269,7 @@ func toTheCloud() row {
 				shows:  "Average time that a request to the cloud waited for the rate limit, in the last five minutes.",
 				normal: "Milliseconds.",
 				do:     "Seconds: the limit delays the work. Open the program's dashboard, row *Rate limits*.",
-				page:   "how-to/rate-limits.md",
+				page:   "explanation/rate-limits.md",
 			},
 			unit: units.Seconds,
 			lines: []line{{

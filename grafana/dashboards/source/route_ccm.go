@@ -22,7 +22,10 @@ func init() {
 	})
 }
 
-const routes = "explanation/route-ccm.md"
+const (
+	routes  = "explanation/route-ccm.md"
+	noRoute = "how-to/troubleshoot.md#a-node-has-no-route"
+)
 
 // podRoutes shows whether nodes have their routes, and how fast they get them.
 func podRoutes() row {
@@ -34,7 +37,7 @@ func podRoutes() row {
 				normal: "0; for some seconds as many as nodes that registered at once.",
 				do:     "`kubectl describe node`: the condition NetworkUnavailable and the events say why. Without a pod CIDR: see row *Node IPAM*, or kube-controller-manager.",
 				alert:  "RouteCCMNodesWithoutRoutes",
-				page:   routes + "#when-a-node-has-no-route",
+				page:   noRoute,
 			},
 			unit:  units.Short,
 			lines: []line{{highest("", sum(identity, of("ccm_route_nodes", `state!="complete"`))), ""}},
@@ -50,7 +53,7 @@ func podRoutes() row {
 				normal: "0.",
 				do:     "Check that these nodes are really gone, then approve, or wait: the rest goes window by window. What only a change of `--cluster-cidr` makes this cluster's waits for a person.",
 				alert:  "RouteCCMRoutesHeld",
-				page:   routes + "#the-brake",
+				page:   "explanation/brakes.md#routes",
 			},
 			unit:  units.Short,
 			lines: []line{{highest("", of("ccm_route_changes_held")), ""}},
@@ -62,11 +65,11 @@ func podRoutes() row {
 		graph{
 			title: "Nodes by state of their routes",
 			about: about{
-				shows:  "Nodes by the state of their routes, on the leader. `another_provider` and `not_selected`: nodes that get none. `left over`: nodes with a condition of an earlier controller that keeps pods away. `too_wide`, `wider_than_most`, `id_of_another_node`: pod CIDRs that get no route because of what their nodes say.",
+				shows:  "Nodes by the state of their routes, on the leader. `another_provider` and `not_selected`: nodes that get no routes. `left over`: nodes with a condition of an earlier controller that keeps pods away. `too_wide`, `wider_than_most`, `id_of_another_node`: pod CIDRs that get no route because of what their nodes say.",
 				normal: "`complete`: all nodes of this provider.",
 				do:     "`incomplete`: see the nodes' condition NetworkUnavailable. `without_pod_cidrs`: no program gives them pod CIDRs. `not_selected`: check `--node-selector`. `left over`: see the event NetworkUnavailableLeftOver.",
 				alert:  "RouteCCMNodesWithoutRoutes",
-				page:   routes + "#conditions",
+				page:   "reference/conditions.md#nodes",
 			},
 			unit: units.Short,
 			lines: []line{
@@ -84,7 +87,7 @@ func podRoutes() row {
 				normal: "0, or the duration of one call to the cloud.",
 				do:     "Minutes: see the event FailedToCreateRoute of the nodes, and *Changes of routes*.",
 				alert:  "RouteCCMNodesWithoutRoutes",
-				page:   routes + "#when-a-node-has-no-route",
+				page:   noRoute,
 			},
 			unit:  units.Seconds,
 			lines: []line{{highest("", of("ccm_route_longest_wait_seconds")), "longest wait"}},
@@ -112,7 +115,7 @@ func podRoutes() row {
 				shows:  "Writes of the condition NetworkUnavailable in five minutes, by result at the API server.",
 				normal: "One for each new node, `ok`.",
 				do:     "`conflict`: others write the same nodes; it is tried again. `forbidden`: the ClusterRole is too small. Many `ok` without new nodes: another component sets the condition to the other status again and again.",
-				page:   routes + "#conditions",
+				page:   "reference/conditions.md#nodes",
 			},
 			unit:  units.Short,
 			lines: []line{{times("result", "[5m]", of("ccm_route_condition_writes_total")), "{{result}}"}},
@@ -131,7 +134,7 @@ func routeTable() row {
 				normal: "More than the nodes that may join.",
 				do:     "Raise the quota of the cloud project or of the table. 0: new nodes get no route.",
 				alert:  "RouteCCMRouteTableFull",
-				page:   routes + "#when-a-node-has-no-route",
+				page:   noRoute,
 			},
 			unit:  units.Short,
 			lines: []line{{aggregate("min", "", of("ccm_route_table_room")), ""}},
@@ -145,9 +148,9 @@ func routeTable() row {
 			about: about{
 				shows:  "Routes inside `--cluster-cidr` that are not this cluster's, by the recorded UID too, or whose target is unknown. route-ccm does not touch them.",
 				normal: "0, unless clusters share a table and a range, or people add routes of their own.",
-				do:     "A node whose pod CIDR has such a route to elsewhere gets none: its condition names it. Remove the route, or recreate the node. As many as nodes, `other_uid` in *Routes by kind*: check `--cluster-uid`.",
+				do:     "A node whose pod CIDR has such a route to elsewhere does not get a route: its condition names the foreign one. Remove the route, or recreate the node. As many as nodes, `other_uid` in *Routes by kind*: check `--cluster-uid`.",
 				alert:  "RouteCCMRoutesOfAnotherCluster",
-				page:   routes + "#whose-a-route-is",
+				page:   "explanation/ownership.md#whose-a-route-is",
 			},
 			unit:  units.Short,
 			lines: []line{{highest("", sum(identity, of("ccm_route_routes", `kind=~"foreign|unknown|other_uid"`))), ""}},
@@ -162,7 +165,7 @@ func routeTable() row {
 				shows:  "Routes of the table by kind, on the leader.",
 				normal: "`ours`: one for each pod CIDR. `other_networks`: routes outside of `--cluster-cidr`.",
 				do:     "`defective`: the cloud says that the route carries no traffic, see the node's condition. `unknown`: the cloud is asked about their targets. `foreign`: see *Foreign routes*.",
-				page:   routes + "#whose-a-route-is",
+				page:   "explanation/ownership.md#whose-a-route-is",
 			},
 			unit:  units.Short,
 			lines: []line{{highest("kind", of("ccm_route_routes")), "{{kind}}"}},
@@ -174,7 +177,7 @@ func routeTable() row {
 				normal: "`create`: one for each pod CIDR of a new node. `delete`: one for each of a node that is gone. All `ok`; `busy` where others change the table.",
 				do:     "Others are kinds of errors of the cloud: the event FailedToCreateRoute of the node and the log have the cloud's message.",
 				alert:  "RouteCCMRoutesFailing",
-				page:   routes + "#when-a-node-has-no-route",
+				page:   noRoute,
 			},
 			unit:  units.Short,
 			lines: []line{{some(times("operation, result", "[5m]", of("ccm_route_changes_total"))), "{{operation}} {{result}}"}},
@@ -186,7 +189,7 @@ func routeTable() row {
 				normal: "Three (`--route-reconciliation-period`), `ok`; one more after a change by others.",
 				do:     "While lists fail, what others changed in the table is not repaired, and a leader that has seen no list changes nothing. See `/readyz?verbose`.",
 				alert:  "RouteCCMListsFailing",
-				page:   routes + "#what-it-does",
+				page:   routes + "#routes",
 			},
 			unit:  units.Short,
 			lines: []line{{times("result", "[30m]", of("ccm_route_lists_total")), "{{result}}"}},
@@ -209,7 +212,7 @@ func routeTable() row {
 				shows:  "Replacements in an hour by a cloud that cannot replace a route in one step: for a moment the destination had no route.",
 				normal: "0; a node that changes its address, or a pod CIDR that moves to another node, is one each.",
 				do:     "Many: find out what changes the addresses of nodes.",
-				page:   routes + "#what-it-does",
+				page:   routes + "#routes",
 			},
 			unit:  units.Short,
 			lines: []line{{times("", "[1h]", of("ccm_route_gaps_total")), "gaps"}},
@@ -228,7 +231,7 @@ func podCIDRs() row {
 				normal: "Below 90 %.",
 				do:     "Use a larger `--cluster-cidr` before it is full: see how a range is extended. At 100 % new nodes get no pod CIDR.",
 				alert:  "RouteCCMCIDRsExhausted",
-				page:   routes + "#extend-a-range",
+				page:   "how-to/routes.md#extend-a-range",
 			},
 			unit:  units.PercentUnit,
 			lines: []line{{highest("clusterCIDR", of("node_ipam_controller_cidrset_usage_cidrs")), "{{clusterCIDR}}"}},
@@ -255,11 +258,11 @@ func podCIDRs() row {
 		number{
 			title: "Nodes that get no pod CIDR",
 			about: about{
-				shows:  "Nodes that get no pod CIDR now: no block is free, or the cloud names none for their instance.",
+				shows:  "Nodes that get no pod CIDR now: no block is free, or the cloud does not name one for their instance.",
 				normal: "0.",
 				do:     "The event CIDRNotAvailable of the node says why.",
 				alert:  "RouteCCMNodesWithoutPodCIDRs",
-				page:   routes + "#when-a-node-has-no-pod-cidr",
+				page:   "how-to/troubleshoot.md#a-node-has-no-pod-cidr",
 			},
 			unit:  units.Short,
 			lines: []line{{highest("", of("ccm_ipam_nodes_waiting")), ""}},
@@ -328,7 +331,7 @@ func podCIDRs() row {
 				normal: "Follows the number of nodes.",
 				do:     "Growing without nodes: blocks of nodes that are gone wait for their routes. See *Held by the brake* and *Changes of routes*.",
 				alert:  "RouteCCMCIDRsNearlyExhausted",
-				page:   routes + "#extend-a-range",
+				page:   "how-to/routes.md#extend-a-range",
 			},
 			unit:  units.PercentUnit,
 			lines: []line{{highest("clusterCIDR", of("node_ipam_controller_cidrset_usage_cidrs")), "{{clusterCIDR}}"}},

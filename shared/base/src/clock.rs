@@ -82,7 +82,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// One that begins now.
+    /// Begins a measurement now.
     pub fn begin() -> Self {
         Self { begins: wall().into(), started: Instant::now() }
     }

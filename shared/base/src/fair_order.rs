@@ -14,7 +14,7 @@ impl FairOrder {
         Self { streak: streak.max(1), urgent_in_a_row: 0 }
     }
 
-    /// Whether an urgent item is next, given which kinds are waiting.
+    /// Returns true if an urgent item is next, given which kinds are waiting.
     pub fn urgent_next(&self, urgent_waits: bool, routine_waits: bool) -> bool {
         urgent_waits && !(routine_waits && self.urgent_in_a_row >= self.streak)
     }

@@ -14,7 +14,7 @@ pub struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// Whether to log now; `true` starts the next period.
+    /// Returns true if a line is due; `true` starts the next period.
     pub fn is_due(&mut self) -> bool {
         let due = self.last.is_none_or(|last| last.elapsed() >= EVERY);
         if due {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// Whether a URL's host is this machine: such requests cross no network and need no proxy.
+/// Returns true if a URL's host is this machine: such requests cross no network and need no proxy.
 /// An IPv6 address may be in brackets.
 pub fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');

@@ -3,7 +3,7 @@
 use crate::Protocol;
 use serde::{Deserialize, Serialize};
 
-/// What a controller must know about a provider's load balancers.
+/// The properties of a provider's load balancers that a controller must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancerTraits {
     /// The prefixes of the annotations that the provider reads. Others are not configuration.

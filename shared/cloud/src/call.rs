@@ -82,12 +82,12 @@ pub type Answers<'a, T> = BoxStream<'a, (usize, Result<T, CloudError>)>;
 pub struct CallClass {
     /// The cloud's service, for instance `compute`. Bounded: a constant of the provider.
     pub service: &'static str,
-    /// The operation, for instance `list_instances`. Bounded likewise.
+    /// The operation, for instance `list_instances`. Also bounded.
     pub operation: &'static str,
-    /// Whether it changes anything in the cloud.
+    /// True if it changes anything in the cloud.
     pub write: bool,
-    /// Whether it may be repeated when the result of the first attempt is unknown. A request
-    /// that creates something may not: first check whether it exists.
+    /// True if it may be repeated when the result of the first attempt is unknown. A request that
+    /// creates something may not: first check whether it exists.
     pub repeatable: bool,
 }
 
@@ -115,8 +115,8 @@ impl CallClass {
 #[must_use = "a request is under way for as long as its permit lives"]
 #[derive(Default)]
 pub struct Permit {
-    /// The term of leadership that covers a write, sent to the cloud. It grows with each
-    /// leader. None for reads, and without election.
+    /// The term of leadership that covers a write, sent to the cloud. It grows with each leader.
+    /// `None` for reads, and without election.
     pub term: Option<u64>,
     abandoned: Option<Abandoned>,
 }

@@ -1,4 +1,4 @@
-//! What a load balancer is to be: a layer-4 front end, the members behind it, and how both
+//! The wanted state of a load balancer: a layer-4 front end, the members behind it, and how both
 //! appear in the cloud.
 //!
 //! Nothing here is a Service. A Service is the first source of front ends; a Gateway's TCP
@@ -72,7 +72,7 @@ impl fmt::Display for Protocol {
 /// One port of a front end. Protocol and port together are unique.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FrontEndPort {
-    /// Its name; empty if it has none.
+    /// Its name; empty if it has no name.
     pub name: String,
     /// The protocol.
     pub protocol: Protocol,
@@ -84,7 +84,7 @@ pub struct FrontEndPort {
     pub app_protocol: Option<String>,
 }
 
-/// Which members get a connection.
+/// The members that get a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Traffic {
@@ -119,7 +119,7 @@ pub struct FrontEnd {
     pub address: Option<IpAddr>,
     /// How long a client's connections go to the same member; `None` for no affinity.
     pub affinity: Option<Duration>,
-    /// Which members get a connection.
+    /// The members that get a connection.
     pub traffic: Traffic,
     /// `spec.loadBalancerClass`.
     pub class: Option<String>,
@@ -175,14 +175,14 @@ impl Member {
         same_id && IpFamily::ALL.into_iter().all(is_same)
     }
 
-    /// Returns true if this node has an address of a family of which `other` has none.
+    /// Returns true if this node has an address of a family that `other` lacks.
     pub fn has_more_families_than(&self, other: &Self) -> bool {
         let gains = |family| other.address(family).is_none() && self.address(family).is_some();
         IpFamily::ALL.into_iter().any(gains)
     }
 }
 
-/// Whether a cloud shows exactly these members, each as it is. Both are sorted by node.
+/// Returns true if a cloud shows exactly these members, each as it is. Both are sorted by node.
 pub fn are_shown_as<'a>(
     members: &[Member],
     shown: impl IntoIterator<Item = &'a Member, IntoIter: ExactSizeIterator>,
@@ -201,9 +201,9 @@ pub fn are_shown_as<'a>(
 /// incomplete removes nothing by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members {
-    /// The members that are there after the change: all that the controller knows. One that
-    /// lacks what members need ([`LoadBalancerTraits`](crate::LoadBalancerTraits)) stays as it is.
-    /// One whose labels the provider does not select leaves.
+    /// The members after the change: all that the controller knows. A member that lacks what
+    /// members need ([`LoadBalancerTraits`](crate::LoadBalancerTraits)) stays as it is. A member
+    /// whose labels the provider does not select is removed.
     pub present: Arc<[Member]>,
     /// The members that are not. A provider never removes the last member of a load balancer.
     pub absent: Arc<[Member]>,

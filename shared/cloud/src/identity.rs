@@ -103,9 +103,9 @@ pub struct NodeIdentity {
     pub system_uuid: Option<String>,
     /// `metadata.uid`, if the provider [wants](crate::Wants) it.
     pub uid: Option<String>,
-    /// `metadata.labels`, likewise; otherwise empty.
+    /// `metadata.labels`, under the same condition; otherwise empty.
     pub labels: BTreeMap<String, String>,
-    /// `status.addresses`, likewise; otherwise empty.
+    /// `status.addresses`, under the same condition; otherwise empty.
     pub addresses: Vec<NodeAddress>,
 }
 
@@ -116,7 +116,7 @@ impl NodeIdentity {
     }
 }
 
-/// Which provider owns a node, by its provider ID alone and without a cloud call.
+/// The owner of a node, by its provider ID alone and without a cloud call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Claim {
     /// The provider ID's scheme is this provider's.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Answers, Call, CloudError, ErrorKind, NodeAddress, NodeIdentity, ProviderId};
 
-/// Whether the machine runs.
+/// The power state of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PowerState {
@@ -27,7 +27,7 @@ pub enum PowerState {
 /// One machine in the cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instance {
-    /// The ID to write into `spec.providerID` of a node that has none.
+    /// The ID to write into `spec.providerID` of a node without one.
     pub provider_id: ProviderId,
     /// Other forms of the ID for this instance, so that a node that was registered with an
     /// older form is still recognised.
@@ -44,7 +44,7 @@ pub struct Instance {
     pub addresses: Vec<NodeAddress>,
     /// Additional labels for the node.
     pub labels: BTreeMap<String, String>,
-    /// Whether it runs.
+    /// Its power state.
     pub power: PowerState,
     /// The networks that the cloud has assigned to its pods, if the cloud does so. Host bits have
     /// no meaning.
@@ -87,8 +87,8 @@ pub enum ProofMethod {
     ByName,
     /// The recorded owner, among all load balancers that these credentials can see.
     ByOwner,
-    /// The key is unknown: the provider only answers yes or no, and answered no. The weakest
-    /// proof, and none for a lookup by name.
+    /// The key is unknown: the provider only answers yes or no, and answered no. The weakest proof;
+    /// for a lookup by name it proves nothing.
     ProvidersWord,
 }
 
@@ -182,12 +182,12 @@ pub struct Wants {
 /// The specifics of a provider's instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct InstanceTraits {
-    /// Whether the fleet can be listed. If not, more lookups confirm that an instance is gone.
+    /// True if the fleet can be listed. If not, more lookups confirm that an instance is gone.
     pub lists: bool,
-    /// Whether a label that is missing in [`Instance::labels`] only means that the provider
-    /// does not manage it: then no label is removed from a node.
+    /// True if a label that is missing in [`Instance::labels`] only means that the provider does
+    /// not manage it: then no label is removed from a node.
     pub labels_only_add: bool,
-    /// Whether one lookup of many nodes is cheaper than several of fewer nodes, because the
+    /// True if one lookup of many nodes is cheaper than several of fewer nodes, because the
     /// provider reads a list for it. A transport then does not split it.
     pub lists_for_lookups: bool,
     /// The parts of a node that it needs.

@@ -15,11 +15,11 @@
 //!   [`ErrorKind::Busy`](crate::ErrorKind::Busy).
 //! * **It asks before it replaces.** A new load balancer has another address, and an answer of the
 //!   cloud that is wrong would replace all of them. So without [`Wanted::may_replace`] a provider
-//!   makes none in the place of one that is gone or has failed, and answers [`Progress::Lost`].
+//!   does not replace a load balancer that is gone or has failed, and answers [`Progress::Lost`].
 //! * **Members and configuration are apart.** [`LoadBalancers::set_members`] changes nothing
 //!   else, and works while the configuration is wrong.
-//! * **The state decides, not the digest.** What is there is compared with what is wanted in
-//!   full. A digest that is missing or of another version is no reason to write; the new one is
+//! * **The state decides, not the digest.** The actual and the wanted configuration are compared in
+//!   full. A missing digest, or one of another version, does not cause a write; the new one is
 //!   stored with the next change.
 //! * **Two load balancers of one owner**: where the cloud cannot refuse the write of a former
 //!   leader, two may be created. Lists show both; the caller decides which one stays.
@@ -48,7 +48,7 @@ pub enum Title {
     /// Made for a cluster of this name by another controller, or before a cluster was rebuilt.
     /// It is changed only after it was adopted.
     Adoptable {
-        /// What shows it.
+        /// The evidence.
         why: String,
     },
     /// Several owners have ports on it. It is never deleted for one of them.
@@ -60,10 +60,10 @@ pub enum Title {
     Foreign,
 }
 
-/// What is still to happen before a load balancer is as wanted.
+/// The state that a load balancer must leave before it is as wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// What is waited for, in the cloud's words: `PENDING_UPDATE: pool 2 of 3`.
+    /// The state that it waits for, in the cloud's words: `PENDING_UPDATE: pool 2 of 3`.
     pub what: String,
     /// When it is worth to look again.
     pub check_after: Duration,
@@ -80,7 +80,7 @@ pub struct Waiting {
 pub enum Progress<T> {
     /// It is as wanted. A load balancer is as read with [`Depth::Members`].
     Done(T),
-    /// The cloud works on it, or more changes are to follow: list it, and call again once it is
+    /// The cloud works on it, or more changes will follow: list it, and call again once it is
     /// [`Phase::Ready`].
     InProgress(Waiting),
     /// Another controller of this cloud is responsible for it, with the reason. The Service
@@ -101,8 +101,8 @@ pub struct Loss {
     /// The reason, one line: `GET /v2/lbaas/loadbalancers/1a2b: 404`.
     pub why: String,
     /// True if the cloud has answered a request for exactly the load balancer in [`Wanted::known`]
-    /// with its own "not found", and shows no other one of this owner. False if it is there and
-    /// has failed.
+    /// with its own "not found", and shows no other one of this owner. False if it exists and has
+    /// failed.
     pub is_gone: bool,
 }
 
@@ -161,8 +161,8 @@ pub struct Ingress {
     pub address: IngressAddress,
     /// How traffic arrives. Without meaning for a DNS name.
     pub ip_mode: IpMode,
-    /// The ports that failed, with a reason in the form of a Kubernetes condition
-    /// (`QuotaExceeded`, `example.com/NoListener`). Empty if none did.
+    /// The ports that failed, with a reason in the form of a Kubernetes condition (`QuotaExceeded`,
+    /// `example.com/NoListener`). Empty if no port failed.
     pub failed_ports: Vec<FailedPort>,
 }
 
@@ -184,7 +184,7 @@ pub struct Note {
     pub reason: String,
     /// One line.
     pub message: String,
-    /// Whether the user should act.
+    /// True if the user should act.
     pub warning: bool,
 }
 
@@ -201,22 +201,23 @@ pub struct LoadBalancer {
     pub owner: Option<Owner>,
     /// Whose it is.
     pub title: Title,
-    /// The digest of the configuration that was applied completely. None if the provider stores
-    /// none, or while the configuration is applied in part. While it is created the digest may be
-    /// there before the last part: the caller trusts that of one that was complete once.
+    /// The digest of the configuration that was applied completely. `None` if the provider does not
+    /// store it, or while the configuration is applied in part. During a creation the digest may
+    /// exist before the last part: the caller trusts the digest of a load balancer that was
+    /// complete once.
     pub digest: Option<Digest>,
     /// Its state.
     pub phase: Phase,
-    /// Changes with every write to it, no matter whose. None if the cloud has no such value.
+    /// Changes with every write to it, no matter whose. `None` if the cloud has no such value.
     pub version: Option<String>,
-    /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). None unless it was
+    /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). `None` unless it was
     /// read with [`Depth::Members`]. Many load balancers with the same members share one list.
     pub members: Option<Arc<[Member]>>,
     /// The members by port: one entry for each port with a pool. A port without [`member_port`]
-    /// should have none. None unless it was read with [`Depth::Members`], or if the provider does
-    /// not know them. After a creation that the cloud has confirmed, a provider may show what it has
-    /// created in a [`Depth::Summary`] as well, until it changes the load balancer: this saves the
-    /// caller a full look.
+    /// should not have any. `None` unless it was read with [`Depth::Members`], or if the provider
+    /// does not know them. After a creation that the cloud has confirmed, a provider may show what
+    /// it has created in a [`Depth::Summary`] as well, until it changes the load balancer: this
+    /// saves the caller a full look.
     ///
     /// [`member_port`]: crate::FrontEndPort::member_port
     pub pools: Option<Vec<Pool>>,
@@ -229,7 +230,7 @@ pub struct LoadBalancer {
     pub notes: Vec<Note>,
     /// How long it has existed, if the cloud says so.
     pub age: Option<Duration>,
-    /// What keeping it costs, in the provider's words: `amphora with floating IP`.
+    /// The cost of keeping it, in the provider's words: `amphora with floating IP`.
     pub cost: Option<String>,
 }
 
@@ -255,7 +256,7 @@ impl LoadBalancer {
     }
 }
 
-/// Which load balancers to list.
+/// The load balancers to list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
     /// All that the credentials can see. For orphans and adoption.
@@ -269,7 +270,7 @@ pub enum Scope {
 /// How much of each load balancer to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Depth {
-    /// What a list of the cloud shows.
+    /// The fields that the cloud's list shows.
     #[default]
     Summary,
     /// Also the members, and whether listeners and pools are as the digest says. May cost a
@@ -299,17 +300,17 @@ pub struct Wanted {
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and creates no other one. Of two load
     /// balancers of one owner it is this one that is brought up to date, else the oldest.
     pub known: Option<String>,
-    /// The ID of a load balancer to adopt, if it is [`Title::Adoptable`] and the owner has none.
-    /// Its owner is recorded, which is the one change that this call makes of it. If it is the
-    /// owner's already, this is an ordinary call.
+    /// The ID of a load balancer to adopt, if it is [`Title::Adoptable`] and the owner does not
+    /// have one. This call only records its owner. If it already belongs to the owner, this is an
+    /// ordinary call.
     pub adopt: Option<String>,
     /// The addresses that the Service shows to clients. A hint: a load balancer that is created
     /// again keeps them where the cloud can give them.
     pub shown: Vec<IpAddr>,
-    /// Whether the provider may make a new load balancer in the place of the one in `known`: if that
-    /// does not exist, or has failed and nothing else repairs it. If false, the provider answers
-    /// [`Progress::Lost`] then. Without meaning if `known` is `None`, or for a provider without
-    /// [`LoadBalancerTraits::asks_before_replacing`].
+    /// True if the provider may make a new load balancer in the place of the one in `known`: if
+    /// that does not exist, or has failed and nothing else repairs it. If false, the provider
+    /// answers [`Progress::Lost`] then. Without meaning if `known` is `None`, or for a provider
+    /// without [`LoadBalancerTraits::asks_before_replacing`].
     pub may_replace: bool,
 }
 
@@ -330,7 +331,7 @@ pub struct MemberChange {
     pub settings: BTreeMap<String, String>,
 }
 
-/// What to delete.
+/// A load balancer to delete.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unwanted {
     /// The owner. The provider deletes only what belongs to it.
@@ -377,9 +378,9 @@ pub trait LoadBalancers: Send + Sync {
     /// provider's configuration.
     fn traits(&self) -> LoadBalancerTraits;
 
-    /// Which nodes may be members of a load balancer with these settings
-    /// ([`FrontEnd::settings`]). Cheap, makes no request. The controller sends a node's change of a
-    /// label only if a selector asks for that label. Without this function each label counts, if
+    /// Selects the nodes that may be members of a load balancer with these settings
+    /// ([`FrontEnd::settings`]). Cheap, makes no request. The controller sends a label change of a
+    /// node only if a selector asks for that label. Without this function each label counts, if
     /// [`LoadBalancerTraits::member_labels`] is set.
     fn selector(&self, _settings: &BTreeMap<String, String>) -> NodeSelector {
         match self.traits().member_labels {
@@ -408,7 +409,7 @@ pub trait LoadBalancers: Send + Sync {
     ) -> Answers<'a, Progress<LoadBalancer>>;
 
     /// The changes that [`LoadBalancers::ensure`] would make, one line each, until each load
-    /// balancer is as wanted. Changes nothing. None if another controller is responsible.
+    /// balancer is as wanted. Changes nothing. `None` if another controller is responsible.
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>>;
 
     /// Changes members, and nothing else. `Done` contains the state after this write, so that the
@@ -419,10 +420,9 @@ pub trait LoadBalancers: Send + Sync {
         call: Call,
     ) -> Answers<'a, Progress<MembersSet>>;
 
-    /// Deletes load balancers and all that was created for them, also what is left of one that
-    /// was deleted in part. The proof says that nothing of this owner exists any more: the
-    /// cloud's own answer about the ID, or an empty list by owner. For a duplicate it says that
-    /// this one does not.
+    /// Deletes load balancers and all that was created for them, also the remains of a partial
+    /// deletion. The proof says that nothing of this owner exists any more: the cloud's own answer
+    /// about the ID, or an empty list by owner. For a duplicate it says that this one does not.
     fn delete<'a>(
         &'a self,
         unwanted: &'a [Unwanted],

@@ -1,4 +1,4 @@
-//! Which nodes may be members of a load balancer, by their labels.
+//! Selects the nodes that may be members of a load balancer, by their labels.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -23,12 +23,12 @@ impl NodeSelector {
         Self { terms: terms.map(read).collect(), is_opaque: false }
     }
 
-    /// One that selects every node.
+    /// Selects every node.
     pub const fn every() -> Self {
         Self { terms: Vec::new(), is_opaque: false }
     }
 
-    /// One that only the provider can evaluate: each label may decide.
+    /// A selector that only the provider can evaluate: each label may decide.
     pub const fn opaque() -> Self {
         Self { terms: Vec::new(), is_opaque: true }
     }
@@ -48,7 +48,8 @@ impl NodeSelector {
         self.terms.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
     }
 
-    /// Whether a node with these labels may be a member. Always true if only the provider knows.
+    /// Returns true if a node with these labels may be a member. Always true if only the provider
+    /// knows.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.terms().all(|(key, value)| match (labels.get(key), value) {
             (Some(label), Some(value)) => label == value,

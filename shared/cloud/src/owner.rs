@@ -29,7 +29,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether both are the same object of the same cluster.
+    /// Returns true if both are the same object of the same cluster.
     pub fn is(&self, other: &Self) -> bool {
         self.cluster.uid == other.cluster.uid && self.uid == other.uid
     }
@@ -58,17 +58,17 @@ pub struct Digest {
     pub hash: u128,
 }
 
-/// A text that is no digest.
+/// A text that is not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no digest: expected <version>-<32 hexadecimal digits>")]
+#[error("{0:?} is not a digest: expected <version>-<32 hexadecimal digits>")]
 pub struct DigestError(String);
 
 /// The number of hexadecimal digits of the hash.
 const DIGITS: usize = 32;
 
 impl Digest {
-    /// Whether this digest shows that `applied` was made from another configuration. An absent
-    /// digest, or one of another version, shows nothing.
+    /// Returns true if this digest shows that `applied` was made from another configuration. An
+    /// absent digest, or one of another version, shows nothing.
     pub fn differs_from(self, applied: Option<Self>) -> bool {
         applied.is_some_and(|applied| applied.version == self.version && applied.hash != self.hash)
     }

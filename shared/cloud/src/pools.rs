@@ -14,8 +14,8 @@ pub struct Pool {
     /// The number of members.
     pub members: usize,
     /// Why the pool is empty although the controller has named members, in one line: the provider's
-    /// own rules leave them out (`node-selector "env=production" matches none of 2 nodes`). None if
-    /// the provider knows no reason: the pool should have members.
+    /// own rules leave them out (`node-selector "env=production" matches none of 2 nodes`). `None`
+    /// if the provider knows no reason: the pool should have members.
     pub why_empty: Option<String>,
 }
 
@@ -23,7 +23,7 @@ pub struct Pool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MembersSet {
     /// `LoadBalancer::version` after this write, or the current one if there was nothing to change.
-    /// None if the cloud has no such value.
+    /// `None` if the cloud has no such value.
     pub version: Option<String>,
     /// True if this call has changed something.
     pub changed: bool,

@@ -39,7 +39,7 @@ impl fmt::Display for Capability {
 pub struct Shortfall {
     /// The capability that it concerns.
     pub capability: Capability,
-    /// What is asked for, where, and what follows: one line for people, without secrets.
+    /// The setting, its place and the consequence: one line for people, without secrets.
     pub text: String,
 }
 
@@ -56,7 +56,7 @@ pub trait Cloud: Send + Sync {
     /// them: then every provider ID counts as foreign.
     fn schemes(&self) -> Vec<String>;
 
-    /// Which provider owns this node, by its provider ID alone. Cheap, makes no request.
+    /// Tells which provider owns this node, by its provider ID alone. Cheap, makes no request.
     fn claim(&self, provider_id: Option<&str>) -> Claim {
         let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
             return Claim::Unclaimed;
@@ -77,16 +77,17 @@ pub trait Cloud: Send + Sync {
     }
 
     /// Normalises a provider ID to the form in this cloud's answers: a node may have been
-    /// registered with an older form, or in another case. A text that is no ID of this
-    /// provider is returned unchanged. Cheap, makes no request.
+    /// registered with an older form, or in another case. A text that is not an ID of this provider
+    /// is returned unchanged. Cheap, makes no request.
     fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
         Cow::Borrowed(provider_id)
     }
 
-    /// Which cloud this is, and whose part of it: a short text in one line, for people as well, without
-    /// secrets. It is the same for as long as everything that was made here is still seen here, so it
-    /// names the place and the tenant, never credentials, versions or addresses that change. Another
-    /// text means another cloud: then controllers change nothing until a person approves it.
+    /// The identity of this cloud and of the tenant in it: a short text in one line, without
+    /// secrets, which people read as well. It stays the same for as long as everything that was
+    /// made here is still seen here, so it names the place and the tenant, never credentials,
+    /// versions or addresses that change. Another text means another cloud: then controllers change
+    /// nothing until a person approves it.
     ///
     /// `None` while it is not known, and of a provider that cannot tell. It is known before one of the
     /// capabilities is offered. Cheap, makes no request.
@@ -99,13 +100,12 @@ pub trait Cloud: Send + Sync {
     /// `Ok(None)` means "not offered"; an error means that this is not known yet.
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError>;
 
-    /// Layer-4 load balancers, if the provider offers them. The answer is as that of
-    /// [`Cloud::instances`].
+    /// Layer-4 load balancers, if the provider offers them. Answers like [`Cloud::instances`].
     fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
         Ok(None)
     }
 
-    /// Routes to the nodes' pod CIDRs, if the provider offers them. The answer is as that of
+    /// Routes to the nodes' pod CIDRs, if the provider offers them. Answers like
     /// [`Cloud::instances`].
     fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
         Ok(None)
@@ -116,8 +116,8 @@ pub trait Cloud: Send + Sync {
         None
     }
 
-    /// What the provider's settings ask for and does not work: an option that is not managed yet, a name
-    /// that the cloud does not have. It may change while the process runs. Cheap, makes no request.
+    /// The provider's settings that do not work: an option that is not managed yet, a name that the
+    /// cloud does not have. It may change while the process runs. Cheap, makes no request.
     fn shortfalls(&self) -> Vec<Shortfall> {
         Vec::new()
     }

@@ -2,9 +2,9 @@
 //!
 //! What a provider promises:
 //!
-//! * **It decides nothing.** A list shows every route of the tables that it manages, also those of
-//!   other clusters and of people. Which of them are the caller's is the caller's decision, and
-//!   [`Routes::apply`] changes exactly the routes that it is given.
+//! * **It decides nothing.** A list shows every route of the tables that it manages, also the
+//!   routes of other clusters and of people. Which of them are the caller's is the caller's
+//!   decision, and [`Routes::apply`] changes exactly the routes that it is given.
 //! * **It changes what the caller saw.** A deletion or a replacement names the whole route. If
 //!   the route has another target or recorded owner by now, the change fails with
 //!   [`ErrorKind::Busy`] and the route stays.
@@ -36,19 +36,19 @@ use crate::{
 pub struct RouteTraits {
     /// The families of destinations that the tables take.
     pub families: Vec<IpFamily>,
-    /// Whether a destination may have several targets. Then a new target is added before the old
+    /// True if a destination may have several targets. Then a new target is added before the old
     /// one is removed.
     pub several_targets: bool,
-    /// Whether [`RouteChange::Replace`] is one step of the cloud. If not, the destination has no
+    /// True if [`RouteChange::Replace`] is one step of the cloud. If not, the destination has no
     /// route for a moment.
     pub replaces: bool,
-    /// Whether [`Route::owner`] is recorded in the cloud.
+    /// True if [`Route::owner`] is recorded in the cloud.
     pub records_owner: bool,
-    /// Whether the cloud compares [`RouteTable::version`] when it writes.
+    /// True if the cloud compares [`RouteTable::version`] when it writes.
     pub compares_version: bool,
-    /// Whether a node needs a provider ID before it can be a target.
+    /// True if a node needs a provider ID before it can be a target.
     pub target_ids: bool,
-    /// Whether a node needs an address of the destination's family before it can be a target.
+    /// True if a node needs an address of the destination's family before it can be a target.
     pub target_addresses: bool,
     /// The largest number of changes in one call; at least 1. Targets may be looked up in any
     /// number.
@@ -101,10 +101,10 @@ pub struct Route {
     pub destination: IpNet,
     /// Where it sends them. `None` for a route that drops them.
     pub target: Option<RouteTarget>,
-    /// The owner recorded with it: the Node, without a namespace. `None` where the cloud records
-    /// none, and for a route that was made by others.
+    /// The owner recorded with it: the Node, without a namespace. `None` if the cloud does not
+    /// record owners, and for a route that was made by others.
     pub owner: Option<Owner>,
-    /// Why it does not carry traffic though it is there, in the cloud's words: `the port of
+    /// Why it exists but does not carry traffic, in the cloud's words: `the port of
     /// 10.0.0.4 does not allow 10.244.3.0/24`. The next [`RouteChange::Create`] of the same route
     /// repairs it if the cloud lets it.
     pub defect: Option<String>,
@@ -146,7 +146,7 @@ pub struct WantedRoute {
 /// One change of the table. Cheap to clone if it makes a route: a burst of nodes makes thousands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RouteChange {
-    /// Adds a route, or repairs its defect. A route that is there keeps its recorded owner. If the
+    /// Adds a route, or repairs its defect. An existing route keeps its recorded owner. If the
     /// destination has another target, and may have only one, this fails with
     /// [`ErrorKind::Conflict`] and changes nothing.
     Create(Arc<WantedRoute>),
@@ -182,12 +182,12 @@ pub struct AppliedChange {
     pub version: Option<String>,
 }
 
-/// Whether a target exists.
+/// The existence of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TargetState {
     /// An instance or port with this ID, address or name exists, no matter whose.
     Exists,
-    /// None exists, with the proof.
+    /// It does not exist, with the proof.
     Gone(AbsenceProof),
 }
 

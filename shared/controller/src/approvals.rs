@@ -1,4 +1,4 @@
-//! What a user approves by annotations of the Lease, as the leader follows it.
+//! The approvals that a user gives by annotations of the Lease, as the leader follows them.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub async fn follow<const N: usize>(
 pub struct Approvals {
     lease: LeaseAnnotations,
     keys: Keys,
-    /// What is approved, for log lines: `that held members leave`.
+    /// The approved change, for log lines: `that held members leave`.
     what: &'static str,
     last: Result<Option<SetApproval>, InvalidApproval>,
 }

@@ -28,14 +28,14 @@ pub struct BatchCall {
     pub limit: Duration,
 }
 
-/// Whether this answer may be the failure of a whole call that had too many keys.
+/// Returns true if this answer may be the failure of a whole call that had too many keys.
 pub fn may_concern_all(answer: &LookupResult) -> bool {
     let kinds = [ErrorKind::Timeout, ErrorKind::Invalid, ErrorKind::Malformed];
     answer.as_ref().is_err_and(|error| kinds.contains(&error.kind))
 }
 
 impl BatchCall {
-    /// Whether most keys got no answer, so that fewer keys may get more answers.
+    /// Returns true if most keys got no answer, so that fewer keys may get more answers.
     pub const fn is_too_large(&self) -> bool {
         self.asked > 1 && self.answered < self.asked.div_ceil(2)
     }

@@ -33,8 +33,8 @@ pub fn right() -> Right {
     Right { name: NAMESPACE.into(), ..Right::new("get", "namespaces") }
 }
 
-/// The identity of the cluster: its name of the settings, and the UID that is given, or that of
-/// the namespace `kube-system`. Waits for the API server; meanwhile `/readyz` says so.
+/// The identity of the cluster: the name from the settings, and the given UID, or the UID of the
+/// namespace `kube-system`. Waits for the API server; `/readyz` says so.
 ///
 /// # Errors
 ///

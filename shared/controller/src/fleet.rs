@@ -1,5 +1,5 @@
-//! What is odd about the nodes as a whole: each of them may look fine, and the program has nothing to do
-//! because it looks at the wrong cloud.
+//! Notices what is odd about the nodes as a whole: each of them may look fine, and the program has
+//! nothing to do because it looks at the wrong cloud.
 
 use std::{collections::BTreeSet, fmt, mem, sync::Arc};
 
@@ -16,7 +16,7 @@ const SCHEME: usize = 32;
 /// The longest text about the first node that is not served here.
 const FIRST: usize = 400;
 
-/// What is odd about the nodes of a cluster.
+/// An oddity of the nodes of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Oddity {
     /// Most nodes are another provider's.
@@ -67,8 +67,8 @@ impl fmt::Display for Oddity {
 }
 
 impl Oddity {
-    /// What the provider IDs of the nodes that the settings select say: whether most of them are
-    /// another provider's.
+    /// Judges the provider IDs of the nodes that the settings select: most of them may be another
+    /// provider's.
     pub fn of_ids(cloud: &dyn Cloud, nodes: &[Arc<Node>]) -> Option<Self> {
         let is_foreign = |node: &&Arc<Node>| instances::claim(cloud, node) == Some(Claim::Foreign);
         let foreign = nodes.iter().filter(is_foreign);
@@ -76,7 +76,8 @@ impl Oddity {
         Self::of_foreign(&ids, nodes.len(), &cloud.schemes(), |id| cloud.why_foreign(id))
     }
 
-    /// What these provider IDs of `of` nodes say, which are foreign to a provider with these schemes.
+    /// Judges these provider IDs among `of` nodes, which are foreign to a provider with these
+    /// schemes.
     fn of_foreign(
         ids: &[&str],
         of: usize,
@@ -97,7 +98,7 @@ impl Oddity {
         Some(Self::OtherProvider { nodes: count, of, schemes: others })
     }
 
-    /// What the cloud's answers about `of` initialised nodes say, of which it knows so many.
+    /// Judges the cloud's answers about `of` initialised nodes, of which it knows so many.
     pub fn of_answers(found: usize, of: usize) -> Option<Self> {
         (found == 0 && of > 0).then_some(Self::NoneFound { of })
     }

@@ -1,5 +1,5 @@
-//! What a leader leaves to the next one, as JSON with the Lease: for budgets that a change of
-//! leader must not renew.
+//! The data that a leader leaves to the next one, as JSON with the Lease: for budgets that a change
+//! of leader must not renew.
 
 use ccm_runtime::leadership::{HANDOVER, LeaseAnnotations};
 use parking_lot::Mutex;
@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::brake::Window;
 
-/// What the last leader has left; the default if there is nothing that can be read.
+/// The data that the last leader left; the default if nothing can be read.
 pub fn found<T: DeserializeOwned + Default>(lease: &LeaseAnnotations) -> T {
     let text = lease.found();
     if text.is_empty() {
@@ -58,7 +58,7 @@ where
     }
 }
 
-/// What a leader leaves in parts, each kept up to date by its own task.
+/// A handover in parts, each kept up to date by its own task.
 #[derive(Debug)]
 pub struct Handover<T> {
     lease: LeaseAnnotations,

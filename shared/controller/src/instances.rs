@@ -58,8 +58,8 @@ fn identity(cloud: &dyn Cloud, node: &Node, wants: Wants) -> NodeIdentity {
     }
 }
 
-/// Whether the node belongs to this cloud; `None` while the provider does not know its own
-/// schemes yet, when every node would look foreign.
+/// The provider's claim to the node; `None` while the provider does not know its own schemes yet,
+/// when every node would look foreign.
 pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     match cloud.claim(node.provider_id.as_deref()) {
         Claim::Foreign if cloud.schemes().is_empty() => None,
@@ -67,7 +67,7 @@ pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     }
 }
 
-/// Whether the node may be this cloud's; `None` while this is unknown.
+/// True if the node may be this cloud's; `None` while this is unknown.
 pub fn is_ours(cloud: &dyn Cloud, node: &Node) -> Option<bool> {
     claim(cloud, node).map(|claim| claim != Claim::Foreign)
 }

@@ -32,8 +32,8 @@ impl Kubelets {
         Self { leases: Reader::new(context) }
     }
 
-    /// What the Leases of the kubelets of these nodes show now, each one: another text after each
-    /// renewal, and none without a Lease. So no clock of a node matters.
+    /// The current renewals of the kubelets' Leases of these nodes: the text changes with each
+    /// renewal, and is absent without a Lease. So no clock of a node matters.
     ///
     /// # Errors
     ///

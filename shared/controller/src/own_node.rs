@@ -22,7 +22,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// The kubelet's port on a node that does not report one.
 const KUBELET_PORT: u16 = 10250;
 
-/// What holds up the node.
+/// The cause that holds up the node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum HoldUp {
     #[error("does not exist in the API server: check --node-name and the kubelet's log")]

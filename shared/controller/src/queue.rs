@@ -1,4 +1,4 @@
-//! The work queue: which keys are to be processed, in which order, and when again.
+//! The work queue: the keys to process, their order, and when to process them again.
 //!
 //! The rules are client-go's. A key that is added several times is handed out once. A
 //! key that is added while it is being processed is handed out again afterwards, and
@@ -228,7 +228,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.shared.core.lock().ready_len(Instant::now())
     }
 
-    /// Whether no key waits to be handed out now.
+    /// Returns true if no key waits to be handed out now.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -264,9 +264,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
 
     /// Up to `max` keys, but at least one; `None` after [`WorkQueue::shut_down`].
     ///
-    /// Once the first key waits, it waits for more until the batch window ends or `max` keys
-    /// wait. An urgent key that arrives in the window of routine keys ends it: the batch then
-    /// waits as for urgent keys. Other workers may take keys meanwhile. Cancel safe.
+    /// Once the first key waits, it waits for more until the batch window ends or `max` keys wait.
+    /// An urgent key that arrives in the window of routine keys ends it: the batch then waits as
+    /// for urgent keys. Other workers may take keys at the same time. Cancel safe.
     pub async fn get_batch(&self, max: usize, batch_window: &mut BatchWindow) -> Option<Vec<K>> {
         let max = max.max(1);
         loop {
@@ -298,7 +298,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Some(window)
     }
 
-    /// Whether a new urgent key waits, and the window for the keys that wait.
+    /// Tells if a new urgent key waits, and the window for the keys that wait.
     fn window(&self, batch_window: &BatchWindow) -> (bool, Duration) {
         let core = self.shared.core.lock();
         let oldest = |priority| Some((priority, core.oldest_new(priority)?));
@@ -330,7 +330,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// Hands out up to `max` keys; none if none waits, because others took them meanwhile.
+    /// Hands out up to `max` keys; empty if others took them first.
     fn take(&self, max: usize) -> Vec<Taken<K>> {
         let taken = self.shared.core.lock().take_batch(max, Instant::now());
         for taken in &taken {

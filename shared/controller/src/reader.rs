@@ -51,7 +51,7 @@ impl<K: Stored> Reader<K> {
             None => (None, key),
         };
         if !namespace.into_iter().chain([name]).all(is_name) {
-            return Err(ApiError::Invalid(format!("{key:?} is no name of an object")));
+            return Err(ApiError::Invalid(format!("{key:?} is not the name of an object")));
         }
         // Without a resource version the answer is not from a cache.
         let request = Request::new(K::Wire::url_path(&(), namespace))
@@ -75,13 +75,14 @@ impl<K: Stored> Reader<K> {
     }
 }
 
-/// Whether this text can be one part of a path: anything else would ask another question.
+/// Returns true if this text can be one part of a path: anything else would ask another question.
 fn is_name(text: &str) -> bool {
     let is_sign = |sign: u8| sign.is_ascii_alphanumeric() || sign == b'-' || sign == b'.';
     text.bytes().all(is_sign) && text.bytes().any(|sign| sign.is_ascii_alphanumeric())
 }
 
-/// Whether an API server says that it has no object of this name. A gateway's 404 says nothing.
+/// Returns true if an API server says that it has no object of this name. A gateway's 404 says
+/// nothing.
 fn denies(status: &Status, plural: &str, name: &str) -> bool {
     status.reason == "NotFound"
         && status.details.as_ref().is_some_and(|about| about.kind == plural && about.name == name)

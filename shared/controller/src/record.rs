@@ -39,8 +39,9 @@
 //! * Enums in the form that serde gives them by default, and no `Option<Option<_>>`: JSON cannot tell `Some(None)` from `None`.
 //! * Lists are arrays (`Vec`), because only those are kept as differences.
 //!
-//! Credentials are not in a record because no machine gets any: events are made of the types of `ccm-cloud` and
-//! `ccm-objects`, which have none, and the types that hold credentials cannot be serialised.
+//! Credentials are not in a record because no machine gets any: events are made of the types of
+//! `ccm-cloud` and `ccm-objects`, which do not hold any, and the types that hold credentials cannot
+//! be serialised.
 
 mod anonymous;
 mod blocks;
@@ -91,8 +92,8 @@ pub trait Recorded: Machine + Serialize + DeserializeOwned {
         is_kept.then_some(event)
     }
 
-    /// Words besides [`anonymous`]'s own that an anonymous record keeps: those which the machine compares with, such as
-    /// keys of annotations, and which can be no name.
+    /// Words besides [`anonymous`]'s own that an anonymous record keeps: words that the machine
+    /// compares with, such as keys of annotations, and that cannot be names.
     fn words() -> &'static [&'static str] {
         &[]
     }

@@ -40,7 +40,7 @@ pub struct Report<'a> {
     pub topic: &'static str,
     /// The state that is remembered.
     pub state: &'a str,
-    /// Whether it is a warning: level of the line and type of the event.
+    /// True if it is a warning: level of the line and type of the event.
     pub warning: bool,
     /// The log line.
     pub line: String,
@@ -100,7 +100,7 @@ pub struct Line<'a> {
     pub reason: Option<&'a str>,
     /// The evidence.
     pub proof: Option<&'a str>,
-    /// What is said.
+    /// The text of the report.
     pub text: &'a str,
 }
 
@@ -200,7 +200,7 @@ struct Reported {
     topic: &'static str,
     state: String,
     at: Instant,
-    /// Whether it is still the topic's current state.
+    /// True if it is still the topic's current state.
     lasts: bool,
 }
 
@@ -210,7 +210,7 @@ impl Memory {
         Self { pause, objects: Mutex::default() }
     }
 
-    /// Whether this state is to be reported now: it has changed, or enough time has passed.
+    /// Returns true if this state must be reported now: it has changed, or enough time has passed.
     pub fn changed(&self, object: &str, topic: &'static str, state: &str) -> bool {
         let state = &*comparable(state);
         self.with(object, |reported| {
@@ -234,7 +234,7 @@ impl Memory {
         })
     }
 
-    /// Whether this state is reported for the first time.
+    /// Returns true if this state is reported for the first time.
     pub fn first(&self, object: &str, topic: &'static str, state: &str) -> bool {
         let state = &*comparable(state);
         self.with(object, |reported| {

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 /// that turns that were missed during a disturbance are not all used at its end.
 const VALID: Duration = Duration::from_secs(10);
 
-/// How long a turn that has come steps aside at most, so that a steady stream of urgent work
-/// delays turns by this time and does not lower their rate. Shorter than [`VALID`].
+/// The longest time that a due turn yields to urgent work, so that a steady stream of it delays
+/// turns by this time and does not lower their rate. Shorter than [`VALID`].
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The longest interval between two units of work.
@@ -51,7 +51,7 @@ impl Moment for At {
 }
 
 impl<T: Moment> RateLimiter<T> {
-    /// A rate that is not positive is no limit.
+    /// A rate that is not positive does not limit.
     pub(crate) fn new(rate: f64, burst: u32) -> Self {
         let interval = interval(rate);
         Self { interval, burst: interval.saturating_mul(burst.saturating_sub(1)), full_at: None }

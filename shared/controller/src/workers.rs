@@ -22,7 +22,7 @@ impl Tasks {
         self.0.spawn(task);
     }
 
-    /// Awaits another future and meanwhile reaps finished tasks.
+    /// Awaits another future and reaps finished tasks while it waits.
     async fn until<T>(&mut self, other: impl Future<Output = T>) -> T {
         let mut other = pin!(other);
         loop {

@@ -94,7 +94,7 @@ impl Stopped {
     }
 }
 
-/// What the API server answered; `None` if no request was sent.
+/// The API server's answer; `None` if no request was sent.
 pub fn answer<T>(result: &Result<T, Stopped>) -> Option<Result<(), &ApiError>> {
     match result {
         Ok(_) => Some(Ok(())),
@@ -159,7 +159,7 @@ impl<K: Stored> Writer<K> {
         Ok(api)
     }
 
-    /// Whether the longest write fits into the term.
+    /// Checks that the longest write fits into the term.
     fn check(&self) -> Result<(), Lost> {
         self.leadership.check(self.api.timeout()).map(|_| ())
     }

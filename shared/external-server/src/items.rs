@@ -13,7 +13,7 @@ use super::service::too_late;
 /// A stream of answers.
 pub type Items<I> = BoxStream<'static, Result<I, Status>>;
 
-/// The items of a request, read all or none.
+/// Reads all items of a request, or fails.
 pub fn read<W, T>(
     what: &str,
     wire: Vec<W>,
@@ -26,7 +26,7 @@ pub fn read<W, T>(
     wire.into_iter().map(item).collect::<Result<_, _>>().map_err(invalid)
 }
 
-/// What cannot be read is the caller's mistake.
+/// An unreadable item is the caller's mistake.
 pub fn invalid(error: CloudError) -> Status {
     to_status(&CloudError { kind: ErrorKind::Invalid, ..error })
 }

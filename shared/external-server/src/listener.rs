@@ -97,7 +97,7 @@ async fn bind_unix(path: PathBuf) -> io::Result<Listener> {
     })
 }
 
-/// Whether this is the socket of a dead process. Any other file, and a socket with a live
+/// Returns true if this is the socket of a dead process. Any other file, and a socket with a live
 /// server, is kept.
 async fn is_abandoned(path: &Path) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());

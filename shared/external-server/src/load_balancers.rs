@@ -34,7 +34,7 @@ use super::{
     snapshots::Snapshots,
 };
 
-/// What the items are, for messages.
+/// The name of the items, for messages.
 const BALANCERS: &str = "load balancers";
 
 pub struct LoadBalancersService {

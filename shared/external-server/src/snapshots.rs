@@ -41,7 +41,7 @@ pub struct Page<T> {
 }
 
 impl<T> Snapshots<T> {
-    /// The page with this token. The first one has none, and reads the list.
+    /// The page with this token. Without a token it is the first page, which reads the list.
     pub async fn open(
         &self,
         token: &str,
@@ -59,7 +59,7 @@ impl<T> Snapshots<T> {
     }
 
     /// The entries of a page, of a list with this number of entries, and the token of the next
-    /// page. `wanted` is the client's number of entries for a page; 0 is none.
+    /// page. `wanted` is the client's number of entries for a page, or 0.
     pub fn cut(
         &self,
         page: &Page<T>,

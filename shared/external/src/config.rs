@@ -173,7 +173,7 @@ settings! {
         server_name: Option<String> = fixed(Text, "tls.serverName", "");
     } => |raw, problems| {
         if server_name.as_deref().is_some_and(|name| ServerName::try_from(name).is_err()) {
-            raw.reject("tls.serverName", "is no host name or address", problems);
+            raw.reject("tls.serverName", "is not a host name or address", problems);
         }
         if ca.is_none() {
             raw.reject("tls.ca", CA_MISSING, problems);
@@ -216,7 +216,7 @@ fn keys(prefix: &str) -> Vec<&'static str> {
     keys
 }
 
-/// The mapping at this prefix, or none if it is missing. Unknown keys in it are problems.
+/// The mapping at this prefix, or `None` if it is missing. Unknown keys in it are problems.
 fn mapping<'a>(
     value: Option<&'a Yaml>,
     prefix: &str,

@@ -38,7 +38,7 @@ const STREAM_WINDOW: u32 = 128 << 10;
 /// than those that wait have: what they hold must not keep back the answer that they wait for.
 const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
 
-/// What happens to the connections, for the keeper of the description.
+/// The events of the connections, for the keeper of the description.
 #[derive(Debug, Default)]
 pub struct Connections {
     /// The number of connections so far. A new one may lead to another process.
@@ -206,7 +206,7 @@ impl Settings {
     }
 }
 
-/// The trusted roots, none without TLS, and what is shown to the server.
+/// The trusted roots (empty without TLS), and the certificate for the server.
 fn certificates(
     tls: Option<&TlsFiles>,
     files: &mut Files,

@@ -22,13 +22,13 @@ pub const MAX_PART: usize = 2 << 20;
 
 /// A message of a stream of answers.
 pub trait Item {
-    /// What it says about one item of the request.
+    /// The answer about one item of the request.
     type Answer;
 
-    /// What of the request the answer is read with.
+    /// The part of the request that reading the answer needs.
     type Context;
 
-    /// What the answers are about, for messages.
+    /// The subject of the answers, for messages.
     const WHAT: &str;
 
     /// The index of the item in the request, and by what it is known.
@@ -47,7 +47,7 @@ pub trait Item {
 pub struct Part<I: Item> {
     /// Their indexes in the whole call.
     pub places: Vec<usize>,
-    /// What [`Item::about`] must say of each, and its context.
+    /// The expected [`Item::about`] of each item, and its context.
     pub asked: Vec<(String, I::Context)>,
     pub sender: UnboundedSender<(usize, Result<I::Answer, CloudError>)>,
     /// Counts the memory of all answers of the call.
@@ -147,7 +147,7 @@ fn unanswered(class: CallClass, what: &str) -> CloudError {
     left_open(class, malformed(what))
 }
 
-/// What it asked for may have been done if it was a write.
+/// If it was a write, it may have been executed.
 fn left_open(class: CallClass, error: CloudError) -> CloudError {
     if class.write { error.that_may_be_done() } else { error }
 }

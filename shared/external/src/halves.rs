@@ -53,8 +53,9 @@ impl Halves {
 mod tests {
     use super::*;
 
-    /// Sends items to a provider that refuses requests with a bad one. Returns the items that got an
-    /// error, those that got none because they were not sent, and the number of requests.
+    /// Sends items to a provider that refuses requests with a bad one. Returns the items that got
+    /// an error, the items that got no answer because they were not sent, and the number of
+    /// requests.
     fn sent(items: usize, is_bad: impl Fn(usize) -> bool) -> (Vec<usize>, Vec<usize>, usize) {
         let (mut halves, mut requests) = (Halves::of(items), 0);
         let (mut bad, mut unsent) = (Vec::new(), Vec::new());

@@ -41,7 +41,7 @@ use super::{
     weight::Budget,
 };
 
-/// What the answers are about, for messages.
+/// The subject of the answers, for messages.
 const BALANCER: &str = "load balancer";
 /// The most lines of a preview.
 const MAX_CHANGES: usize = 1_000;

@@ -79,7 +79,7 @@ pub struct Metered<B> {
     wait: Option<(BoxFuture<'static, Rooms>, Bytes)>,
 }
 
-/// The room of a message that is being read, and of one that will be decoded.
+/// The room of a message that is being read, and of the message that will be decoded.
 type Rooms = (Option<Room>, Option<Room>);
 
 impl<B> Metered<B> {
@@ -142,7 +142,8 @@ where
             if begun == 0 && decoded == 0 {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            // Who waits for the first room has none, and who waits for the second one has only the first.
+            // A reader that waits for the first room does not hold any, and one that waits for the
+            // second room holds only the first.
             *this.held.lock() = None;
             if begun > 0 {
                 this.room = None;
@@ -251,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    /// A message of at least two bytes, or of none, with numbers of an unknown field.
+    /// A message of at least two bytes, or an empty one, with numbers of an unknown field.
     fn message(length: usize) -> Vec<u8> {
         let size = u32::try_from(length).expect("short");
         let content = if length.is_multiple_of(2) { vec![] } else { vec![0x78, 0x80, 0] };

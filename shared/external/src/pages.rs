@@ -15,9 +15,9 @@ const MAX_PAGES: usize = 10_000;
 /// The maximum length of a token, in bytes.
 const LONGEST_TOKEN: usize = 4 << 10;
 
-/// Which page of a list to request next.
+/// The page of a list to request next.
 pub struct Pages {
-    /// What is listed, for messages.
+    /// The listed objects, for messages.
     what: &'static str,
     next: Option<String>,
     /// The hashes of the tokens so far.

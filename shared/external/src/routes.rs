@@ -46,7 +46,7 @@ fn client(channel: Channel) -> RoutesClient<Channel> {
     RoutesClient::new(channel).max_decoding_message_size(super::MAX_ANSWER)
 }
 
-/// What an answer about a change is read with.
+/// The context to read an answer about a change.
 pub struct Applying {
     pub change: RouteChange,
     /// The version of the table that the next message is compared with.

@@ -193,7 +193,7 @@ impl OpenCall<'_> {
     }
 }
 
-/// Whether there was no connection to send the call on.
+/// Returns true if there was no connection to send the call on.
 fn is_unsent(status: &Status) -> bool {
     has_cause::<tonic::ConnectError>(status)
 }

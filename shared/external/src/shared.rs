@@ -42,7 +42,8 @@ impl Shared {
         self.known.read().description.clone()
     }
 
-    /// Which cloud it is: what the process at the other end of the present connection has said.
+    /// The identity of the cloud, as reported by the process at the other end of the present
+    /// connection.
     pub fn identity(&self) -> Option<String> {
         let known = self.known.read();
         let is_present = known.connection == self.connections();

@@ -1,7 +1,7 @@
 //! The client stack: the path of a request to the API server and of its response.
 //!
-//! [`Clients::connect`] builds four clients with separate connections, so that none waits
-//! for another:
+//! [`Clients::connect`] builds four clients with separate connections, so that they do not wait for
+//! each other:
 //!
 //! | client | for | limited | retried |
 //! |---|---|---|---|
@@ -85,13 +85,13 @@ use crate::metrics::RestMetrics;
 /// The body of a response on its way through the layers.
 pub type ResponseBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxError>;
 
-/// The stack for lease requests: no retry, no limiter, own connections. The elector must
-/// see a failed attempt at once, because it knows how much time is left. A response of
-/// any status is an `Ok`, unless it is to a watch.
+/// The stack for lease requests: no retry, no limiter, own connections. The elector must see a
+/// failed attempt at once, because it knows how much time is left. A response of any status is an
+/// `Ok`, unless it answers a watch.
 pub type LeaseService = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
-/// The namespace of requests that name none. There are none: each kind of object here is
-/// cluster-scoped or comes with its namespace.
+/// The namespace of requests that do not name one. Such requests do not exist: each kind of object
+/// here is cluster-scoped or comes with its namespace.
 const NAMESPACE: &str = "default";
 
 /// The configuration of the clients.
@@ -146,8 +146,8 @@ impl fmt::Debug for Clients {
 
 impl Clients {
     /// Builds the clients. Reads files and runs the kubeconfig's exec plugin, but never contacts
-    /// the server: an unreachable server fails a readiness check and is no reason to exit.
-    /// Needs a tokio runtime.
+    /// the server: an unreachable server fails a readiness check, but the process goes on. Needs a
+    /// tokio runtime.
     ///
     /// Every [`ClientError`] is a configuration error.
     pub async fn connect(config: ClientConfig) -> Result<Self, ClientError> {

@@ -99,7 +99,7 @@ ccm_metrics::label!(ApiReason);
 
 impl ApiError {
     /// How the caller should react. Only an invalid request is permanent: rights, credentials and
-    /// admission policies can be mended while this process runs.
+    /// admission policies can be fixed while this process runs.
     pub fn class(&self) -> RetryClass {
         match self {
             Self::Throttled { retry_after: Some(after) } => RetryClass::RetryAfter(*after),
@@ -108,7 +108,8 @@ impl ApiError {
         }
     }
 
-    /// Whether the request may have been carried out. What the API server refuses has no effect.
+    /// Returns true if the request may have been carried out. What the API server refuses has no
+    /// effect.
     pub const fn is_uncertain(&self) -> bool {
         matches!(
             self,

@@ -37,7 +37,7 @@ pub enum EventKind {
 /// A recorded event.
 #[derive(Clone, Debug)]
 struct Observed {
-    /// `None` for that of the writer.
+    /// `None` for the writer's own.
     component: Option<&'static str>,
     about: ObjectRef,
     kind: EventKind,

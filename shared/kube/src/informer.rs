@@ -1,9 +1,9 @@
 //! Keeps a [`Store`] in sync with the API server and reports every relevant change.
 //!
-//! A list, in pages or streamed, then watches, each from the version that the last one
-//! reached. A watch that ends or fails is restarted where it stopped; one that cannot continue
-//! ([`RELIST_AFTER`]) is dropped and everything is listed again, as it is when the store is to keep
-//! something else of its objects. A new list also shows objects deleted meanwhile.
+//! A list, in pages or streamed, then watches, each from the version that the last one reached. A
+//! watch that ends or fails is restarted where it stopped; one that cannot continue
+//! ([`RELIST_AFTER`]) is dropped and everything is listed again, as it is when the store must keep
+//! other parts of its objects. A new list also reveals objects that were deleted in between.
 //!
 //! A watch that is silent without a cause is noticed: `health` has the rules, `comparison`
 //! the requests for them, and [`WatchState`] is what others see of it.
@@ -91,7 +91,7 @@ pub struct Informer<K: Stored> {
     /// Consecutive failures that may make the watch unable to continue.
     failures: u32,
     next_watch: Instant,
-    /// Whether lists are streamed.
+    /// True if lists are streamed.
     streams: bool,
     /// The size of pages outlives a list.
     pages: PageSize,
@@ -103,7 +103,7 @@ pub struct Informer<K: Stored> {
 struct Listing {
     begun: Instant,
     doubted_after: Option<u64>,
-    /// Whether it has objects newer than that, or lacks some.
+    /// True if it has objects newer than that, or lacks some.
     has_news: bool,
 }
 

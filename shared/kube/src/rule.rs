@@ -5,6 +5,6 @@
 pub struct Rule<T> {
     /// Its number: the store's rules are counted.
     pub number: u32,
-    /// What is kept.
+    /// The kept part.
     pub kept: T,
 }

@@ -23,12 +23,12 @@ pub struct InvalidSelector {
 }
 
 impl NodeSelector {
-    /// Whether the node is selected.
+    /// Returns true if the node is selected.
     pub fn matches(&self, node: &Node) -> bool {
         self.selects(&node.labels)
     }
 
-    /// Whether an object with these labels is meant.
+    /// Returns true if an object with these labels is meant.
     pub fn selects(&self, labels: &BTreeMap<Shared, Shared>) -> bool {
         if self.selector.selects_all() {
             return true;

@@ -192,12 +192,12 @@ impl<K: Stored> Store<K> {
         self.inner.objects.read().by_key.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the first list is complete.
+    /// Returns true if the first list is complete.
     pub fn is_synced(&self) -> bool {
         *self.inner.synced.borrow()
     }
@@ -235,7 +235,7 @@ impl<K: Stored> Store<K> {
         self.inner.objects.write().list += 1;
     }
 
-    /// Applies an object from a list. Returns the changes to report, in order; none if nothing
+    /// Applies an object from a list. Returns the changes to report, in order; empty if nothing
     /// relevant differs.
     ///
     /// A list is authoritative even if it is older than the stored object: after a restore from
@@ -311,7 +311,7 @@ impl<K: Stored> Held<K> {
     }
 }
 
-/// Whether `left` is a later version of the same object as `right`. Versions are comparable
+/// Returns true if `left` is a later version of the same object as `right`. Versions are comparable
 /// numbers (KEP-5504); one that is not a number is never later.
 fn is_later<K: Stored>(left: &K, right: &K) -> bool {
     let version = |object: &K| object.resource_version().parse::<u64>().ok();

@@ -22,7 +22,7 @@ use crate::{intern::intern, rule::Rule};
 
 /// A kind of object that is read field by field.
 pub trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
-    /// Whether it has a namespace.
+    /// Its scope: namespaced or not.
     type Scope;
     /// The name of the kind: `Node`.
     const KIND: &'static str;
@@ -31,7 +31,7 @@ pub trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// Its API group; empty for the core.
     const GROUP: &'static str = "";
 
-    /// What is kept of an object; see [`Stored::Kept`](crate::store::Stored::Kept).
+    /// The part of an object that is kept; see [`Stored::Kept`](crate::store::Stored::Kept).
     type Kept: Default + PartialEq + Send + Sync + 'static;
 
     /// Reads an object that has a name.
@@ -180,7 +180,7 @@ impl<'a> Fields<'a> {
         self.get(key).map(|text: String| intern(&text))
     }
 
-    /// The fields of an object; none if it is absent.
+    /// The fields of an object; empty if it is absent.
     #[must_use]
     pub fn object(&self, key: &str) -> Self {
         self.get(key).unwrap_or_default()

@@ -19,7 +19,7 @@ use crate::{
 
 /// A metric as [`crate::metrics!`] uses it.
 pub trait Make: Sized {
-    /// The metric with these labels; `bounds` are those of a histogram.
+    /// The metric with these labels; `bounds` are the buckets of a histogram.
     fn make(labels: &'static [&'static str], bounds: Arc<[f64]>) -> Self;
 
     /// Registers it under this name.
@@ -95,7 +95,7 @@ impl<M: Make + Clone, V: LabelSet> Family<M, V> {
         }
     }
 
-    /// Whether the series with these label values exists.
+    /// Returns true if the series with these label values exists.
     pub fn is_there(&self, values: V) -> bool {
         self.series.get(&self.named(values.texts())).is_some()
     }

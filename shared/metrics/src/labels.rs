@@ -92,8 +92,8 @@ impl<A: LabelValue, B: LabelValue> LabelValue for Result<A, B> {
     }
 }
 
-/// A type whose values are those of all labels of one metric, in their order: a
-/// [`LabelValue`], a tuple of them, or a type for labels that depend on each other.
+/// A type that holds the values of all labels of one metric, in their order: a [`LabelValue`], a
+/// tuple of them, or a type for labels that depend on each other.
 pub trait LabelSet {
     /// The labels' texts for this value.
     fn texts(self) -> Vec<Text>;

@@ -1,4 +1,4 @@
-//! Whether a server speaks TLS.
+//! Checks whether a server speaks TLS.
 
 use std::{error::Error, io, net::SocketAddr, time::Duration};
 

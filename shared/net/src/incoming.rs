@@ -38,12 +38,12 @@ pub type Accepted<S> = Either<S, TlsStream<S>>;
 pub struct Incoming<L> {
     /// The bound socket.
     pub listener: L,
-    /// The server's side of TLS; none for plain connections.
+    /// The server's side of TLS; `None` for plain connections.
     pub tls: Option<TlsAcceptor>,
     /// The most connections at once. A new connection is always accepted; beyond this number it
     /// takes the place of the oldest connections of the host that has the most, unless they are
-    /// of the last quarter of a second. So a host that opens many, or sends nothing on them,
-    /// loses its own connections and not those of others.
+    /// younger than a quarter of a second. So a host that opens many, or sends nothing on them,
+    /// loses its own connections, not other hosts'.
     pub most: usize,
     /// The time that connections get to end after the stop.
     pub grace: Duration,
@@ -51,7 +51,7 @@ pub struct Incoming<L> {
 
 /// The address of a client.
 pub trait Peer {
-    /// The IP address; none for a client of this machine on a Unix socket.
+    /// The IP address; `None` for a client of this machine on a Unix socket.
     fn host(&self) -> Option<IpAddr>;
 }
 
@@ -167,8 +167,8 @@ where
                     }
                 });
                 known.open.push(Open { host, since: Instant::now(), task });
-                // Lets the connection answer a request that is there already, before many that
-                // wait behind it are accepted.
+                // Lets the connection answer a request that has already arrived, before the many
+                // that wait behind it are accepted.
                 yield_now().await;
             }
         };
@@ -181,7 +181,7 @@ where
     }
 }
 
-/// Whether an error of `accept` is about one connection.
+/// Returns true if an error of `accept` concerns a single connection.
 fn is_of_one(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }

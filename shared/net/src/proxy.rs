@@ -6,7 +6,7 @@ use ccm_base::is_loopback;
 use http::Uri;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 
-/// Which proxy leads to a server. Only proxies that speak plain HTTP are supported: the
+/// Chooses the proxy for a server. Only proxies that speak plain HTTP are supported: the
 /// credentials of another one must not be sent to it in clear text.
 #[derive(Clone, Debug)]
 pub struct Proxies {
@@ -39,7 +39,7 @@ impl Proxies {
         Self::by(Matcher::builder().build())
     }
 
-    /// The proxies that `matcher` chooses. None for loopback hosts.
+    /// The proxies that `matcher` chooses. Loopback hosts never have a proxy.
     pub fn by(matcher: Matcher) -> Self {
         Self { matcher: Arc::new(matcher), always: false }
     }

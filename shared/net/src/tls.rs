@@ -1,4 +1,4 @@
-//! Which certificates are accepted, and which one is shown.
+//! The certificates that are accepted, and the one that is shown.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-/// The roots that the system trusts. A small image may have none.
+/// The roots that the system trusts. A small image may not have any.
 pub fn system_roots() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
 }
@@ -32,7 +32,8 @@ pub enum TlsError {
 }
 
 /// The TLS side of outgoing connections, which shows `identity` to servers that request a
-/// certificate. Without `roots` every certificate is accepted, with an empty list none.
+/// certificate. Without `roots` every certificate is accepted; with an empty list, no certificate
+/// is.
 pub fn client_tls(
     roots: Option<Vec<CertificateDer<'static>>>,
     identity: Option<CertifiedKey>,
@@ -120,7 +121,7 @@ impl ServerCertVerifier for Trusted {
     }
 }
 
-/// Whether the only objection is that the certificate may sign others.
+/// Returns true if the only objection is that the certificate may sign others.
 fn is_authority(error: &rustls::Error) -> bool {
     // The library does not export the type of its verifier's errors.
     matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(other))

@@ -1,4 +1,4 @@
-//! Which labels the API server accepts, and which keys belong to Kubernetes.
+//! The labels that the API server accepts, and the keys that belong to Kubernetes.
 
 /// Most characters of a name or a value.
 const NAME_LIMIT: usize = 63;

@@ -23,7 +23,7 @@ pub struct Node {
     pub resource_version: Box<str>,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub deleting: bool,
     /// `metadata.labels`.
     pub labels: Labels,
@@ -69,7 +69,7 @@ pub struct Taint {
 }
 
 impl Taint {
-    /// Whether it is this taint: key and effect identify one.
+    /// Returns true if it is this taint: key and effect identify one.
     pub fn is(&self, key: &str, effect: &str) -> bool {
         *self.key == *key && *self.effect == *effect
     }
@@ -155,7 +155,8 @@ impl Node {
         self.taints.iter().find(|taint| &*taint.key == key)
     }
 
-    /// Whether it has a taint with one of these keys, such as those of `--scale-down-taints`.
+    /// Returns true if it has a taint with one of these keys, such as the keys of
+    /// `--scale-down-taints`.
     pub fn has_taint_of(&self, keys: &[String]) -> bool {
         self.taints.iter().any(|taint| keys.iter().any(|key| **key == *taint.key))
     }
@@ -179,13 +180,13 @@ impl Node {
         self.annotations.get(key).map(|value| &**value)
     }
 
-    /// Whether the kubelet reports the node as ready.
+    /// Returns true if the kubelet reports the node as ready.
     pub fn is_ready(&self) -> bool {
         self.condition("Ready") == Some("True")
     }
 
-    /// Whether what is known of one node's instance is valid for the other as well: the same
-    /// object, for the same instance.
+    /// Returns true if what is known about one node's instance is valid for the other as well: the
+    /// same object, for the same instance.
     pub fn has_identity_of(&self, other: &Self) -> bool {
         self.uid == other.uid
             && self.provider_id == other.provider_id
@@ -207,7 +208,7 @@ impl Node {
         take(&mut self.system_uuid, &earlier.system_uuid);
     }
 
-    /// Whether it waits for initialisation: the kubelet's taint is still there.
+    /// Returns true if it waits for initialisation: it still has the kubelet's taint.
     pub fn is_uninitialised(&self) -> bool {
         self.taint(node_keys::UNINITIALIZED).is_some()
     }

@@ -20,7 +20,7 @@ pub struct NodeChange {
 }
 
 impl NodeChange {
-    /// Whether nothing changes.
+    /// Returns true if nothing changes.
     pub fn is_empty(&self) -> bool {
         self.provider_id.is_none()
             && self.labels.is_empty()
@@ -38,7 +38,7 @@ impl NodeChange {
         }
     }
 
-    /// The changes but those of the taints, one line each.
+    /// All changes except the taints, one line each.
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<_> =
             self.provider_id.iter().map(|id| format!("providerID: {id}")).collect();

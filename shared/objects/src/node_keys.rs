@@ -13,9 +13,9 @@ pub const PROVIDED_NODE_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 /// Beta and GA key of the label with the type of the machine.
 pub const INSTANCE_TYPE: (&str, &str) =
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type");
-/// Likewise with its zone.
+/// The same with its zone.
 pub const ZONE: (&str, &str) =
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
-/// Likewise with its region.
+/// The same with its region.
 pub const REGION: (&str, &str) =
     ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");

@@ -17,18 +17,18 @@ pub struct Service {
     pub uid: Box<str>,
     /// `metadata.resourceVersion`, for preconditions.
     pub resource_version: Box<str>,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub deleting: bool,
-    /// Whether it has the finalizer [`service_keys::CLEANUP`](crate::service_keys::CLEANUP).
+    /// True if it has the finalizer [`service_keys::CLEANUP`](crate::service_keys::CLEANUP).
     pub has_finalizer: bool,
-    /// Whether `spec.type` is `LoadBalancer`.
+    /// True if `spec.type` is `LoadBalancer`.
     pub is_load_balancer: bool,
     /// `spec.clusterIPs`, at most one of each family. The cluster itself uses the cluster IPs of all Services.
     pub cluster_ips: [Option<IpAddr>; 2],
-    /// Everything else. None for a Service that does not have this type or the finalizer, and that
-    /// does not show anything that service-ccm writes: clusters have thousands of them. Of one that
-    /// has the type and none of the others, and whose class is not
-    /// [served](crate::ServiceReading), only the class.
+    /// Everything else. `None` for a Service that does not have this type or the finalizer, and
+    /// that does not show anything that service-ccm writes: clusters have thousands of them. If a
+    /// Service has only the type, and its class is not [served](crate::ServiceReading), only the
+    /// class is kept.
     pub details: Option<Box<ServiceDetails>>,
     /// Metadata and spec as JSON, without `managedFields` and annotations that are not read, for
     /// providers that [want](crate::ServiceReading) the whole Service.
@@ -37,12 +37,12 @@ pub struct Service {
     pub rule: u32,
 }
 
-/// What describes the load balancer of a Service, and what is known about it.
+/// The description of a Service's load balancer, and what is known about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceDetails {
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// Those of `metadata.annotations` that are [read](crate::ServiceReading).
+    /// The entries of `metadata.annotations` that are [read](crate::ServiceReading).
     pub annotations: BTreeMap<Shared, Box<str>>,
     /// `metadata.labels`.
     pub labels: BTreeMap<Shared, Shared>,
@@ -56,7 +56,7 @@ pub struct ServiceDetails {
     pub load_balancer_ip: Option<Box<str>>,
     /// `spec.loadBalancerSourceRanges`.
     pub source_ranges: Vec<Box<str>>,
-    /// Whether `spec.externalTrafficPolicy` is `Local`.
+    /// True if `spec.externalTrafficPolicy` is `Local`.
     pub local_traffic: bool,
     /// `spec.healthCheckNodePort`; never 0.
     pub health_check_node_port: Option<u16>,
@@ -68,22 +68,22 @@ pub struct ServiceDetails {
     pub ip_family_policy: Option<Shared>,
     /// `status.loadBalancer.ingress`, in order.
     pub ingress: Vec<ServiceIngress>,
-    /// Those of `status.conditions` that service-ccm writes.
+    /// The entries of `status.conditions` that service-ccm writes.
     pub conditions: Vec<ServiceCondition>,
-    /// What is missing here because it is too large.
+    /// The part that is left out here because it is too large.
     pub too_large: Option<TooLarge>,
 }
 
 /// A port of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServicePort {
-    /// Its name; empty if it has none.
+    /// Its name; empty if it has no name.
     pub name: Shared,
     /// `TCP`, `UDP`, `SCTP`; may be one that this version does not know.
     pub protocol: Shared,
     /// The port.
     pub port: u16,
-    /// The port on each node; None if it has none.
+    /// The port on each node, if it has one.
     pub node_port: Option<u16>,
     /// The protocol above the transport.
     pub app_protocol: Option<Shared>,
@@ -99,7 +99,7 @@ pub struct ServiceIngress {
     /// A DNS name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<Box<str>>,
-    /// `VIP` or `Proxy`. The API server stores `VIP` with an IP address that has none.
+    /// `VIP` or `Proxy`. The API server stores `VIP` for an IP address without a mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip_mode: Option<Shared>,
     /// Ports with their state.

@@ -1,11 +1,11 @@
-//! What a program keeps of Services: each one costs memory on every replica.
+//! The fields of Services that a program keeps: each one costs memory on every replica.
 
 use serde::{Deserialize, Serialize};
 
 /// The most bytes that are kept of one Service.
 pub const LARGEST_SERVICE: usize = 64 << 10;
 
-/// What a program reads of Services of type `LoadBalancer`.
+/// The fields that a program reads of Services of type `LoadBalancer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceReading {
     /// The values of `spec.loadBalancerClass` that are served.
@@ -38,7 +38,7 @@ pub fn serves_class(classes: &[String], classless: bool, class: Option<&str>) ->
     }
 }
 
-/// What was left out of a Service because it is larger than [`LARGEST_SERVICE`].
+/// The part of a Service that was left out because it is larger than [`LARGEST_SERVICE`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TooLarge {
     /// The largest part: `annotation <key>`, `spec`, `metadata.labels` or `metadata`.

@@ -136,9 +136,9 @@ impl<'a> Request<'a> {
         Self { revision, ..self }
     }
 
-    /// What the request does, by its method. A creation may not be repeated when its outcome is
-    /// unknown, nor a change that names a revision: the repetition would be refused because of
-    /// the first one.
+    /// The class of the request, by its method. A creation may not be repeated when its outcome is
+    /// unknown, nor a change that names a revision: the repetition would be refused because of the
+    /// first one.
     fn class(&self) -> CallClass {
         let (service, operation) = (self.service.name(), self.operation);
         match self.method {
@@ -159,8 +159,8 @@ pub trait Api: Send + Sync {
     /// exist. The error of a write says whether it may have taken effect.
     async fn send(&self, request: Request<'_>, call: Call) -> Result<Answer, CloudError>;
 
-    /// Whether the catalog has the service in the region in use. An endpoint that is there for
-    /// another interface than the one that is set is an error.
+    /// Returns true if the catalog has the service in the region in use. Fails if it only has an
+    /// endpoint for another interface than the configured one.
     async fn offers(&self, service: Service, call: Call) -> Result<bool, CloudError>;
 
     /// The ID of the project in use.
@@ -171,7 +171,7 @@ pub trait Api: Send + Sync {
         None
     }
 
-    /// The region in use, as far as it is known: configured, or that of the endpoint.
+    /// The region in use, as far as it is known: configured, or the endpoint's.
     fn region(&self) -> Option<String> {
         None
     }
@@ -259,8 +259,8 @@ pub struct Client {
     needs_tls: bool,
     interface: Interface,
     region: Option<String>,
-    /// Whether the last call to each service was answered; `None` for one that was not
-    /// asked yet.
+    /// True for each service whose last call was answered; `None` for a service that was not asked
+    /// yet.
     last: Mutex<[Option<bool>; Service::ALL.len()]>,
 }
 
@@ -284,15 +284,15 @@ impl Client {
         self.session.load().activate();
     }
 
-    /// Goes on with the credentials and connections of another client of the same project.
-    /// Requests that wait for a login of before go on, too.
+    /// Goes on with the credentials and connections of another client of the same project. Requests
+    /// that wait for an earlier login go on, too.
     pub fn take_over(&self, other: &Self) {
         let session = other.session.load_full();
         session.activate();
         self.session.swap(session).retire();
     }
 
-    /// Whether the last call to the service was answered; `None` if it was not asked yet.
+    /// True if the last call to the service was answered; `None` if it was not asked yet.
     pub fn answers(&self, service: Service) -> Option<bool> {
         self.last.lock()[service as usize]
     }
@@ -312,8 +312,8 @@ impl Client {
         self.last.lock()[service as usize] = Some(answers);
     }
 
-    /// Whether this is the region in use, by its configured name or, where none is, by
-    /// the catalog. Not before the first login.
+    /// Returns true if this is the region in use, by its configured name or else by the catalog.
+    /// Not before the first login.
     pub fn lies_in(&self, region: &str) -> bool {
         match &self.region {
             Some(own) => own == region,

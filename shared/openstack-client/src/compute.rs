@@ -52,7 +52,7 @@ pub struct Asked {
 pub struct Listing {
     /// The servers, each ID once.
     pub rows: Vec<Row>,
-    /// Whether all pages were read.
+    /// True if all pages were read.
     pub whole: bool,
     /// Nova's ID of the last request.
     pub request_id: Option<String>,
@@ -153,8 +153,8 @@ impl Nova {
         Ok(entries)
     }
 
-    /// Reads a list of the project, and learns its size from each page: also from those of a
-    /// list that fails.
+    /// Reads a list of the project, and learns its size from each page, also if the list fails
+    /// later.
     async fn project(
         &self,
         path: &str,
@@ -221,7 +221,7 @@ impl Rows {
     fn add(&mut self, entry: &str) -> Option<String> {
         let row = Row::read(entry);
         self.memory.take(row.size())?;
-        // A server whose cell is down is no valid marker for Nova.
+        // A server whose cell is down is not a valid marker for Nova.
         let is_partial = matches!(row, Row::Partial { .. });
         let marker = row.id().filter(|_| !is_partial).map(ToString::to_string);
         if row.id().is_none_or(|id| self.seen.insert(id.clone())) {

@@ -37,7 +37,7 @@ pub const GLOBAL: &str = "Global";
 /// The settings of that section.
 pub const TABLES: [&[Setting]; 4] = [Reach::TABLE, Tls::TABLE, Login::TABLE, Wanted::TABLE];
 
-/// What is set in a section, by key.
+/// The values of a section, by key.
 pub type Given = BTreeMap<&'static str, RawValue>;
 
 /// How the cloud is reached.
@@ -45,7 +45,7 @@ pub type Given = BTreeMap<&'static str, RawValue>;
 pub struct Access {
     /// Keystone, with or without `/v3`.
     pub auth_url: Url,
-    /// Which of a service's endpoints are used.
+    /// The interface of the services' endpoints to use.
     pub interface: Interface,
     /// The region whose endpoints are used; without one, the first in the catalog.
     pub region: Option<String>,
@@ -83,7 +83,8 @@ const INTERFACES: [(&str, Interface); 3] =
 settings! {
     /// How the services are reached.
     struct Reach {
-        /// Which of a service's endpoints in the catalog are used. One of `public`, `internal`, `admin`.
+        /// The interface of the services' endpoints in the catalog to use. One of `public`,
+        /// `internal`, `admin`.
         interface: Interface = fixed(Text, "os-endpoint-type", "public"), one_of(&INTERFACES);
         /// The region whose endpoints are used, and the region label of the nodes. Without one Nova's first endpoint is
         /// used and Neutron's in its region, and the provider IDs that name that region are ours.
@@ -104,7 +105,7 @@ pub struct Tls {
     pub ca_file: Option<PathBuf>,
     /// Our certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
-    /// Whether any certificate is accepted.
+    /// True if any certificate is accepted.
     pub insecure: bool,
 }
 

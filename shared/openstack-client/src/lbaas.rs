@@ -31,7 +31,7 @@ pub struct Octavia {
     version: tokio::sync::Mutex<Option<(ApiVersion, tokio::time::Instant)>>,
 }
 
-/// What Octavia does with an object at the moment.
+/// Octavia's current work on an object.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub enum Provisioning {
@@ -80,12 +80,12 @@ pub struct BalancerRow {
     #[serde(default)]
     pub created_at: Option<String>,
     /// When the last write to the load balancer or to one of its children was, in whole seconds:
-    /// two writes within a second may show the same. None until the first one.
+    /// two writes within a second may show the same. `None` until the first one.
     #[serde(default)]
     pub updated_at: Option<String>,
 }
 
-/// One of the other addresses of a load balancer.
+/// An additional address of a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
 pub struct AdditionalVip {
@@ -213,7 +213,7 @@ pub enum Child {
     Monitor,
 }
 
-/// Which load balancers to list.
+/// The load balancers to list.
 #[derive(Clone, Copy, Debug)]
 pub enum Filter<'a> {
     /// All that the project has.

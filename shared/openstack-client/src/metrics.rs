@@ -38,9 +38,9 @@ metrics! {
             bounds SECONDS;
         /// Logins at Keystone, by result: ok, refused or failed
         [ALPHA] openstack_token_renewals { result } => renewals: Family<Counter, Renewal>;
-        /// Whether Keystone refused the credentials at the last login: 1 or 0
+        /// 1 if Keystone refused the credentials at the last login, 0 otherwise
         [ALPHA] openstack_credentials_refused => refused: Gauge;
-        /// Whether a changed cloud configuration is rejected and the old one is in use: 1 or 0
+        /// 1 if a changed cloud configuration is rejected and the old one is in use, 0 otherwise
         [ALPHA] openstack_configuration_refused => configuration_refused: Gauge;
     }
 }

@@ -28,7 +28,7 @@ pub type Fault = Box<dyn Fn(&str, usize) -> Option<Result<Answer, CloudError>> +
 /// Answers instead of the services, or loses an answer, by the request.
 type Hook<T> = Box<dyn FnMut(&Request<'_>) -> T + Send>;
 
-/// What the services know.
+/// The data of the services.
 #[derive(Default)]
 pub struct World {
     pub servers: Vec<Value>,
@@ -47,9 +47,9 @@ pub struct World {
     /// Entries on a page, if not 1000.
     pub page: Option<usize>,
     pub fault: Option<Fault>,
-    /// What is answered instead, or not.
+    /// The answer to give instead, if any.
     refusal: Option<Hook<Option<CloudError>>>,
-    /// Whether an answer is lost: the service has done what it was asked.
+    /// True if an answer is lost although the service has carried out the request.
     loss: Option<Hook<bool>>,
     /// The operations and paths of all requests.
     pub calls: Vec<(&'static str, String)>,
@@ -73,7 +73,7 @@ impl Default for Spoken {
 }
 
 impl Spoken {
-    /// Whether lists show servers of cells that are down.
+    /// Returns true if lists show servers of cells that are down.
     fn shows_silent_cells(&self) -> bool {
         self.0.is_some_and(|spoken| spoken >= Microversion { major: 2, minor: 69 })
     }
@@ -398,14 +398,14 @@ fn paged<'a>(
     answer(200, &body)
 }
 
-/// Whether a port has one of these addresses, as Neutron's filter writes them.
+/// Returns true if a port has one of these addresses, as Neutron's filter writes them.
 fn has_address(port: &Value, wanted: &[&str]) -> bool {
     let fixed = port["fixed_ips"].as_array().unwrap().iter();
     let mut own = fixed.map(|ip| format!("ip_address={}", ip["ip_address"].as_str().unwrap()));
     own.any(|own| wanted.contains(&&*own))
 }
 
-/// Whether an entry has all of these tags, with commas between them.
+/// Returns true if an entry has all of these tags, with commas between them.
 fn has_tags(entry: &Value, tags: &str) -> bool {
     let own = entry["tags"].as_array().unwrap();
     tags.split(',').all(|tag| own.iter().any(|own| own == tag))

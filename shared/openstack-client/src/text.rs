@@ -30,7 +30,7 @@ pub fn http_url(text: &str) -> Option<Url> {
     if is_http && is_ascii { Url::parse(text).ok() } else { None }
 }
 
-/// Whether the text can be a host name.
+/// Returns true if the text can be a host name.
 pub fn is_host_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !text.is_empty() && text.len() <= MAX_HOST_NAME && text.chars().all(fits)

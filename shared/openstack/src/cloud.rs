@@ -47,7 +47,7 @@ pub struct OpenStackCloud {
     routes: Option<Arc<NeutronRoutes>>,
     /// The load balancers; `None` if they are switched off.
     balancers: Option<Arc<OctaviaBalancers>>,
-    /// What this process asked for: only then the services behind it are asked.
+    /// The capabilities that this process asked for: only their services are asked.
     wanted: Wanted,
     /// Names of the settings that the cloud does not have.
     unresolved: Mutex<Vec<Shortfall>>,
@@ -63,7 +63,7 @@ pub struct OpenStackCloud {
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// What the process has asked for.
+/// The capabilities that the process has asked for.
 #[derive(Default)]
 struct Wanted {
     instances: AtomicBool,
@@ -86,7 +86,7 @@ fn place(auth_url: &Url) -> String {
     format!("{}{port}{path}", auth_url.host_str().unwrap_or_default())
 }
 
-/// What became of changed settings that work.
+/// The outcome of changed settings that work.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Adopted {
     /// They are in use.
@@ -154,7 +154,8 @@ impl OpenStackCloud {
         Ok(Adopted::InUse)
     }
 
-    /// Whether this process asks Nova. One for routes or load balancers may have no right to.
+    /// Returns true if this process asks Nova. A process for routes or load balancers may have no
+    /// right to.
     fn asks_nova(&self) -> bool {
         let others = self.wanted_routes().is_some() || self.wanted_balancers().is_some();
         Wanted::has(&self.wanted.instances) || !others
@@ -187,7 +188,7 @@ impl OpenStackCloud {
         Ok((trial, nova))
     }
 
-    /// What differs from the settings in use besides credentials and certificates.
+    /// The differences from the settings in use, besides credentials and certificates.
     fn differing(&self, config: &Config, trial: &Client) -> Option<String> {
         let mut differing = self.config.differing(config);
         let (own, new) = (self.client.project(), trial.project());
@@ -367,7 +368,7 @@ impl Cloud for OpenStackCloud {
         }
     }
 
-    /// Project, region and Keystone. The project is that of the token, so it is known once Keystone has
+    /// Project, region and Keystone. The project is the token's, so it is known once Keystone has
     /// answered, which is before anything is offered.
     fn identity(&self) -> Option<String> {
         let project = self.client.project()?.id;

@@ -41,7 +41,7 @@ const CLASSES: &str = "LoadBalancerClass";
 pub struct Config {
     /// How the cloud is reached.
     pub access: Access,
-    /// Whether provider IDs name the region.
+    /// True if provider IDs name the region.
     pub regional_ids: bool,
     /// Which addresses nodes show.
     pub networking: Networking,
@@ -55,12 +55,12 @@ pub struct Config {
     pub networks: LoadBalancerClass,
     /// Those that Services may choose by name.
     pub classes: BTreeMap<String, LoadBalancerClass>,
-    /// What is asked of load balancers and makes Services be refused, a line each.
+    /// Options about load balancers that cause Services to be refused, a line each.
     pub unmanaged: Vec<String>,
 }
 
 settings! {
-    /// Which addresses nodes show.
+    /// The addresses that nodes show.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Networking {
         /// Leave IPv6 out of the nodes' addresses.
@@ -69,8 +69,8 @@ settings! {
         pub public_networks: Vec<String> = fixed(Repeated, "public-network-name", ""), |text: &str, _: &str| Ok(repeated(text));
         /// Name or ID of a network whose addresses count as InternalIP; then no others do. May be given several times.
         pub internal_networks: Vec<String> = fixed(Repeated, "internal-network-name", ""), |text: &str, _: &str| Ok(repeated(text));
-        /// Prefixes, separated by commas: addresses in the first come first. What is no prefix is left out with a
-        /// warning.
+        /// Prefixes, separated by commas: addresses in the first come first. An invalid prefix is
+        /// left out with a warning.
         pub sort_order: Vec<IpNet> = fixed(List, "address-sort-order", ""), |text: &str, _: &str| Ok(networks(text).0);
     } => |this, raw, problems| {
         let text = raw.value("address-sort-order").map_or("", |value| &value.text);
@@ -83,7 +83,7 @@ settings! {
 }
 
 settings! {
-    /// Which labels nodes get.
+    /// Node labels to set.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Labels {
         /// Keys of the server's metadata that become labels of the node, under openstack.quartet.dev/. Separated by
@@ -106,7 +106,7 @@ settings! {
 }
 
 settings! {
-    /// What servers can be told about themselves.
+    /// The metadata that servers can read about themselves.
     struct Metadata {
         /// Checked and not used: the controllers read no metadata service. One or two of `configDrive`,
         /// `metadataService`.
@@ -121,7 +121,7 @@ settings! {
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// What is odd, a line each; they name file, line, section and key.
+    /// Oddities, a line each; they name file, line, section and key.
     pub warnings: Vec<String>,
 }
 

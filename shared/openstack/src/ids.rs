@@ -41,7 +41,7 @@ pub fn parse(text: &str, own_region: Option<&str>) -> Parsed {
     ServerId::parse(id).map_or_else(|| malformed(text), Parsed::Ours)
 }
 
-/// Whether it has the scheme of this provider, valid or not.
+/// Returns true if it has the scheme of this provider, valid or not.
 pub fn has_scheme(text: &str) -> bool {
     text.starts_with(SCHEME)
 }

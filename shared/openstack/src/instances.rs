@@ -271,7 +271,7 @@ impl OpenStackInstances {
     }
 }
 
-/// Whether ports are needed.
+/// Returns true if ports are needed.
 fn wants_ports(detail: Detail) -> bool {
     detail == Detail::Everything
 }

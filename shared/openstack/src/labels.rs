@@ -26,7 +26,7 @@ pub fn label_value(text: &str) -> Option<String> {
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-/// Whether the text is a valid label value.
+/// Returns true if the text is a valid label value.
 pub fn is_label_value(text: &str) -> bool {
     label_value(text).as_deref() == Some(text)
 }

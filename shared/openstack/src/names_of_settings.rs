@@ -8,7 +8,7 @@ use ccm_openstack_client::{network::Neutron, text::MAX_VALUE};
 
 use crate::config::{Config, LoadBalancerClass};
 
-/// What a value names.
+/// The kind of object that a value names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A network by its name or ID.
@@ -27,11 +27,11 @@ struct Name {
     value: String,
     kind: Kind,
     capability: Capability,
-    /// What follows if the cloud has no object of this name.
+    /// The consequence if the cloud has no object with this name.
     effect: &'static str,
 }
 
-/// What Neutron shows of what is named.
+/// The named objects that Neutron shows.
 #[derive(Debug, Default)]
 struct Seen {
     names: BTreeSet<String>,
@@ -39,7 +39,7 @@ struct Seen {
     subnets: BTreeSet<String>,
 }
 
-/// What the settings name and Neutron does not show, of the capabilities that are used.
+/// The objects that the settings of used capabilities name but Neutron does not show.
 pub async fn unresolved(
     config: &Config,
     neutron: &Neutron,

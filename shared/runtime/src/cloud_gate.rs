@@ -180,7 +180,7 @@ impl CloudGate {
         let mut failed = self.shared.failed_items.lock();
         failed.retain(|_, items| items.at.elapsed() < SHOWN);
         if failed.is_empty() {
-            return Verdict::Passed("none failed within 10 minutes".to_owned());
+            return Verdict::Passed("no call failed within 10 minutes".to_owned());
         }
         let lines: Vec<_> =
             failed.iter().map(|(operation, items)| format!("{operation}: {items}")).collect();
@@ -201,7 +201,7 @@ impl CloudGate {
         }
         let end = *abandoned_end.lock();
         if let Some(end) = end.filter(|end| Instant::now() < *end) {
-            tracing::info!("waiting for the time limit of writes to the cloud that were cancelled");
+            tracing::info!("waiting for cancelled cloud writes to time out");
             sleep_until(end).await;
         }
     }

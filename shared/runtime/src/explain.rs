@@ -1,5 +1,5 @@
-//! Explanations of single objects, for the page `/explain`: what is wanted, what is there, what came last, what was
-//! decided and why, and what would unblock it.
+//! Explanations of single objects, for the page `/explain`: what is wanted, what exists, what came
+//! last, what was decided and why, and what would unblock it.
 //!
 //! A controller adds one function for each kind of object that it knows. It reads the memory of its machine
 //! and changes nothing. The page adds the steps that [`Plans`] has about the object.
@@ -27,7 +27,7 @@ use crate::plans::{Decided, Plans};
 pub enum Fares {
     /// It is as it should be, by what was seen last.
     Fine,
-    /// Work is under way or due, and ends by itself.
+    /// Work is under way or due, and ends on its own.
     Working,
     /// A brake holds a change.
     Held,
@@ -60,7 +60,7 @@ pub struct Explanation {
     pub fares: Fares,
     /// Why, with the cloud's words and the ID of its request.
     pub cause: String,
-    /// The mend: a change that a person can make, or the statement that nothing has to be done.
+    /// The fix: a change that a person can make, or the statement that nothing has to be done.
     pub mend: String,
     /// The wanted state.
     pub wanted: Vec<String>,
@@ -96,7 +96,7 @@ impl Explanation {
         Self::new(Fares::Working, format!("{found}{separator}{promise}"), mend)
     }
 
-    /// The same, if no call to the cloud is made for this reason, with this mend.
+    /// Explains that no call to the cloud is made, with this reason and fix, if there is one.
     fn while_refused(self, refusal: Option<&(String, String)>) -> Self {
         let Some((why, mend)) = refusal else { return self };
         if matches!(self.fares, Fares::Foreign | Fares::Unknown) {
@@ -113,14 +113,14 @@ impl Explanation {
     }
 }
 
-/// The mend of an object that is as it should be.
+/// The fix of an object that is as it should be.
 pub const NOTHING: &str = "nothing has to be done";
 
-/// The mend of work that ends by itself.
+/// The fix of work that ends on its own.
 pub const WAIT: &str = "wait: nothing has to be done";
 
-/// Returns [`Fares::Working`] if this error of the cloud may end by itself, and [`Fares::Blocked`] if a person has to
-/// act.
+/// Returns [`Fares::Working`] if this error of the cloud may end on its own, and [`Fares::Blocked`]
+/// if a person has to act.
 pub fn fares(error: &CloudError) -> Fares {
     match error.kind {
         _ if error.unsent => Fares::Working,
@@ -140,7 +140,7 @@ pub fn fares(error: &CloudError) -> Fares {
     }
 }
 
-/// Returns the mend for an error of the cloud.
+/// Returns the fix for an error of the cloud.
 pub fn mend(error: &CloudError) -> String {
     let subject = error.subject.as_deref().map(|subject| format!(" ({subject})"));
     let subject = subject.unwrap_or_default();
@@ -176,7 +176,7 @@ pub fn mend(error: &CloudError) -> String {
     }
 }
 
-/// Returns the state of an object whose write the API server does not accept, and the mend.
+/// Returns the state of an object whose write the API server does not accept, and the fix.
 pub fn refused_write(error: &ApiError) -> (Fares, &'static str) {
     match error {
         ApiError::Forbidden(_) => (
@@ -211,7 +211,7 @@ pub fn since(at: At, now: At) -> String {
     format!("since {}", moment(at, now).trim_start_matches("at "))
 }
 
-/// Says why no call to the cloud is made, and what would mend that.
+/// Says why no call to the cloud is made, and how to fix that.
 type Refusal = Box<dyn Fn() -> Option<(String, String)> + Send + Sync>;
 type Explain = Arc<dyn Fn(&str) -> Explanation + Send + Sync>;
 
@@ -273,7 +273,8 @@ impl Explanations {
         Self { all: Arc::default(), plans, refusal: Arc::default() }
     }
 
-    /// While this says why no call to the cloud is made, and what would mend that, it is the cause of everything.
+    /// While this says why no call to the cloud is made, and how to fix that, it is the cause of
+    /// everything.
     pub fn refused_by(
         &self,
         refusal: impl Fn() -> Option<(String, String)> + Send + Sync + 'static,
@@ -334,7 +335,8 @@ impl Explanations {
         Ok(serde_json::to_string_pretty(&page).unwrap_or_default() + "\n")
     }
 
-    /// The page as text. The first three lines about an object say how it fares, why, and what would mend it.
+    /// The page as text. The first three lines about an object say how it fares, why, and how to
+    /// fix it.
     pub fn text(&self, kind: Option<&str>, name: Option<&str>) -> Result<String, Unexplained> {
         let Page { standby, objects } = self.page(kind, name)?;
         let texts: Vec<String> = objects.iter().map(|shown| shown.text(standby)).collect();

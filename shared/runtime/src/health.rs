@@ -33,7 +33,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the check passed.
+    /// Returns true if the check passed.
     pub fn is_passed(&self) -> bool {
         matches!(self, Self::Passed(_))
     }
@@ -93,7 +93,7 @@ impl Health {
         Self::default()
     }
 
-    /// Adds a check, or replaces the one of this name.
+    /// Adds a check, or replaces the check with this name.
     pub fn add(
         &self,
         name: impl Into<String>,
@@ -138,7 +138,7 @@ impl Health {
         }
     }
 
-    /// Whether all readiness checks pass.
+    /// Returns true if all readiness checks pass.
     pub fn is_ready(&self) -> bool {
         self.findings()
             .iter()

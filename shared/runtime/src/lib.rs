@@ -8,7 +8,7 @@
 //! | [`leadership`] | the election: `guard`, `observed`, `elector`, `eligibility`, `term`, `standby` |
 //! | [`limits`] | token buckets for the API server and the cloud, with `Retry-After` and adaptive rates |
 //! | [`cloud_gate`] | the `CallGate` of a process: limits, metrics, and the term for writes to the cloud |
-//! | [`same_cloud`] | whether the cloud is still the one of before: no call is made to another one |
+//! | [`same_cloud`] | checks that the cloud is still the recorded one: no call is made to another one |
 //! | [`plans`] | the decided steps of the program, for `/plan` |
 //! | [`records`] | the records of the program's machines, for `/record` |
 //! | [`health`], [`http`] | health checks; the admin pages, their server and its TLS |

@@ -48,7 +48,7 @@ const LIBRARIES: &str = "kube_client=error,kube_runtime=error,hyper=warn,hyper_u
 #[error("logging is already set up")]
 pub struct AlreadySet;
 
-/// Reads a filter; empty is none.
+/// Reads a filter; `None` for an empty text.
 fn read_filter(filter: &str, _: &str) -> Result<Option<String>, String> {
     if filter.is_empty() { Ok(None) } else { check_filter(filter).map(|()| Some(filter.into())) }
 }

@@ -34,13 +34,13 @@ const GIT: [Option<&str>; 2] =
 
 metrics! {
     struct ProgramMetrics {
-        /// Build information; the version is that of Quartet, the value is 1
+        /// Build information; the version is Quartet's, the value is 1
         [ALPHA] kubernetes_build_info {
             major, minor, git_version, git_commit, git_tree_state, build_date, go_version, compiler, platform
         } => upstream: Family<Gauge, [Text; 9]>;
         /// The program and its version; the value is 1
         [ALPHA] ccm_build_info { program, version, commit, platform } => build: Family<Gauge, [Text; 4]>;
-        /// Whether the controller runs: 1 on the leader, 0 after it has stopped
+        /// 1 while the controller runs on the leader, 0 after it has stopped
         [BETA] running_managed_controllers { name, manager } => running: Family<Gauge, (&'static str, &'static str)>;
     }
 }

@@ -81,7 +81,7 @@ impl OwnPolicy {
         metrics: &Metrics,
     ) -> Self {
         let line = health.condition("admission-policy", Scope::Information, "");
-        line.pass("not looked for yet");
+        line.pass("not checked yet");
         Self {
             program,
             client: clients.main.clone(),
@@ -186,7 +186,7 @@ fn verdict(program: &str, found: &Found, denial: Option<&Denial>) -> Verdict {
         ));
     }
     let why = match found {
-        Found::NotLooked => return Verdict::Passed("not looked for yet".to_owned()),
+        Found::NotLooked => return Verdict::Passed("not checked yet".to_owned()),
         Found::InForce => {
             return Verdict::Passed(format!(
                 "{program} is in force: the account writes only what the program writes"

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 
 use crate::{health::Verdict, metrics::Metrics};
 
-/// Whether a program makes changes.
+/// The mode of a program: whether it makes changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -102,7 +102,7 @@ struct Plan {
 
 metrics! {
     pub(crate) struct PlanMetrics {
-        /// Whether the process only observes (--mode=observe) and writes nothing
+        /// 1 if the process only observes (--mode=observe) and writes nothing, 0 otherwise
         [ALPHA] ccm_observing => observing: Gauge;
         /// Decided steps, by kind; an observer does not execute them
         [ALPHA] ccm_plan_steps { step } => decided: Family<Counter, &'static str>;
@@ -119,7 +119,7 @@ pub struct Plans {
 
 struct Shared {
     mode: Mode,
-    /// Another replica leads, or none: this one plans nothing.
+    /// This replica does not lead, so it plans nothing.
     standby: AtomicBool,
     /// By kind and key.
     plans: Mutex<BTreeMap<(&'static str, String), Plan>>,
@@ -130,7 +130,7 @@ struct Shared {
 #[derive(Serialize)]
 struct Page {
     mode: Mode,
-    /// Whether this replica does not lead, so that it plans nothing.
+    /// True if this replica does not lead, so that it plans nothing.
     standby: bool,
     objects: usize,
     /// The number of objects omitted here.
@@ -158,12 +158,12 @@ impl Plans {
         self.shared.standby.store(is_standby, Ordering::Relaxed);
     }
 
-    /// Whether the program makes changes.
+    /// The mode: whether the program makes changes.
     pub fn mode(&self) -> Mode {
         self.shared.mode
     }
 
-    /// Whether a controller must stop after it has published its steps.
+    /// Returns true if a controller must stop after it has published its steps.
     pub fn is_observing(&self) -> bool {
         self.shared.mode == Mode::Observe
     }
@@ -318,7 +318,7 @@ impl Plans {
     }
 }
 
-/// Those of the plans that have steps. A blocked object does not wait for this program.
+/// The plans that have steps. A blocked object does not wait for this program.
 fn with_steps<'a>(
     plans: &'a BTreeMap<(&'static str, String), Plan>,
 ) -> impl Iterator<Item = &'a Plan> {

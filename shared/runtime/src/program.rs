@@ -114,7 +114,7 @@ pub struct Context<P: Program> {
     /// Tells if the cloud is the one that this program has worked with. While it is another one,
     /// calls of `cloud` fail.
     pub same_cloud: SameCloud,
-    /// Whether this replica leads: checked before each write.
+    /// The term of leadership: checked before each write.
     pub leadership: Leadership,
     /// The watches without which this replica must not lead.
     pub eligibility: Eligibility,
@@ -128,7 +128,7 @@ pub struct Context<P: Program> {
     pub records: Records,
     /// The program's own settings; a new value appears when the file changes.
     pub settings: watch::Receiver<Arc<P::Settings>>,
-    /// The common settings; likewise.
+    /// The common settings, also live.
     pub common: watch::Receiver<Arc<CommonSettings>>,
     /// The metrics registry.
     pub metrics: Metrics,

@@ -13,9 +13,9 @@ use crate::identity::{Controller, Identity};
 pub struct Listing {
     /// The program's identity.
     pub identity: Identity,
-    /// Whether it has manifests, a role and a dashboard. The template has none.
+    /// True if it has manifests, a role and a dashboard. The template is not shipped.
     pub shipped: bool,
-    /// Controllers of cloud-controller-manager that it runs besides the one of its identity.
+    /// Further controllers of cloud-controller-manager that it runs besides its identity's.
     also: &'static [Controller],
     /// Its own flags, which its siblings accept with a warning, because a manifest of
     /// cloud-controller-manager may contain them.
@@ -23,13 +23,13 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Whether its siblings know flags of its own.
+    /// Returns true if its siblings know flags of its own.
     pub fn has_flags(&self) -> bool {
         !self.flags.is_empty()
     }
 
-    /// Whether it takes the place of a controller of cloud-controller-manager, so that its siblings
-    /// know its names and flags. The template does not.
+    /// Returns true if it takes the place of a controller of cloud-controller-manager, so that its
+    /// siblings know its names and flags. The template does not.
     fn replaces_upstream(&self) -> bool {
         self.shipped || self.has_flags()
     }

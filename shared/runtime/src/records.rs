@@ -44,7 +44,7 @@ pub struct Kept {
     pub bytes: usize,
     /// How many events there are.
     pub events: u64,
-    /// Since when none is missing.
+    /// The time since which no record is missing.
     pub since: Option<At>,
 }
 
@@ -63,7 +63,7 @@ computed! {
         [ALPHA] Gauge ccm_record_bytes = |kept| kept.bytes as f64;
         /// Events in the records
         [ALPHA] Gauge ccm_record_events = |kept| kept.events as f64;
-        /// How far back the shortest record goes, in seconds; 0 if a machine has none
+        /// How far back the shortest record goes, in seconds; 0 if a machine does not have one
         [ALPHA] Gauge ccm_record_reach_seconds = |kept| {
             kept.since.map_or(0.0, |since| At::from(clock::wall()).since(since).as_secs_f64())
         };
@@ -80,7 +80,7 @@ pub struct Records {
 /// The reason why a client does not get a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// None is kept.
+    /// No record is kept.
     None,
     /// Too many clients read it.
     Busy,
@@ -119,7 +119,7 @@ impl Records {
         all.iter().try_for_each(|record| record.write(asked, to))
     }
 
-    /// The same, written while the client reads.
+    /// The body, written while the client reads.
     pub(crate) fn body(
         &self,
         asked: Asked,

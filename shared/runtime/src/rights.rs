@@ -92,7 +92,8 @@ impl fmt::Display for Right {
 }
 
 /// All permissions of a program with these own permissions. A program that may create events in all
-/// namespaces needs no permission for single ones, and one that may list all Leases none for its own.
+/// namespaces needs no permission for single ones, and a program that may list all Leases needs no
+/// permission to list its own.
 pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
     let in_all_namespaces = own.contains(&Right::new("create", "events"));
     let mut all = own;

@@ -58,7 +58,7 @@ pub(crate) struct Survey {
     events: EventRecorder,
     line: Condition,
     metrics: RivalMetrics,
-    /// The Leases of the rivals that were reported.
+    /// The Leases of the competing controllers that were reported.
     reported: BTreeSet<String>,
     clock: WrongClock,
     is_clock_reported: bool,
@@ -79,7 +79,7 @@ impl Survey {
         clock: WrongClock,
     ) -> Self {
         let line = health.condition("rivals", Scope::Information, "");
-        line.pass("not looked for yet");
+        line.pass("not checked yet");
         // The leader beside an observer holds the observer's Lease.
         let elects = election.enabled || mode == Mode::Observe;
         let is_here = elects && election.namespace == NAMESPACE;
@@ -113,7 +113,7 @@ impl Survey {
                 Ok((found, _)) if !found.iter().any(|rival| rival.is_same_program) => break,
                 Ok((mut found, _)) => {
                     found.retain(|rival| rival.is_same_program);
-                    self.show(&found, "waits, and does not stand for its Lease: ");
+                    self.show(&found, "waits, and does not compete for its Lease: ");
                 }
                 Err(error) => return self.cannot_look(&error),
             }
@@ -124,8 +124,8 @@ impl Survey {
         );
     }
 
-    /// Looks as a new leader before it works: a standby may take over while a second leader is there. Returns
-    /// the reason if this leader must yield.
+    /// Looks as a new leader before it works: a standby may take over while a second leader exists.
+    /// Returns the reason if this leader must yield.
     pub(crate) async fn yields(&mut self) -> Option<String> {
         if self.mode == Mode::Observe {
             return None;
@@ -177,8 +177,8 @@ impl Survey {
         self.line.fail(format!("cannot look for other cloud controllers: {error}"));
     }
 
-    /// The rivals that renewed their Leases between two looks, and the Leases. One look is enough if it shows
-    /// no Lease that may be a rival's.
+    /// The competing controllers that renewed their Leases between two looks, and the Leases. One
+    /// look is enough if it shows no Lease that may be such a controller's.
     async fn survey(
         &self,
         may_be_rival: impl Fn(&Seen) -> bool,
@@ -197,7 +197,7 @@ impl Survey {
         Ok(leases.items.into_iter().map(seen).collect())
     }
 
-    /// Shows the rivals. `state` begins the text.
+    /// Shows the competing controllers. `state` begins the text.
     fn show(&mut self, found: &[Rival], state: &str) {
         let news = found.iter().any(|rival| !self.reported.contains(&rival.lease));
         self.reported = found.iter().map(|rival| rival.lease.clone()).collect();

@@ -1,4 +1,4 @@
-//! Whether the cloud is still the one that this program has worked with.
+//! Checks that the cloud is still the one that this program has worked with.
 //!
 //! The leader records the cloud's identity ([`Cloud::identity`]) on the Lease. While the cloud is
 //! another one, no call reaches it: another project shows nothing of what this cluster has, and
@@ -43,7 +43,7 @@ use crate::leadership::{CLOUD_IDENTITY, Leadership, LeaseAnnotations};
 pub const APPROVED_UNTIL: &str = "quartet.dev/cloud-identity-approved-until";
 /// How long a call waits until the cloud says which one it is, after a new connection.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Time between two looks meanwhile.
+/// Time between two checks in the meantime.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Tells if the cloud is the one that the Lease names. Clones share it.
@@ -53,7 +53,7 @@ pub struct SameCloud(Arc<Shared>);
 struct Shared {
     cloud: Arc<dyn Cloud>,
     lease: LeaseAnnotations,
-    /// What approves another cloud.
+    /// Describes how to approve another cloud.
     remedy: String,
     timeline: Timeline,
     /// The calls that were not made, or whose answers were not used.
@@ -78,15 +78,16 @@ impl SameCloud {
         Arc::new(Guarded::new(self.clone()))
     }
 
-    /// Whether the cloud is provably the one that this program has worked with: it says so itself, and
-    /// the Lease has it from before. False while that is not known, also without election, and for
-    /// a provider that cannot tell. Only then does the cloud's "not found" mean that something is lost.
+    /// Returns true if the cloud is provably the one that this program has worked with: it says so
+    /// itself, and the Lease has it from before. False while that is not known, also without
+    /// election, and for a provider that cannot tell. Only then does the cloud's "not found" mean
+    /// that something is lost.
     pub fn is_proven(&self) -> bool {
         let recorded = self.0.lease.get(CLOUD_IDENTITY);
         recorded.is_some() && recorded == self.0.cloud.identity()
     }
 
-    /// What is known now. Takes over what may be recorded.
+    /// The current state. Takes over what may be recorded.
     pub fn standing(&self) -> Standing {
         let standing = self.seen();
         if let Standing::Recorded { present, .. } = &standing {
@@ -95,7 +96,7 @@ impl SameCloud {
         standing
     }
 
-    /// Whether the cloud may become another one now, and why not if a person's text has no effect.
+    /// The time until which another cloud is approved, or why a person's text has no effect.
     fn approval(&self) -> Result<Option<At>, String> {
         let Some(text) = self.0.lease.get(APPROVED_UNTIL) else { return Ok(None) };
         let wrong = |_| {
@@ -118,7 +119,8 @@ impl SameCloud {
         standing.objection(&self.0.remedy).map(|(why, mend)| format!("{why}; {mend}"))
     }
 
-    /// Returns the reason why `Guarded` refuses calls now, and the mend. It does not record the cloud.
+    /// Returns the reason why `Guarded` refuses calls now, and the fix. It does not record the
+    /// cloud.
     pub fn refusal(&self) -> Option<(String, String)> {
         self.seen().objection(&self.0.remedy)
     }
@@ -128,7 +130,7 @@ impl SameCloud {
         decide(lease.cloud_identity(), cloud.identity(), self.is_approved())
     }
 
-    /// Fails while the cloud is another one, or does not say which one it is.
+    /// Fails while the cloud is another one, or does not report its identity.
     async fn check(&self, call: Call) -> Result<(), CloudError> {
         let patience = call.end.min(Instant::now() + PATIENCE);
         loop {

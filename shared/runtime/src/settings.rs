@@ -67,20 +67,20 @@ pub(crate) fn load<S: Schema + 'static>(
     })
 }
 
-/// Whether `--controllers` enables this controller: for programs that run several.
+/// Returns true if `--controllers` enables this controller: for programs that run several.
 pub fn enables(raw: &RawSettings, controller: Controller) -> bool {
     let list = raw.value("controllers").and_then(|value| Vec::parse(&value.text).ok());
     controllers::enables(&list.unwrap_or_default(), controller)
 }
 
-/// Reads the keys of taints, such as those of `--scale-down-taints`. A key with a value or an effect
+/// Reads the keys of taints, for instance of `--scale-down-taints`. A key with a value or an effect
 /// would match no taint.
 pub fn taint_keys(text: &str, _: &str) -> Result<Vec<String>, String> {
     let keys = Vec::<String>::parse(text)?;
     match keys.iter().find(|key| label_rules::check_key(key).is_err()) {
         None => Ok(keys),
         Some(key) => Err(format!(
-            "must be keys of taints, without value and effect, such as example.com/leaves; {key:?} is none"
+            "must be keys of taints, without value and effect, such as example.com/leaves; {key:?} is not one"
         )),
     }
 }

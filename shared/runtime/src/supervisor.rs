@@ -1,4 +1,4 @@
-//! Named tasks with one token: no task is detached, and none ends unnoticed.
+//! Named tasks with one token: no task is detached or ends unnoticed.
 //!
 //! A process that has lost one of its tasks appears alive but does only part of its work. So
 //! an unexpected end or a panic of any task fails the whole process:
@@ -42,7 +42,7 @@ impl Supervisor {
         Self { token, tracker, names: Arc::default(), failure }
     }
 
-    /// Another group, which stops by itself. Its failures are reported with those of this group.
+    /// Another group, which stops on its own. Its failures are reported with this group's.
     #[must_use]
     pub fn sibling(&self) -> Self {
         Self { failure: self.failure.clone(), ..Self::new(CancellationToken::new()) }

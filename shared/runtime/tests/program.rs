@@ -12,7 +12,7 @@ use ccm_sim::apiserver::{ApiServer, ListenHandle, Options, PatchKind};
 use noting::{Process, Script, Step, begin, begin_at};
 use serde_json::json;
 
-/// What a process is that runs without election.
+/// A process that runs without election.
 fn alone(script: Script) -> Process {
     begin(script, &["--leader-elect=false"])
 }
@@ -154,15 +154,14 @@ async fn the_lease_names_the_cloud_and_the_next_process_waits_for_a_person() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     recorded("one").await;
     let removed = json!({"metadata": {"annotations": {CLOUD_IDENTITY: null}}});
-    server.patch("leases", LEASE, "", PatchKind::Merge, removed).expect("it is there");
+    server.patch("leases", LEASE, "", PatchKind::Merge, removed).expect("it exists");
     next.shows("[+]cloud-identity").await;
     recorded("two").await;
     assert_eq!(next.end().await, Ok(()));
     handle.shutdown().await;
 }
 
-/// A standby that did not end would never be able to lead: its credentials are the ones that it began
-/// with.
+/// A standby that did not end would never be able to lead: its credentials do not change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_ends_when_its_kubeconfig_has_changed() {
     let (server, address) = served().await;

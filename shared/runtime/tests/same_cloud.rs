@@ -61,7 +61,7 @@ impl Rig {
         self.leadership.annotations().annotate(key, text);
     }
 
-    /// What a lookup says, the metric, and whether the cloud is proven.
+    /// The result of a lookup, the metric, and whether the cloud is proven.
     async fn seen(&self) -> (Result<(), ErrorKind>, bool, bool) {
         sleep(Duration::from_secs(3)).await;
         let instances = self.same.guarded().instances().unwrap().unwrap();
@@ -185,7 +185,7 @@ async fn a_call_waits_for_a_new_connection_to_say_where_it_leads() {
     }
 }
 
-/// The answer of a call that was under way is that of the other cloud.
+/// A call that was under way is answered by the other cloud.
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_another_cloud_is_not_used() {
     let rig = Rig::new(Leadership::unconditional());

@@ -29,7 +29,7 @@ pub(crate) const SPECIAL: [(&str, &str); 7] = [
 pub struct About {
     /// The binary's name, for instance `node-ccm`.
     pub binary: &'static str,
-    /// What it is: the first line of `--help`.
+    /// A short description: the first line of `--help`.
     pub summary: String,
     /// Its version.
     pub version: &'static str,
@@ -42,19 +42,19 @@ pub struct About {
 pub struct Foreign {
     /// The flag without hyphens in front.
     pub flag: &'static str,
-    /// Whether the flag may be given without a value.
+    /// True if the flag may be given without a value.
     pub switch: bool,
     /// Why it has no effect here.
     pub why: &'static str,
 }
 
 impl Foreign {
-    /// One that takes a value.
+    /// A flag that takes a value.
     pub const fn value(flag: &'static str, why: &'static str) -> Self {
         Self { flag, switch: false, why }
     }
 
-    /// One that may stand without a value.
+    /// A flag that needs no value.
     pub const fn switch(flag: &'static str, why: &'static str) -> Self {
         Self { flag, switch: true, why }
     }
@@ -71,7 +71,7 @@ pub struct Entry {
     pub section: &'static str,
 }
 
-/// What a name refers to.
+/// The target of a name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Known<'a> {
     Setting(&'a Entry),

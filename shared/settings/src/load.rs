@@ -24,7 +24,7 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// Those of this process.
+    /// The arguments and the environment of this process.
     pub fn of_process() -> Self {
         let text = |(name, value): (OsString, OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -100,7 +100,7 @@ pub struct Changes {
     pub warnings: Vec<String>,
 }
 
-/// What reads configuration files: none that is larger than a configuration can be.
+/// Reads configuration files, unless one is larger than a configuration can be.
 pub fn configuration_files() -> Files {
     Files::of_at_most(LARGEST)
 }
@@ -199,7 +199,7 @@ impl<T> Loaded<T> {
     }
 }
 
-/// What a new version of the file does to a setting.
+/// The effect of a new version of the file on a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Same,

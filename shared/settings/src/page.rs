@@ -11,11 +11,13 @@ pub fn markdown(catalogue: &Catalogue) -> String {
     let mut text = format!(
         "# Settings of {binary}\n\n\
          Printed by `{binary} --print-options-markdown`; a test compares this page with the program.\n\n\
-         Each setting can be given in four ways; later ones win: its default, its key in the file of `--config`, its\n\
-         environment variable, its flag. A setting marked \"live\" changes while the program runs when the file changes.\n\
-         Durations are written as in Go: `5m0s`, `1h30m`, `250ms`. In flag names `_` stands for `-` as well.\n\
-         `--check-config` reads and checks all of them, reports every problem and ends; `--print-config` prints\n\
-         what is in force and where it comes from; `--help` and `--version` (`--version=json`) print.\n"
+         A setting has four sources, the later ones win: its default, its key in the file of `--config`,\n\
+         its environment variable, its flag.\n\
+         A setting marked \"live\" changes while the program runs when the file changes.\n\
+         Durations are written as in Go: `5m0s`, `1h30m`, `250ms`.\n\
+         In flag names `_` is the same as `-`.\n\
+         `--check-config` reads and checks all settings, reports every problem and ends.\n\
+         `--print-config` prints the settings in force with their sources; `--help` and `--version` (`--version=json`) print.\n"
     );
     let mut section = "";
     for entry in catalogue.entries() {

@@ -52,11 +52,11 @@ pub struct Setting {
     pub flag: &'static str,
     /// The kind of its value.
     pub kind: Kind,
-    /// The default, as on the command line; empty for none.
+    /// The default, as on the command line; empty if there is no default.
     pub default: &'static str,
     /// Its meaning, with the unit, and the reason for the default.
     pub meaning: &'static str,
-    /// Whether a change in the configuration file takes effect without a restart.
+    /// True if a change in the configuration file takes effect without a restart.
     pub live: bool,
 }
 

@@ -23,7 +23,7 @@ const TOO_LARGE: &str = "more than 256 KiB with its aliases expanded";
 /// A YAML text that is refused, and the line (from 1).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum YamlError {
-    /// It is no YAML. The parser's words may show a character of the text.
+    /// It is not YAML. The parser's message may show a character of the text.
     #[error("line {line}: {why}")]
     Invalid {
         /// The line.

@@ -1,4 +1,4 @@
-//! What every provider promises about load balancers.
+//! The promises of every provider about load balancers.
 
 mod adoption;
 mod batches;

@@ -165,7 +165,7 @@ pub(crate) async fn gather<T>(answers: Answers<'_, T>, items: usize) -> Vec<Resu
 pub(crate) struct Place {
     /// The way to the cloud.
     pub(crate) stage: Arc<dyn Stage>,
-    /// What the case needs.
+    /// The needs of the case.
     pub(crate) needs: &'static [Need],
 }
 

@@ -1,4 +1,4 @@
-//! What every provider promises about machines.
+//! The promises of every provider about machines.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a cloud under test must be able to do besides answering its provider.
+//! The abilities of a cloud under test besides answering its provider.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ccm_cloud::{Cloud, CloudError, Cure, Protocol, RouteTarget, Wanted};
 use ipnet::IpNet;
 
-/// What a case needs, and not every cloud has. A stage makes a rig that has what is named.
+/// A need of a case that not every cloud meets. A stage makes a rig that meets the named needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// One load balancer needs several writes until it is complete.
@@ -19,7 +19,7 @@ pub enum Need {
     HidesEmptyPools,
     /// [`Wish::Elsewhere`] makes another controller responsible.
     OtherControllers,
-    /// What a cluster of the same name had before it was built anew can be adopted.
+    /// Load balancers of a cluster with the same name, before it was rebuilt, can be adopted.
     Rebuilt,
     /// A load balancer can fail so that only a person repairs it.
     FailsForGood,
@@ -119,7 +119,7 @@ pub struct Row {
     pub rest: String,
 }
 
-/// What a Service may ask for by an annotation of the provider.
+/// A wish that a Service may express by an annotation of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// An address that is an object of its own, and outlives a load balancer that others delete.
@@ -141,15 +141,15 @@ pub enum Whose<'a> {
     Person,
     /// Made by another controller for the Service of this name in `default` of this cluster.
     Older(&'a str),
-    /// That of the Service of this name in a cluster of the same name, with the same names.
+    /// The load balancer of the Service with this name in a cluster of the same name.
     Namesake(&'a str),
-    /// That of another Service of this cluster.
+    /// The load balancer of another Service of this cluster.
     Neighbour(&'a str),
-    /// That of two Services of this cluster.
+    /// The load balancer of two Services of this cluster.
     Shared(&'a str, &'a str),
 }
 
-/// What a person does to a load balancer that is as its Service asks for.
+/// A person's damage to a load balancer that matches its Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
     /// Deletes a listener.
@@ -197,7 +197,7 @@ pub trait BalancerSide: Send + Sync {
     /// All floating addresses, and whether a load balancer has them.
     fn floating(&self) -> Vec<(IpAddr, bool)>;
 
-    /// What was written since the last call of this.
+    /// The writes since the last call of this.
     fn written(&self) -> Written;
 
     /// Adds a load balancer, and returns its ID.
@@ -206,7 +206,7 @@ pub trait BalancerSide: Send + Sync {
     /// A person deletes a load balancer. Its floating address stays.
     fn remove(&self, id: &str);
 
-    /// What a person can do to a load balancer.
+    /// The damage that a person can do to a load balancer.
     fn harms(&self) -> &'static [Harm];
 
     /// A person does that.

@@ -1,4 +1,4 @@
-//! What every provider promises about routes.
+//! The promises of every provider about routes.
 
 mod changes;
 mod failures;

@@ -48,7 +48,7 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
-/// The kept inputs of a target, by name. None may be missing.
+/// The kept inputs of a target, by name. All must exist.
 ///
 /// # Errors
 ///

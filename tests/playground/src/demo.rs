@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::output::Output;
 
-/// The taint that a kubelet registers with when a cloud controller is to initialise its node.
+/// The taint that a kubelet registers with if a cloud controller should initialise its node.
 pub const TAINT: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// The time limit for the start or the end of a program.
@@ -128,8 +128,8 @@ impl Demo {
         self.cloud().faults().add(Fault::new(effect).on(Operation::Lookup).lasting(time));
     }
 
-    /// Makes the cloud answer as if the credentials were those of another project: lookups and
-    /// lists find no instance.
+    /// Makes the cloud answer as if the credentials belonged to another project: lookups and lists
+    /// find no instance.
     pub fn show_another_project(&self) {
         self.cloud().faults().add(Fault::new(Effect::WrongProject));
     }
@@ -193,12 +193,12 @@ impl Demo {
         self.server.get("nodes", name)
     }
 
-    /// Whether the node still carries the taint [`TAINT`], or is not there.
+    /// Returns true if the node still carries the taint [`TAINT`], or is not there.
     pub fn is_tainted(&self, name: &str) -> bool {
         self.has_taint(name, TAINT)
     }
 
-    /// Whether the node carries a taint of this key, or is not there.
+    /// Returns true if the node carries a taint of this key, or is not there.
     pub fn has_taint(&self, name: &str, key: &str) -> bool {
         let Some(node) = self.node(name) else { return true };
         node["spec"]["taints"]

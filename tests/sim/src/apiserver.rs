@@ -88,11 +88,11 @@ pub struct Options {
     pub bookmark_interval: Duration,
     /// The least duration of a watch without a client timeout; the most is twice that.
     pub min_watch_timeout: Duration,
-    /// Whether a watch from a compacted version gets HTTP status 410. The real server answers
-    /// 200 and an `ERROR` event, which is the default here.
+    /// True if a watch from a compacted version gets HTTP status 410. The real server answers 200
+    /// and an `ERROR` event, which is the default here.
     pub expired_watch_is_http: bool,
-    /// Whether new nodes get the taint `node.kubernetes.io/not-ready`, as from the real
-    /// server's admission.
+    /// True if new nodes get the taint `node.kubernetes.io/not-ready`, as from the real server's
+    /// admission.
     pub taint_new_nodes: bool,
 }
 

@@ -35,7 +35,7 @@ pub use crate::faults::Operation;
 /// The provider's name and the scheme of its provider IDs.
 pub const SCHEME: &str = "sim";
 
-/// Which cloud it says that it is, until a test changes it.
+/// The identity that this cloud reports, until a test changes it.
 pub const IDENTITY: &str = "sim, project default";
 
 /// The most nodes in one lookup call, and the most instances on one page of a list.
@@ -95,7 +95,7 @@ impl SimCloud {
         *self.state.traits.write() = traits;
     }
 
-    /// Which cloud this one says that it is; `None` is one that cannot tell.
+    /// The identity that this cloud reports; `None` if it cannot tell.
     pub fn identity(&self) -> Option<String> {
         self.state.identity.read().clone()
     }
@@ -203,7 +203,7 @@ impl SimCloud {
         self.state.fleet.read().len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

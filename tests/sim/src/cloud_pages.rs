@@ -31,7 +31,7 @@ use crate::cloud::SimCloud;
 /// The largest request.
 const MAX_BODY: usize = 64 * 1024;
 
-/// What `GET /` answers.
+/// The answer to `GET /`.
 pub const HELP: &str = "\
 GET    /contents            instances, load balancers, floating addresses, router
 POST   /instances           add one, or replace the one with this ID, with any of
@@ -58,7 +58,7 @@ DELETE /faults/ID           end one
 
 Effects on whole calls:
   delay         with delay (\"5s\")
-  throttle      with retryAfter (\"2s\"), if the cloud is to ask for it
+  throttle      with retryAfter (\"2s\"), if the cloud should ask for it
   error         with kind (\"unavailable\"), and message if you like
   hang          no answer
   empty_list, wrong_project
@@ -68,7 +68,7 @@ routes, with routes (destinations, names of nodes, in a lookup targets; [] for a
   lose_answer   the change is made, its answer is lost
   late          the answer is lost, and the change is made after delay
   break         the cloud fails to carry out the change; with person, only a person can repair it
-                (a route is there with a defect)
+                (a route exists with a defect)
   stick         the cloud never ends carrying out the change
   malformed     an entry of a list that cannot be read
   overtake      of routes only: just before the change, a person changes the route or makes one

@@ -83,7 +83,7 @@ impl Operation {
         }
     }
 
-    /// Whether it changes anything in the cloud.
+    /// Returns true if it changes anything in the cloud.
     pub const fn writes(self) -> bool {
         matches!(
             self,
@@ -94,7 +94,7 @@ impl Operation {
         )
     }
 
-    /// Whether it is about routes.
+    /// Returns true if it is about routes.
     pub const fn is_about_routes(self) -> bool {
         matches!(self, Self::ListRoutes | Self::ApplyRoutes | Self::FindTargets)
     }
@@ -112,7 +112,7 @@ pub enum Effect {
     OneByOne {
         /// The time for one node.
         each: Duration,
-        /// Whether each answer is returned when it is known, and not all at the end of the call.
+        /// True if each answer is returned when it is known, and not all at the end of the call.
         streams: bool,
     },
     /// It is refused: too many calls.
@@ -164,7 +164,7 @@ pub enum Trouble {
     /// The answer is lost, and the change is made this much later, as by a process that was
     /// frozen.
     Late(Duration),
-    /// The change is made, and the cloud fails to carry it out. A route is there with a defect.
+    /// The change is made, and the cloud fails to carry it out. A route exists with a defect.
     Break(Cure),
     /// The change is made, and the cloud never ends carrying it out.
     Stick,
@@ -239,7 +239,7 @@ impl Fault {
         self.operation.is_none_or(|only| only == operation) && self.effect.concerns(operation)
     }
 
-    /// Whether this call is hit; if so, counts it.
+    /// Returns true if this call is hit; if so, counts it.
     fn hits(&mut self, random: &mut StdRng) -> bool {
         if self.probability < 1.0 && !random.random_bool(self.probability) {
             return false;

@@ -20,7 +20,7 @@ use tokio::process::{Child, Command};
 
 use crate::poll;
 
-/// The folder of the built programs: that of the running program, or `QUARTET_BIN`.
+/// The folder of the built programs: the running program's folder, or `QUARTET_BIN`.
 pub fn binaries() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("QUARTET_BIN") {
         return Ok(PathBuf::from(folder));
@@ -138,9 +138,9 @@ fn image_environment() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub struct Finished {
     /// Its exit status.
     pub status: ExitStatus,
-    /// What it printed.
+    /// Its output.
     pub stdout: String,
-    /// What it logged.
+    /// Its log.
     pub stderr: String,
 }
 
@@ -163,7 +163,7 @@ impl Program {
         self.child.id().with_context(|| format!("{} has ended", self.name))
     }
 
-    /// What it has logged so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -226,7 +226,7 @@ impl Program {
         }
     }
 
-    /// Whether it reports that it leads.
+    /// Returns true if it reports that it leads.
     pub async fn leads(&self) -> Result<bool> {
         Ok(self.metric("leader_election_master_status{").await? > 0.0)
     }

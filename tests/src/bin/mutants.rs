@@ -177,7 +177,7 @@ async fn first_failure(
     Ok(None)
 }
 
-/// Returns the name of the first failed test as soon as it is printed. None if no test fails.
+/// Returns the name of the first failed test as soon as it is printed. `None` if no test fails.
 async fn failed_test(output: impl AsyncRead + Unpin) -> Option<String> {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {

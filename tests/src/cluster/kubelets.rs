@@ -32,7 +32,7 @@ pub struct Machine {
     pub name: String,
     /// The SMBIOS system UUID.
     pub system_uuid: String,
-    /// The kubelet's `--cloud-provider`: `external`, or empty for none.
+    /// The kubelet's `--cloud-provider`: `external`, or empty.
     pub cloud_provider: &'static str,
 }
 
@@ -141,7 +141,7 @@ impl Process {
         Ok(self.child.kill().await?)
     }
 
-    /// What it has logged so far.
+    /// Its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

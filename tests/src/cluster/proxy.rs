@@ -24,7 +24,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What happens to watches, also to those that are open.
+/// The treatment of watches, also of open ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watches {
     /// They pass.
@@ -72,7 +72,7 @@ impl WatchProxy {
         &self.kubeconfig
     }
 
-    /// What happens to watches from now on.
+    /// Sets the treatment of watches from now on.
     pub fn treat(&self, watches: Watches) {
         self.watches.send_replace(watches);
     }

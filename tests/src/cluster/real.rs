@@ -165,8 +165,8 @@ impl RealCluster {
         self.start_apiserver().await
     }
 
-    /// Copies etcd's data into the folder `to`, which must not exist. Stops the API server and
-    /// etcd meanwhile; no other API server may use this etcd.
+    /// Copies etcd's data into the folder `to`, which must not exist. Stops the API server and etcd
+    /// for that time; no other API server may use this etcd.
     pub async fn save_etcd(&self, to: &Path) -> Result<()> {
         self.stop_both().await?;
         copy(&self.etcd.data(), to).await?;

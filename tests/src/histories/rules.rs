@@ -142,8 +142,8 @@ impl Run {
         }
     }
 
-    /// Late answers are no evidence, nor are answers from before the breaker closed; an open breaker holds whatever is
-    /// not approved.
+    /// Late answers do not count, nor do answers from before the breaker closed; an open breaker
+    /// holds everything that is not approved.
     pub fn is_founded(
         &self,
         now: u64,

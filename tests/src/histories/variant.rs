@@ -1,4 +1,4 @@
-//! What a history is about, and the rule that it lacks.
+//! The subject of a history, and the rule that it lacks.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use lifecycle_ccm::policy::{Ghosts, Policy};
 
 use super::world::Kind;
 
-/// What a history is about.
+/// The subject of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// A cloud with a list, whose lookups and lists do not lie together about few nodes.

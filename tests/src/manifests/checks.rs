@@ -360,7 +360,7 @@ fn volumes_lead_somewhere(objects: &Objects) -> Vec<String> {
         for mount in containers(deployment).flat_map(|found| list(found, "/volumeMounts")) {
             let name = at(mount, "/name");
             if !volumes.iter().any(|volume| at(volume, "/name") == name) {
-                problems.push(format!("{who} mounts {name}, which is no volume"));
+                problems.push(format!("{who} mounts {name}, which is not a volume"));
             }
         }
     }

@@ -49,7 +49,7 @@ impl Kubectl {
         self.run(["apply", "--validate=strict", "-f", "-"].iter().chain(flags), Some(text))
     }
 
-    /// The same; a warning is a failure, too.
+    /// Like `apply`, but a warning is also a failure.
     pub fn apply_well(&self, text: &str, flags: &[&str]) -> Result<String> {
         let told = self.apply(text, flags)?;
         ensure!(told.good, "kubectl apply {flags:?}: {}", told.stderr);

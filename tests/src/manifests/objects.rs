@@ -53,7 +53,7 @@ pub fn at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The items of the list at a JSON pointer; none where there is no list.
+/// The items of the list at a JSON pointer; empty if there is no list.
 pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -87,8 +87,8 @@ pub fn arguments(container: &Value) -> Vec<&str> {
     list(container, "/args").iter().filter_map(Value::as_str).collect()
 }
 
-/// The Secret with the configuration of the cloud that the pods of a Deployment mount; empty if they
-/// mount none.
+/// The Secret with the configuration of the cloud that the pods of a Deployment mount; empty
+/// without one.
 pub fn cloud_secret(deployment: &Value) -> &str {
     let volumes = list(deployment, "/spec/template/spec/volumes");
     let cloud = volumes.iter().find(|volume| at(volume, "/name") == "cloud-config");

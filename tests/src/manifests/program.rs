@@ -97,7 +97,7 @@ fn expand(word: &str, container: &Value) -> String {
     })
 }
 
-/// The files of a volume; none if the kubelet provides them.
+/// The files of a volume; empty if the kubelet provides them.
 fn files(
     deployment: &Value,
     objects: &Objects,

@@ -83,8 +83,8 @@ impl Tree {
         self.controllers.iter().filter(by_itself).cloned().chain(overlays).collect()
     }
 
-    /// Every set of controllers, one that a component brings alone or beside all others; with every
-    /// provider and with none; each with no option, each option alone, and all of them.
+    /// Every set of controllers, a component's controller alone or beside all others; with every
+    /// provider and without one; each with no option, each option alone, and all of them.
     pub fn choices(&self) -> Vec<Choice> {
         let alone = OPTIONS.iter().map(|option| vec![*option]);
         let options: Vec<_> = alone.chain([Vec::new(), OPTIONS.to_vec()]).collect();
@@ -156,7 +156,7 @@ impl std::fmt::Display for Choice {
     }
 }
 
-/// The component that brings this controller, if it is not installed by itself.
+/// The component that brings this controller, if it is not installed by default.
 fn component_of(controller: &str) -> Option<&'static str> {
     BRINGS.iter().find(|(_, brought)| *brought == controller).map(|(component, _)| *component)
 }

@@ -134,7 +134,7 @@ impl Admin {
         self.done(Method::POST, url, Some(&body)).await
     }
 
-    /// Deletes an object; a missing one is no failure.
+    /// Deletes an object; a missing one does not fail.
     async fn delete(&self, url: &str) -> Result<()> {
         let answer = self.call(Method::DELETE, url, None).await?;
         let fine = answer.status.is_success() || answer.status.as_u16() == 404;

@@ -1,5 +1,5 @@
-//! What scenarios and benchmarks of load balancers share: a cluster with nodes and Services, and
-//! the calls that their load balancers cost.
+//! The parts that scenarios and benchmarks of load balancers share: a cluster with nodes and
+//! Services, and the calls that their load balancers cost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -55,7 +55,7 @@ impl Calls {
         Self { calls: calls.len(), polls: polls.len(), writes, by_pattern }
     }
 
-    /// Those of the programs since a mark of the proxy's log.
+    /// The calls of the programs since a mark of the proxy's log.
     pub fn since(rig: &Rig, mark: usize) -> Self {
         Self::of(&rig.cloud.proxy.log().since(mark))
     }
@@ -66,8 +66,8 @@ impl Calls {
     }
 }
 
-/// Whether a request lists load balancers because the cloud works on them: all or by ID, and not
-/// by tag or name.
+/// Returns true if a request lists load balancers because the cloud works on them: all or by ID,
+/// and not by tag or name.
 fn is_poll(request: &Request) -> bool {
     let is_list = request.method == http::Method::GET && request.path == BALANCERS;
     is_list && !["tags=", "name="].iter().any(|filter| request.query.contains(filter))

@@ -1,4 +1,4 @@
-//! What routes for many nodes cost: counted by the proxy, for scenarios and benchmarks.
+//! The cost of routes for many nodes: counted by the proxy, for scenarios and benchmarks.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,14 +30,14 @@ const AT_ONCE: usize = 16;
 /// How long nothing more may happen after the expected requests.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// What was seen.
+/// The measured figures.
 pub struct Figures {
     /// All nodes get routes.
     pub filled: Calls,
     /// From the program's start to the last node's condition.
     pub took: Duration,
     /// The shortest and the longest time from the request that adds a node's pair to the node's
-    /// condition; none if ports have no port security.
+    /// condition; `None` if ports have no port security.
     pub after_pair: Option<(Duration, Duration)>,
     /// A node leaves, and its port stays.
     pub left: Calls,
@@ -59,7 +59,7 @@ fn node(number: usize, port: &Port) -> Value {
     node
 }
 
-/// Whether the node's condition says that the pods' network is available.
+/// Returns true if the node's condition says that the pods' network is available.
 pub fn is_reachable(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let mut all = conditions.into_iter().flatten();
@@ -206,7 +206,7 @@ impl Figures {
     pub fn check(&self, count: usize) -> Result<()> {
         let Calls { calls, by_pattern, .. } = &self.filled;
         let shared = self.shared();
-        ensure!(shared <= 6, "{shared} calls besides those of single ports: {by_pattern:?}");
+        ensure!(shared <= 6, "{shared} calls that are not for a single port: {by_pattern:?}");
         let left = match self.after_pair {
             Some((first, _)) => {
                 ensure!(*calls <= count + 6, "{calls} calls for {count} nodes: {by_pattern:?}");

@@ -51,7 +51,7 @@ struct Shared {
     faults: Faults,
     log: Log,
     upstream: forward::Upstream,
-    /// The address of the proxy for each service, and that of the service itself.
+    /// The address of the proxy for each service, and the service's own address.
     places: BTreeMap<Service, Place>,
 }
 

@@ -92,7 +92,7 @@ impl Cloud {
 }
 
 /// Deletes all load balancers and floating IPs, also those that a failed scenario has left in a
-/// state that Octavia does not leave by itself.
+/// state that Octavia does not leave on its own.
 async fn clear_balancers(services: &Services, projects: &[&Admin]) -> Result<()> {
     for project in projects {
         let id = project.project_id();
@@ -163,7 +163,7 @@ impl Rig {
         self.configure(&by_password(account))
     }
 
-    /// The same, without a region.
+    /// Logs in without a region.
     pub fn log_in_without_region(&self, account: &Account) -> Result<()> {
         self.write(&by_password(account))
     }
@@ -213,7 +213,7 @@ impl Rig {
         self.balance_with("").await
     }
 
-    /// The same, with more settings of load balancers.
+    /// Starts load balancing with more settings.
     pub async fn balance_with(&self, lines: &str) -> Result<()> {
         let subnet = self.cloud.user.subnet("k8s").await?;
         let public = self.cloud.user.network("public").await?;
@@ -259,7 +259,7 @@ impl Rig {
         self.controller(program, "openstack", &self.config())
     }
 
-    /// One of the unchanging servers.
+    /// Returns one of the unchanging servers.
     pub fn fleet(&self, number: usize) -> Result<&Server> {
         self.cloud.fleet.get(number).context("the fleet is not that large")
     }

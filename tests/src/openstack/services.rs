@@ -15,7 +15,7 @@ use rustix::process::{Signal, kill_process};
 
 use crate::cluster::repository;
 
-/// Which releases of OpenStack.
+/// The releases of OpenStack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     /// Debian 12's packages, an old cloud.
@@ -70,8 +70,8 @@ impl Services {
         Ok(())
     }
 
-    /// Holds a service, `nova-api` for example: it accepts connections and answers none,
-    /// until what this returns is dropped.
+    /// Holds a service, `nova-api` for example: it accepts connections but does not answer, until
+    /// the returned value is dropped.
     pub fn freeze(&self, name: &str) -> Result<Frozen> {
         let tree = self.processes(name)?;
         // The parent first: it would replace children that stand still.
@@ -193,7 +193,7 @@ impl Process {
         Ok(())
     }
 
-    /// Its share of memory in bytes; none if it has ended.
+    /// Its share of memory in bytes; 0 if it has ended.
     fn memory(&self) -> u64 {
         let path = format!("/proc/{}/smaps_rollup", self.id);
         let text = fs::read_to_string(path).unwrap_or_default();

@@ -26,11 +26,11 @@ const LAST: usize = 25;
 
 /// A change of a Service, and what follows from it.
 pub struct State {
-    /// What is changed, for messages.
+    /// The change, for messages.
     pub what: &'static str,
     /// A merge patch of the Service.
     pub change: Value,
-    /// What of its [`rows`] is to be.
+    /// The expected part of its [`rows`].
     pub expect: Value,
 }
 
@@ -44,10 +44,11 @@ pub fn annotations(values: &[(&str, Value)]) -> Value {
     json!({"metadata": {"annotations": all}})
 }
 
-/// What Octavia and Neutron have of the Service's only load balancer, and what the Service shows:
-/// `balancer`, `listeners` by port and protocol (`80/HTTP`) with their `pool`, its `monitor` and its
-/// `members` by name; the project's `floating` IPs by address; the status's `ingress`. Tags are keys.
-/// `ports`, `nodes` and `pools` are the names of listeners and members, and the number of pools.
+/// The records of Octavia and Neutron about the Service's only load balancer, and the Service's
+/// status: `balancer`, `listeners` by port and protocol (`80/HTTP`) with their `pool`, its
+/// `monitor` and its `members` by name; the project's `floating` IPs by address; the status's
+/// `ingress`. Tags are keys. `ports`, `nodes` and `pools` are the names of listeners and members,
+/// and the number of pools.
 pub async fn rows(rig: &Rig, name: &str) -> Result<Value> {
     let user = &rig.cloud.user;
     let mut all = of_service(rig, name).await?;
@@ -199,7 +200,7 @@ pub async fn go_through(
         services::patch(&rig.client, name, change).await.context(what)?;
         let seen = reached(rig, name, what, &expect).await;
         let seen = seen.with_context(|| format!("{what}\n{}", program.log()))?;
-        ensure!(seen["balancer"]["id"] == balancer, "{what}: another load balancer is there");
+        ensure!(seen["balancer"]["id"] == balancer, "{what}: it is another load balancer");
         let Calls { calls, writes, polls, by_pattern } = Calls::since(rig, mark);
         let took = start.elapsed().saturating_sub(QUIET).as_secs_f64();
         let made: Vec<_> =

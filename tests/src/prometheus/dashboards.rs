@@ -49,7 +49,7 @@ fn read(path: &Path) -> Result<Dashboard> {
     Ok(Dashboard { name, json })
 }
 
-/// The elements of a list, none if there is no list.
+/// The elements of a list; empty if there is no list.
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
@@ -66,7 +66,7 @@ impl Dashboard {
             || programs::shipped().all(|shipped| shipped.binary != self.name)
     }
 
-    /// All panels, those in collapsed rows, too; rows themselves are none.
+    /// All panels, also in collapsed rows; a row itself is not a panel.
     pub fn panels(&self) -> Vec<&Value> {
         list(&self.json["panels"])
             .flat_map(|panel| std::iter::once(panel).chain(list(&panel["panels"])))

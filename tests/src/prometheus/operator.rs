@@ -12,7 +12,8 @@ use crate::{
     manifests::objects::{Objects, at, controller, list, name_of},
 };
 
-/// What the ServiceMonitor may have: with relabelings or `honorLabels` the labels would be others.
+/// The fields that the ServiceMonitor may have: relabelings or `honorLabels` would change the
+/// labels.
 const ENDPOINT: [&str; 4] = ["interval", "path", "port", "scheme"];
 
 /// The replicas of this program, with the labels that the operator gives them.

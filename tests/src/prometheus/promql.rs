@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, iter::Peekable, str::Chars};
 
-/// Words that stand where a metric's name may stand and are none.
+/// Words that occur where a metric's name may occur but are not metrics.
 const WORDS: [&str; 27] = [
     "and",
     "or",

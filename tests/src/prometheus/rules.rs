@@ -19,7 +19,7 @@ const OF_PROMETHEUS: [&str; 2] = ["up", "ALERTS"];
 /// One alert or recording rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Its name, and that of the file.
+    /// Its name, and the file's name.
     pub name: String,
     /// The name of the series that it writes, if it is a recording rule.
     pub record: Option<String>,
@@ -27,7 +27,7 @@ pub struct Rule {
     pub expression: String,
 }
 
-/// The rule files; those of their tests are in a folder of their own.
+/// The rule files; their tests have a folder of their own.
 pub fn files() -> Result<Vec<PathBuf>> {
     let folder = repository().join("grafana/alerts");
     if !folder.exists() {
@@ -60,8 +60,8 @@ pub fn all() -> Result<Vec<Rule>> {
     Ok(rules)
 }
 
-/// The names of all series that there can be where only this program is scraped: its own and
-/// its providers', those of recording rules, and Prometheus' own.
+/// The names of all possible series if only this program is scraped: its own and its providers',
+/// the recording rules', and Prometheus' own.
 pub fn known_to(program: Identity) -> Result<BTreeSet<String>> {
     let mut families = printed::metrics(program.binary)?;
     let registry = ccm_providers::registry();

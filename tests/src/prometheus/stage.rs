@@ -121,8 +121,8 @@ impl Stage {
         Ok(Self { env, replicas, program, unanswered, _second: second, pages: Vec::new() })
     }
 
-    /// What each Prometheus scrapes: one cluster whose labels come from Prometheus alone or from its
-    /// operator, and one with the label `cluster`. Dashboards and rules must know all of them.
+    /// The targets of each Prometheus: one cluster whose labels come from Prometheus alone or from
+    /// its operator, and one with the label `cluster`. Dashboards and rules must know all of them.
     fn jobs(&self) -> Result<[(&'static str, Vec<Job>); 2]> {
         let program = self.program.binary;
         let replicas = self.replicas.iter().map(target).collect::<Result<Vec<_>>>()?;
@@ -226,8 +226,8 @@ impl Stage {
     }
 }
 
-/// The program with a Keystone that does not listen: what there is to see of an OpenStack
-/// without one.
+/// The program with a Keystone that does not listen: everything that an OpenStack without it can
+/// show.
 fn openstack(env: &Env, story: Story) -> Result<Launch> {
     let config = env.path("cloud.conf");
     let keystone = format!("http://127.0.0.1:{}/v3", free_port()?);

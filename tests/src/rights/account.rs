@@ -63,7 +63,7 @@ impl Account {
         Ok(account)
     }
 
-    /// Which program it is for.
+    /// The program of the account.
     pub fn program(&self) -> &'static str {
         self.manifest.program
     }
@@ -122,8 +122,8 @@ impl Account {
         self.wait_confined("").await
     }
 
-    /// Waits until the admission policy with these words is in force, or none for no words.
-    /// Only without a policy the account may create another Lease than its own.
+    /// Waits until the admission policy with these words is in force; if the words are empty, until
+    /// no policy is. Only without a policy may the account create a Lease other than its own.
     async fn wait_confined(&self, words: &str) -> Result<()> {
         let own = client_of(&self.kubeconfig).await?;
         let leases = Api::<Lease>::namespaced(own, "kube-system");

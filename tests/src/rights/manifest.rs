@@ -114,8 +114,8 @@ impl Manifest {
         self.objects.iter().filter(|object| POLICY.contains(&text(&object["kind"]))).collect()
     }
 
-    /// Everything that the roles grant. Each must be removable by itself, and must say
-    /// exactly what it grants.
+    /// Everything that the roles grant. Each must be removable on its own, and must say exactly
+    /// what it grants.
     pub fn grants(&self) -> Result<BTreeSet<Grant>> {
         let mut all = BTreeSet::new();
         for role in self.roles() {

@@ -22,8 +22,8 @@ const COUNTED: Duration = Duration::from_secs(10);
 /// The most refused writes of one object within [`COUNTED`]: they back off.
 const MOST: usize = 12;
 
-/// The policy of a version that writes nothing is in force: one line names it, refused writes back off, and the
-/// program goes on once the policy of its own version is there.
+/// The policy of a version that writes nothing is in force: one line names it, refused writes back
+/// off, and the program goes on once the policy of its own version is in force.
 pub async fn an_older_one_is_named(
     env: &Env,
     account: &Account,
@@ -101,7 +101,7 @@ async fn says(env: &Env, program: &Program, work: &Work, line: &str) -> Result<u
         (work.step)(env, next).await?;
         next += 1;
         sleep(Duration::from_millis(300)).await;
-        // The pages are there a moment after the process.
+        // The pages are served a moment after the process starts.
         if program.get("/readyz?verbose").await.is_ok_and(|(_, page)| page.contains(line)) {
             break;
         }

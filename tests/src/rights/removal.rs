@@ -18,7 +18,7 @@ use crate::{
 
 /// Time limit until the program needs the missing right.
 const MISSED: Duration = Duration::from_secs(40);
-/// A right that is granted meanwhile is noticed within this time.
+/// A newly granted right is noticed within this time.
 const AGAIN: Duration = Duration::from_secs(45);
 
 /// Takes the right away and gives the program work. Fails unless the program
@@ -52,7 +52,7 @@ pub async fn is_noticed(env: &Env, account: &Account, work: &Work, grant: &Grant
     .with_context(|| program.log())
 }
 
-/// A Lease is watched only while another replica leads by it: a candidate that finds none
+/// A Lease is watched only while another replica leads by it: a candidate that does not find one
 /// may lead before its watch has begun.
 fn is_of_standbys(grant: &Grant) -> bool {
     grant.resource == "leases" && ["list", "watch"].contains(&grant.verb.as_str())
@@ -74,7 +74,7 @@ async fn another_leads(env: &Env, program: &str) -> Result<()> {
 async fn named(program: &Program, name: &str, grant: &Grant) -> Result<()> {
     let page =
         poll::until(&format!("the program to say that it may not {grant}"), SOON, || async {
-            // The pages are there a moment after the process.
+            // The pages are served a moment after the process starts.
             let Ok((status, page)) = program.get("/readyz?verbose").await else { return Ok(None) };
             ensure!(status != 200, "superfluous: {name} is ready without the right to {grant}");
             Ok(page

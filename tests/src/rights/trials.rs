@@ -49,12 +49,12 @@ fn roles_grant_what_the_code_needs(program: &'static str) -> Result<()> {
     ensure!(more.is_empty(), "the manifests grant what the code does not ask for: {more}");
     let less = only(needed.difference(&granted).collect());
     ensure!(less.is_empty(), "the manifests lack what the code asks for: {less}");
-    let page = std::fs::read_to_string(repository().join("docs/reference/security.md"))?;
+    let page = std::fs::read_to_string(repository().join("docs/reference/rights.md"))?;
     let is_explained = |grant: &Grant| {
         page.contains(&format!("`{}`", grant.to_string().replace(program, "<program>")))
     };
     let missing = only(granted.iter().filter(|grant| !is_explained(grant)).collect());
-    ensure!(missing.is_empty(), "docs/reference/security.md does not say why: {missing}");
+    ensure!(missing.is_empty(), "docs/reference/rights.md does not say why: {missing}");
     Ok(())
 }
 

@@ -27,7 +27,7 @@ pub async fn observe(env: &Env, launch: Launch) -> Result<Program> {
     ensure!(program.metric("ccm_observing").await? > 0.0, "it does not say that it observes");
     for absent in ["running_managed_controllers", "leader_election_master_status"] {
         let samples = program.metrics().await?;
-        ensure!(!samples.keys().any(|name| name.starts_with(absent)), "{absent} is there");
+        ensure!(!samples.keys().any(|name| name.starts_with(absent)), "{absent} exists");
     }
     Ok(program)
 }
@@ -104,7 +104,8 @@ pub async fn nothing_written(env: &Env, observers: &[&Program]) -> Result<()> {
     let own: Vec<_> = requests.iter().filter(|request| request.user == OBSERVER).collect();
     let read = own.iter().filter(|request| ["list", "watch"].contains(&&*request.verb)).count();
     ensure!(read >= observers.len(), "the audit log does not show the observers: {own:?}");
-    // A program may watch Leases and read those of kubelets; an election reads one of a program.
+    // A program may watch Leases and read the kubelets' Leases; an election reads a program's
+    // Lease.
     let elects = |request: &Request| {
         let is_read = request.resource == "leases" && !request.name.is_empty();
         is_read && request.namespace != "kube-node-lease"
@@ -135,7 +136,7 @@ pub async fn the_leader_does(
     let decided = observer.metric("ccm_plan_steps_total").await?;
     sleep(Duration::from_secs(3)).await;
     let later = due(&self::page(observer).await?)?;
-    ensure!(later == plans, "the plan changes by itself: {plans:?} {later:?}");
+    ensure!(later == plans, "the plan changes without a cause: {plans:?} {later:?}");
     let again = observer.metric("ccm_plan_steps_total").await? - decided;
     ensure!(again < 0.5, "{again} steps are counted again");
     nothing_written(env, &[observer]).await?;

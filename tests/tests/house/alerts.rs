@@ -141,7 +141,7 @@ fn words(expr: &str) -> BTreeSet<&str> {
     expr.split(|c| !letter(c)).filter(|word| !word.is_empty()).collect()
 }
 
-/// An expression with those of the recordings that it uses, which may use others.
+/// An expression with the expressions of the recordings that it uses, which may use others.
 fn expanded(expr: &str, recordings: &BTreeMap<String, String>) -> String {
     let used = words(expr).into_iter().filter_map(|word| recordings.get(word));
     used.fold(expr.to_owned(), |text, inner| text + "\n" + &expanded(inner, recordings))

@@ -1,4 +1,4 @@
-//! What the pages name exists: targets of make, flags, metrics, events, files, headings.
+//! Everything that the pages name exists: targets of make, flags, metrics, events, files, headings.
 
 use std::{
     cell::Cell,
@@ -183,9 +183,9 @@ fn series() -> BTreeSet<String> {
 /// Without this setting service-ccm reports the annotations of the simulated cloud.
 #[test]
 fn annotations_of_the_simulated_cloud_are_confirmed() {
-    let readme = read(&root().join("README.md"));
+    let page = read(&root().join("docs/tutorial/first-service.md"));
     let starts: Vec<_> =
-        readme.lines().filter(|line| line.contains("target/debug/service-ccm")).collect();
+        page.lines().filter(|line| line.contains("target/debug/service-ccm")).collect();
     let right = "--provider-annotation-prefixes sim/,sim-status/";
     assert!(!starts.is_empty() && starts.iter().all(|line| line.contains(right)), "{starts:?}");
 }
@@ -277,7 +277,7 @@ fn every_test_that_the_pages_about_parity_name_exists() {
     in_code("there is no such test", |path, part| {
         let is_name = is_parity(path)
             && part.contains("::")
-            // An IPv6 network is no name.
+            // An IPv6 network is not a name.
             && !part.contains("::/")
             && part.starts_with(|c: char| c.is_ascii_alphabetic())
             && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-/:".contains(c));
@@ -307,7 +307,7 @@ fn every_selected_event_exists() {
 #[test]
 fn every_file_exists() {
     let top = ["bench/", "bins/", "docs/", "grafana/", "manifests/", "shared/", "tests/"];
-    // `tests/world` of the controller's own crate: like that of the template.
+    // `tests/world` of the controller's own crate, like the template's.
     let crates = root().join("bins/template-ccm");
     in_code("there is no such file", |path, part| {
         let is_path = top.iter().any(|top| part.starts_with(top));
@@ -360,4 +360,59 @@ fn links_lead_to_headings_that_exist() {
     }
     assert!(links > 50, "the links were not found: {links}");
     check("a link leads to no heading", &broken);
+}
+
+/// A line of prose without what may be long: code between backticks, and targets of links.
+fn prose(line: &str) -> String {
+    let mut kept = String::new();
+    for (number, part) in line.split('`').enumerate() {
+        kept.push_str(if number % 2 == 0 { part } else { "`" });
+    }
+    let mut parts = kept.split("](");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + "]" + part.split_once(')').map_or("", |(_, rest)| rest))
+}
+
+/// True if a sentence ends before the end of the line. Sentences in parentheses may share one.
+fn has_two_sentences(line: &str) -> bool {
+    let mut depth = 0;
+    let bytes = line.as_bytes();
+    bytes.windows(3).enumerate().any(|(at, three)| {
+        depth += i32::from(three[0] == b'(') - i32::from(three[0] == b')');
+        let ends = three[0] == b'.' && three[1] == b' ' && three[2].is_ascii_uppercase();
+        let begins = at.checked_sub(1).and_then(|before| bytes.get(before));
+        ends && depth == 0 && begins.is_some_and(|c| c.is_ascii_lowercase())
+    })
+}
+
+#[test]
+fn prose_has_one_sentence_a_line_and_no_line_is_long() {
+    const LONGEST: usize = 200;
+    let (mut broken, mut lines) = (Vec::new(), 0);
+    for (path, text) in pages() {
+        let mut is_block = false;
+        for (number, line) in text.lines().enumerate() {
+            let start = line.trim_start();
+            if start.starts_with("```") {
+                is_block = !is_block;
+            }
+            if is_block || start.starts_with(['|', '#', '`']) || line.starts_with("    ") {
+                continue;
+            }
+            lines += 1;
+            let prose = prose(line);
+            if prose.chars().count() > LONGEST || has_two_sentences(&prose) {
+                broken.push(format!("{}:{}: {line}", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(lines > 1000, "the lines were not found: {lines}");
+    check("one sentence a line, and at most 200 characters besides code and links", &broken);
+}
+
+#[test]
+fn code_and_links_do_not_make_a_line_long() {
+    assert_eq!(prose("a `b c` [d](e.md#f), g"), "a ` [d], g");
+    assert!(has_two_sentences("One ends. Two begins."));
+    assert!(!has_two_sentences("One (it has. Two) ends."));
 }

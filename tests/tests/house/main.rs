@@ -4,6 +4,7 @@ mod alerts;
 mod circles;
 mod dashboards;
 mod documents;
+mod english;
 mod features;
 mod mutants;
 mod pages;

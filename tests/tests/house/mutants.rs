@@ -21,5 +21,5 @@ fn each_mutant_has_its_place_in_the_sources() {
         }
         broken.extend(mutants.applied(&entry.path()).err().map(|error| error.to_string()));
     }
-    check("a mutant names code that is there once", &broken);
+    check("a mutant names code that occurs once", &broken);
 }

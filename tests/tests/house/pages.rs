@@ -55,14 +55,14 @@ fn the_pages_of_options_are_current() {
 #[test]
 fn the_reference_of_cloud_conf_is_current() {
     const MARKS: [&str; 2] = ["<!-- settings: begin", "<!-- settings: end -->"];
-    let path = ccm_tests::cluster::repository().join("docs/reference/openstack.md");
+    let path = ccm_tests::cluster::repository().join("docs/reference/cloud-conf.md");
     let page = std::fs::read_to_string(path).unwrap();
     let (head, rest) = page.split_once(MARKS[0]).expect("the first mark");
     let (mark, rest) = rest.split_once("-->\n").expect("the end of the first mark");
     let (_, tail) = rest.split_once(MARKS[1]).expect("the second mark");
     let reference = ccm_openstack::reference();
     let printed = format!("{head}{}{mark}-->\n\n{reference}\n{}{tail}", MARKS[0], MARKS[1]);
-    is_current("reference/openstack.md", &printed);
+    is_current("reference/cloud-conf.md", &printed);
 }
 
 #[test]

@@ -338,7 +338,7 @@ fn the_project_speaks_of_itself_only() {
     ];
     let mut broken = Vec::new();
     for path in files(&["rs", "md", "toml", "sh", "proto", "yaml"]) {
-        // The way from a page or a manifest to the project's own folder is no path of a machine.
+        // The way from a page or a manifest to the project's own folder is not a path of a machine.
         let depth = path.strip_prefix(root()).map_or(0, |path| path.components().count() - 1);
         let own =
             ["](", "= \""].map(|start| format!("{start}{}sha{}", "../".repeat(depth), "red/"));

@@ -104,7 +104,7 @@ pub(super) async fn of_one_program_have_one_leader(env: Env) -> Result<()> {
     let other = || with_short_terms(env.node_ccm().arg("--leader-elect-resource-name=other"));
     let mut second = env.start_only(&other())?;
     second.ready().await?;
-    let line = "[!]rivals: waits, and does not stand for its Lease: another node-ccm leads: ";
+    let line = "[!]rivals: waits, and does not compete for its Lease: another node-ccm leads: ";
     poll::until("the page to name the leader", Duration::from_mins(1), || async {
         let (_, page) = second.get("/readyz?verbose").await?;
         Ok((page.contains(line) && page.contains("renews the Lease node-ccm; ")).then_some(()))

@@ -44,7 +44,7 @@ pub enum Effect {
     LookupsFailed {
         /// The number of nodes.
         nodes: usize,
-        /// One of them.
+        /// The name of one of them.
         first: Name,
         /// Its error.
         error: CloudError,

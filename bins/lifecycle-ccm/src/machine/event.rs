@@ -70,7 +70,7 @@ pub enum Event {
         /// The Lease; `None` if it could not be read.
         shown: Option<Heartbeat>,
     },
-    /// All answers are there.
+    /// All answers have arrived.
     Decide {
         /// The nodes as they are now.
         sight: Sight,

@@ -65,12 +65,12 @@ impl Machine {
         }
     }
 
-    /// Says how the node fares, why, and how to mend that, in the order in which the policy decides.
+    /// Says how the node fares, why, and how to fix that, in the order in which the policy decides.
     fn cause(&self, about: &About<'_>, why_left_out: WhyLeftOut<'_>) -> Explanation {
         let About { node, view, .. } = *about;
         if !view.selected {
             let why = why_left_out(node, false);
-            let mend = "nothing has to be done; to have it looked after, change its labels or --node-selector";
+            let mend = "nothing has to be done; to manage it, change its labels or --node-selector";
             return Explanation::new(Fares::Foreign, why, mend);
         }
         if view.claim == Claim::Foreign {
@@ -128,7 +128,8 @@ impl Machine {
         }
     }
 
-    /// Its marks do not fit its state: the shutdown taint, an approval or a proof. None if they do.
+    /// Its marks do not fit its state: the shutdown taint, an approval or a proof. `None` if they
+    /// do.
     fn awaits_marks(&self, about: &About<'_>, power: Option<PowerState>) -> Option<Explanation> {
         let node = Arc::new(about.node.clone());
         let removal = self.parameters.shutdown_taint_removal;
@@ -269,15 +270,15 @@ fn exists(node: &Node, power: PowerState) -> Explanation {
         ),
         PowerState::Running if is_off => (
             format!("{not_ready}, and its instance runs; the taint {} stays until it is Ready", shutdown::KEY),
-            format!("see to its kubelet and its network (kubectl describe node {name}), or set --shutdown-taint-removal=cloud"),
+            format!("check its kubelet and its network (kubectl describe node {name}), or set --shutdown-taint-removal=cloud"),
         ),
         PowerState::Running => (
             format!("{not_ready}, but its instance exists and runs; the node is kept"),
-            format!("nothing to do here: see to its kubelet, its machine and its network (kubectl describe node {name})"),
+            format!("nothing to do here: check its kubelet, its machine and its network (kubectl describe node {name})"),
         ),
         PowerState::Stopped | PowerState::Changing | PowerState::Unknown => (
             format!("{not_ready}, but its instance exists ({}); the node is kept", in_words(power)),
-            "wait; if it lasts, see to its machine in the cloud".to_owned(),
+            "wait; if it lasts, check its machine in the cloud".to_owned(),
         ),
     };
     Explanation::new(Fares::Fine, cause, mend)

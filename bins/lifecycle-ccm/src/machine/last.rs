@@ -47,7 +47,7 @@ pub(super) struct Failed {
 }
 
 impl Last {
-    /// The cloud has answered, and this was decided about nodes that are there.
+    /// The cloud has answered, and this was decided about existing nodes.
     pub(super) fn heard<'a>(
         &mut self,
         now: At,
@@ -94,8 +94,8 @@ impl Last {
         self.fleet = why.map(|error| (now, error.clone()));
     }
 
-    /// The API server has answered a write to a node that is there. What it has seen change is decided anew, so that is
-    /// no failure.
+    /// The API server has answered a write to an existing node. A conflict does not count as a
+    /// failure, because the changed node is decided anew.
     pub(super) fn wrote(&mut self, at: At, action: &Action, answer: &Answer) {
         let name = &action.node.name;
         match answer {

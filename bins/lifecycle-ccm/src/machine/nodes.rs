@@ -68,7 +68,7 @@ impl Nodes {
         wakes(&known, &node)
     }
 
-    /// Takes over the answer to a write, unless a later version was shown meanwhile.
+    /// Takes over the answer to a write, unless a later version was seen first.
     pub(super) fn answered(&mut self, node: &Arc<Node>) {
         let known = self.seen.get(&node.name);
         if known.is_some_and(|known| node.is_later_than(&known.node)) {

@@ -43,7 +43,8 @@ impl Asker {
         Event::Due { most_lookups: self.sized.size(), lists, seed: rand::random() }
     }
 
-    /// Asks. Returns the list, to be compared with the nodes as they are when all answers are there.
+    /// Asks. Returns the list, which is compared with the nodes as they are once all answers have
+    /// arrived.
     pub(crate) async fn ask(&self, ask: Ask, within: Duration) -> Option<Fleet> {
         let Ask { look_up, witnesses, list } = ask;
         let asked = [&*look_up, &*witnesses].concat();

@@ -53,7 +53,7 @@ impl CloudReports {
                 kind,
                 nodes = count,
                 %error,
-                "cloud lookups of {count} nodes failed, including {name}: {error}; failed lookups are no evidence"
+                "cloud lookups of {count} nodes failed, including {name}: {error}; failed lookups do not count"
             );
         }
     }
@@ -93,7 +93,7 @@ impl CloudReports {
             }
             Transition::Closed => {
                 tracing::warn!(
-                    "breaker closed: the list is plausible again; cases that are not proven start over"
+                    "breaker closed: the list is plausible again; unproven cases restart"
                 );
             }
             Transition::StaysOpen(..) | Transition::StaysClosed => {}
@@ -116,7 +116,7 @@ pub(super) fn unusable_list(list: &Result<Listed, CloudError>) {
         Ok(Listed { malformed, .. }) if *malformed > 0 => {
             tracing::warn!(
                 malformed,
-                "{malformed} entries of the cloud's list could not be parsed; the nodes that they mention are not deleted"
+                "{malformed} entries of the cloud's list could not be parsed; their nodes are kept"
             );
         }
         Ok(_) => {}

@@ -67,7 +67,7 @@ pub(crate) struct Words {
     pub(crate) kind: &'static str,
     /// The reason for it.
     pub(crate) reason: &'static str,
-    /// What it is, for log lines.
+    /// The action's description, for log lines.
     pub(crate) what: &'static str,
 }
 
@@ -96,7 +96,7 @@ impl Write {
     }
 }
 
-/// Whether an operator has approved the node's deletion. Unknown values are ignored.
+/// Returns true if an operator has approved the node's deletion. Unknown values are ignored.
 pub(crate) fn is_approved(node: &Node) -> bool {
     is_marked(node.annotation(APPROVED), node.labels.get(APPROVED))
 }
@@ -112,7 +112,7 @@ pub(crate) fn has_proof(node: &Node) -> bool {
 }
 
 /// The mark for a node that is deleted by this decision: other controllers learn that it was meant.
-/// None if there is no proof, or the node has a fresh mark.
+/// `None` if there is no proof, or the node has a fresh mark.
 pub(crate) fn proof(node: &Node, decision: &Decision, now: At) -> Option<String> {
     let proof = decision.evidence.latest.as_ref()?;
     let mark = node.annotation(instance_gone::KEY);

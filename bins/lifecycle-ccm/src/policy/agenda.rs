@@ -1,4 +1,4 @@
-//! Which nodes are looked up next.
+//! Chooses the nodes to look up next.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,12 +12,12 @@ pub const LOOKUPS_PER_PASS: usize = 1000;
 /// The number of Ready nodes that are looked up when a cloud has no list.
 pub const WITNESSES: usize = 60;
 
-/// What the policy knows of the cloud besides its answers.
+/// The policy's knowledge of the cloud besides its answers.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Abilities {
     /// The number of nodes that it answers in one lookup.
     pub most_lookups: usize,
-    /// Whether it can list the fleet.
+    /// True if it can list the fleet.
     pub lists: bool,
     /// True if lifecycle-ccm lists the fleet once even if no node is suspected. An observer should show
     /// the cloud before the first instance is gone.
@@ -47,12 +47,12 @@ pub(super) fn held_until(now: At, policy: &Policy) -> At {
 pub struct Agenda {
     /// The nodes to look up, the most urgent first; at most [`LOOKUPS_PER_PASS`].
     pub look_up: Vec<Arc<str>>,
-    /// Those of them whose kubelet's Lease is read after an answer "gone".
+    /// The nodes among them whose kubelet's Lease is read after an answer "gone".
     pub heartbeats: BTreeSet<Arc<str>>,
-    /// Ready nodes to look up: those that the last list lacks, or a random sample that stands for
-    /// the list of a cloud that has none.
+    /// Ready nodes to look up: the nodes that the last list lacks, or, if the cloud has no list, a
+    /// random sample.
     pub witnesses: Vec<Arc<str>>,
-    /// Whether to list the fleet, or with a cloud that has no list to ask the witnesses. The first
+    /// True if the fleet is listed or, if the cloud has no list, the witnesses are asked. The first
     /// page must not be requested before this agenda exists.
     pub list: bool,
     /// When the next agenda may be non-empty if no node changes and nothing is asked now.
@@ -64,7 +64,7 @@ pub struct Agenda {
 }
 
 impl Agenda {
-    /// Whether there is no request.
+    /// Returns true if there is no request.
     pub fn is_empty(&self) -> bool {
         self.look_up.is_empty() && self.witnesses.is_empty() && !self.list
     }
@@ -146,7 +146,7 @@ impl Decider {
         witnesses.into_iter().map(|(_, view)| Arc::clone(&view.name)).collect()
     }
 
-    /// What one more answer "gone" about this node would need.
+    /// The proof that is still missing before the next answer "gone" about this node counts.
     fn needs(&self, now: At, view: &NodeView, record: &Record, policy: &Policy) -> Needs {
         let is_reported = view.ready && policy.replaced == Replaced::Report;
         let decides = !view.protected && view.may_be_deleted(policy) && !is_reported;
@@ -166,7 +166,7 @@ const fn mixed(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What is needed besides an answer about the node itself.
+/// The needs besides an answer about the node itself.
 struct Needs {
     list: bool,
     heartbeat: bool,

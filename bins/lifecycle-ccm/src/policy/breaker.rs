@@ -1,6 +1,6 @@
 //! Holds all deletions while the list of the fleet is not plausible.
 //!
-//! The breaker is a function of the last usable list, the nodes and the cases: it closes by itself
+//! The breaker is a function of the last usable list, the nodes and the cases: it closes on its own
 //! when a later list shows the fleet again, or when the absences have been proven one by one.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -15,8 +15,8 @@ use super::{At, Decider, ListCoverage, NodeView, Policy, Source};
 /// Percent of the Ready nodes.
 const READY_SHARE: usize = 10;
 
-/// How long the cloud must report one instance as gone, by its ID and while the lists show most
-/// of the Ready nodes, before its absence is no sign any more that the list is incomplete.
+/// How long the cloud must report one instance as gone, by its ID and while the lists show most of
+/// the Ready nodes, before its absence stops being a sign of an incomplete list.
 pub const PROVEN: Duration = Duration::from_mins(15);
 
 /// Why deletions are held.
@@ -61,10 +61,10 @@ impl Cause {
     }
 }
 
-/// Whether deletions are held.
+/// The breaker: holds deletions, or not.
 pub type Breaker = brake::Breaker<Cause>;
 
-/// What one look at the fleet has shown.
+/// The result of one look at the fleet.
 pub struct Shown {
     /// When it began.
     pub asked: At,
@@ -72,7 +72,7 @@ pub struct Shown {
     pub instances: usize,
     /// The nodes whose instances are missing.
     pub missing: BTreeSet<Arc<str>>,
-    /// How many witnesses were found, and how many were gone, if it was no list.
+    /// How many witnesses were found, and how many were gone, if it was not a list.
     pub witnesses: Option<(usize, usize)>,
 }
 
@@ -104,8 +104,8 @@ impl Decider {
             && !self.unjudged.contains(&view.uid)
     }
 
-    /// Whether a list that shows no node at all should have shown this one. Nodes that are not
-    /// judged, as they are new or protected, are a sign as well while they are Ready.
+    /// Returns true if a list that shows no node at all should have shown this one. Nodes that are
+    /// not judged, as they are new or protected, are a sign as well while they are Ready.
     pub(super) fn is_expected(&self, view: &NodeView, policy: &Policy) -> bool {
         let runs = identifies_the_fleet(view) && view.is_well();
         self.is_known(view, policy) || (runs && !self.unjudged.contains(&view.uid))
@@ -149,7 +149,7 @@ impl Decider {
         (coverage, doubt.or(shrunk))
     }
 
-    /// Whether the node's absence has been proven by ID for so long that the breaker
+    /// Returns true if the node's absence has been proven by ID for so long that the breaker
     /// believes it.
     pub(super) fn is_proven(&self, name: &str) -> bool {
         let case = self.records.get(name).filter(|record| record.has_id);
@@ -159,9 +159,9 @@ impl Decider {
     }
 }
 
-/// Whether a list that shows this node is a list of our fleet. Only an ID says so: other projects
-/// may use the same names. New and approved nodes count here, too. Those that are marked for
-/// scale-down do not: they are gone or about to go, so they say nothing about the others.
+/// Returns true if a list that shows this node is a list of our fleet. Only an ID says so: other
+/// projects may use the same names. New and approved nodes count here, too. Those that are marked
+/// for scale-down do not: they are gone or about to go, so they say nothing about the others.
 fn identifies_the_fleet(view: &NodeView) -> bool {
     view.in_reach() && view.has_id && view.claim == Claim::Ours && !view.marked
 }

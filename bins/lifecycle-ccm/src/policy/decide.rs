@@ -99,7 +99,7 @@ impl Decider {
         }
     }
 
-    /// What the list has shown, or the witnesses. A list that failed or took too long proves
+    /// The result of the list, or of the witnesses. A list that failed or took too long proves
     /// nothing, nor do witnesses without an answer in time.
     fn shown(&self, views: &[NodeView], answers: &Answers, policy: &Policy) -> Option<Shown> {
         let in_time = |answered: At, asked: At| answered.since(asked) <= policy.evidence_age;
@@ -131,9 +131,9 @@ impl Decider {
         }
     }
 
-    /// Answers of a cloud whose list was implausible are no evidence: every case starts over,
-    /// except those of approved nodes, which the breaker does not hold, and those that were
-    /// proven for so long that they have closed it.
+    /// Answers of a cloud whose list was implausible do not count: every case starts over, except
+    /// the cases of approved nodes, which the breaker does not hold, and the cases that were proven
+    /// for so long that they have closed it.
     fn forget_evidence(&mut self, views: &[NodeView], shown: &Shown) {
         for view in views.iter().filter(|view| !view.approved) {
             if self.is_proven(&view.name) && shown.missing.contains(&view.name) {
@@ -288,7 +288,7 @@ impl PassInput<'_> {
         Evaluation::Decided(decision)
     }
 
-    /// What is missing before the case is proven, if anything is.
+    /// The missing proof of the case, if any.
     fn doubt(&self, view: &NodeView, record: &mut Record, is_beat_read: bool) -> Option<Doubt> {
         let Self { now, asked, policy, .. } = *self;
         let case = record.case.as_ref()?;
@@ -332,7 +332,8 @@ impl PassInput<'_> {
         }
     }
 
-    /// Whether an answer "gone" counts: received in time, and proven by ID if the node has one.
+    /// Returns true if an answer "gone" counts: received in time, and proven by ID if the node has
+    /// one.
     fn counts(&self, view: &NodeView, answered: At, proof: &AbsenceProof) -> bool {
         let is_proof = match proof.method {
             ProofMethod::ById => true,

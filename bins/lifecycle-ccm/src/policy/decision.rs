@@ -33,7 +33,7 @@ pub enum Reason {
     Protected,
     /// Its kubelet has renewed its Lease since the cloud first reported its instance as gone.
     Alive,
-    /// It is Ready, but on another machine than that of its provider ID, and
+    /// It is Ready, but on another machine than its provider ID says, and
     /// [`Replaced`](super::Replaced) excludes it from deletion.
     Replaced,
     /// It has no provider ID, and [`Ghosts`](super::Ghosts) excludes it from deletion.
@@ -88,7 +88,7 @@ impl Doubt {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Verdict {
-    /// None.
+    /// No action.
     Keep(Reason),
     /// None yet; the cloud reported the instance as gone.
     Suspect {
@@ -103,7 +103,7 @@ pub enum Verdict {
     BreakerOpen,
     /// Delete it, but the budget is used up.
     OverBudget {
-        /// When budget is available again; never by itself if the budget is zero.
+        /// When budget is available again; never, if the budget is zero.
         until: Option<At>,
     },
 }
@@ -140,7 +140,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// Whether it is only the provider's word, which no request at the cloud confirms.
+    /// Returns true if it is only the provider's word, which no request at the cloud confirms.
     pub(super) fn is_weak(&self) -> bool {
         self.method == ProofMethod::ProvidersWord && self.request_id.is_none()
     }
@@ -166,7 +166,7 @@ pub struct ListCoverage {
     pub instances: usize,
     /// Nodes that should be in the list.
     pub known: usize,
-    /// Those of them that are missing.
+    /// How many of them are missing.
     pub missing: usize,
 }
 
@@ -227,6 +227,6 @@ pub struct Decision {
     pub since: Option<At>,
     /// The evidence against the node.
     pub evidence: Evidence,
-    /// Whether an approval exempts the deletion from breaker and budget.
+    /// True if an approval exempts the deletion from breaker and budget.
     pub approved: bool,
 }

@@ -18,53 +18,53 @@ pub struct NodeView {
     pub name: Arc<str>,
     /// `metadata.uid`.
     pub uid: Box<str>,
-    /// Which provider owns the node, by its provider ID.
+    /// The owner of the node, by its provider ID.
     pub claim: Claim,
-    /// Whether `spec.providerID` is set.
+    /// True if `spec.providerID` is set.
     pub has_id: bool,
-    /// Whether it matches `--node-selector`.
+    /// True if it matches `--node-selector`.
     pub selected: bool,
-    /// Whether its condition Ready is True.
+    /// True if its condition Ready is True.
     pub ready: bool,
-    /// Whether it is being deleted already (`metadata.deletionTimestamp`).
+    /// True if it is being deleted already (`metadata.deletionTimestamp`).
     pub deleting: bool,
-    /// Whether it has the taint `node.cloudprovider.kubernetes.io/uninitialized`.
+    /// True if it has the taint `node.cloudprovider.kubernetes.io/uninitialized`.
     pub uninitialised: bool,
     /// The age of the node object; where in doubt, the shortest possible age.
     pub age: Duration,
-    /// Whether the operator protects it from deletion.
+    /// True if the operator protects it from deletion.
     pub protected: bool,
-    /// Whether the operator exempts it from breaker and budget.
+    /// True if the operator exempts it from breaker and budget.
     pub approved: bool,
-    /// Whether the cluster itself removes it: it has a taint of `--scale-down-taints`.
+    /// True if the cluster itself removes it: it has a taint of `--scale-down-taints`.
     pub marked: bool,
-    /// Whether it runs on another machine than before: its system UUID has changed. Only for a
-    /// node with a provider ID.
+    /// True if it runs on another machine than before: its system UUID has changed. Only for a node
+    /// with a provider ID.
     pub replaced: bool,
 }
 
 impl NodeView {
-    /// Whether the policy applies to it, Ready or not.
+    /// Returns true if the policy applies to it, Ready or not.
     pub fn in_reach(&self) -> bool {
         self.selected && !self.deleting && self.claim != Claim::Foreign
     }
 
-    /// Whether nothing is wrong with it.
+    /// Returns true if nothing is wrong with it.
     pub fn is_well(&self) -> bool {
         self.ready && !self.replaced
     }
 
-    /// Whether it is looked up: in reach, and not Ready or on another machine than before.
+    /// Returns true if it is looked up: in reach, and not Ready or on another machine than before.
     pub fn is_watched(&self) -> bool {
         self.in_reach() && !self.is_well()
     }
 
-    /// Whether it was past its grace period at `then`, given its age at `now`.
+    /// Returns true if it was past its grace period at `then`, given its age at `now`.
     pub(super) fn was_past_grace_period(&self, now: At, then: At, policy: &Policy) -> bool {
         self.age.saturating_sub(now.since(then)) >= policy.grace_period
     }
 
-    /// Whether it may be deleted if its instance is gone: it has a provider ID, or
+    /// Returns true if it may be deleted if its instance is gone: it has a provider ID, or
     /// [`Ghosts`] allows it.
     pub(crate) fn may_be_deleted(&self, policy: &Policy) -> bool {
         self.has_id || (policy.ghosts == Ghosts::Uninitialised && self.uninitialised)
@@ -82,12 +82,12 @@ pub struct LookedUp {
     pub answered: At,
     /// The answer. An error is never evidence.
     pub result: LookupResult,
-    /// The Lease of its kubelet after an answer "gone", if it was to be read and could be.
+    /// The Lease of its kubelet after an answer "gone", if it was requested and could be read.
     pub heartbeat: Option<Heartbeat>,
 }
 
-/// What the Lease of a kubelet shows; empty if there is none. It is only compared with an
-/// earlier one, so no clock of a node matters.
+/// The renewal that the Lease of a kubelet shows; empty if there is none. It is only compared with
+/// an earlier one, so no clock of a node matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat(pub String);
 

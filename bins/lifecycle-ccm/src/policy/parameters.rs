@@ -16,8 +16,8 @@ pub enum Ghosts {
     Never,
 }
 
-/// What is done about a Ready node on a replaced machine: its provider ID is that of an instance
-/// that is gone, and its system UUID has changed.
+/// The treatment of a Ready node on a replaced machine: its provider ID belongs to an instance that
+/// is gone, and its system UUID has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Replaced {

@@ -11,11 +11,11 @@ use super::{At, Evidence, Heartbeat, ListCoverage, NodeView, Proof};
 pub struct Record {
     /// The object that this record is about.
     pub uid: Box<str>,
-    /// Whether it had a provider ID: an answer by name is no evidence about an ID.
+    /// True if it had a provider ID: an answer by name proves nothing about an ID.
     pub has_id: bool,
     /// The operator's marks: protected, and approved.
     pub operator_marks: (bool, bool),
-    /// Whether it is Ready, on another machine than before.
+    /// True if it is Ready, on another machine than before.
     pub replaced: bool,
     /// Its deletion was executed; the node is still in the views.
     pub deleted: bool,

@@ -64,7 +64,7 @@ fn invalid_values_are_reported_with_their_flag() {
         ("--fleet-shrink-threshold=0%", "from 1% to 100%"),
         ("--ghost-deletion=always", "uninitialised or never"),
         ("--replaced-nodes=yes", "report or delete"),
-        ("--scale-down-taints=a.io/b:NoSchedule", "\"a.io/b:NoSchedule\" is none"),
+        ("--scale-down-taints=a.io/b:NoSchedule", "\"a.io/b:NoSchedule\" is not one"),
         ("--scale-down-taints=ok,Upper.io/leaves=true", "must be keys of taints"),
         ("--node-selector=pool=a=b", "must be key=value"),
         ("--shutdown-taint-removal=now", "cloud or ready"),

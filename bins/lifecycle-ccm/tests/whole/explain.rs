@@ -1,5 +1,5 @@
-//! What the page `/explain` says of nodes in each state. The first three lines say how a node fares, why, and what
-//! would mend that.
+//! The page `/explain` about nodes in each state. The first three lines say how a node fares, why,
+//! and how to fix that.
 
 use ccm_cloud::{CloudError, ErrorKind, InstanceTraits};
 use ccm_sim::{

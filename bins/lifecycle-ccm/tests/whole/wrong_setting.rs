@@ -10,7 +10,8 @@ use super::*;
 const NIGHT: Duration = Duration::from_hours(6);
 /// Within this time the alerts begin.
 const MINUTES: Duration = Duration::from_mins(4);
-/// The nodes whose machines are in the project, and those of another one, which the right selector leaves out.
+/// The nodes whose machines are in the project, and the nodes of another project, which the right
+/// selector leaves out.
 const OURS: usize = 14;
 const ALL: usize = 20;
 const RIGHT: &str = "--node-selector=pool=a";

@@ -99,8 +99,8 @@ pub(super) async fn a_mass_outage_deletes_no_node(mut env: Env) -> Result<()> {
 
     let ended = "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_count";
     env.forget_requests().await?;
-    // Read in this order, so that the calls are those of the counted passes, and of one
-    // more that may be half done.
+    // Read in this order, so that the calls belong to the counted passes, and to one more that may
+    // be half done.
     let before = count(&program, ended).await?;
     let calls = env.cloud().calls();
     poll::until("some passes", 2 * SOON, || async {
@@ -118,7 +118,7 @@ pub(super) async fn a_mass_outage_deletes_no_node(mut env: Env) -> Result<()> {
         .into_iter()
         .filter(|request| request.is_write() && request.resource != "leases")
         .collect();
-    ensure!(written.is_empty(), "nothing is to be told: {written:?}");
+    ensure!(written.is_empty(), "there is nothing to report: {written:?}");
     ensure!(nodes::names(&env.client).await?.len() == NODES, "all nodes stay");
     Ok(())
 }

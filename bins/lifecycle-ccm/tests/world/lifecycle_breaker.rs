@@ -147,6 +147,6 @@ pub(super) async fn an_approval_overrides_the_breaker(env: Env) -> Result<()> {
     for name in ["node-2", "node-3"] {
         nodes::gone(&env.client, name, SOON).await?;
     }
-    // An approval is no proof.
+    // An approval does not replace the proof.
     nodes::stay(&env.client, &["node-4", "node-5"], DELETION).await
 }

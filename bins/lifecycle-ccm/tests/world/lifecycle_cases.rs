@@ -125,7 +125,7 @@ pub(super) async fn a_deletion_in_flight_spares_the_successor(env: Env) -> Resul
     let _program = env.start(&quick(&env)).await?;
     env.add_initialised(&["node-0", "node-1"]).await?;
     past_grace().await;
-    // The request waits before the server looks at it; meanwhile another node takes the name.
+    // While the request waits before the server looks at it, another node takes the name.
     let wait = Fault::new(Action::Delay(Duration::from_secs(2))).user_agent(LIFECYCLE_AGENT);
     let faults = env.cluster.simulated().context("simulated")?.faults();
     faults.add(wait.verb(Verb::Delete).resource("nodes"));

@@ -1,5 +1,5 @@
-//! Explains a node on the page `/explain`: how it fares, why, and how to mend that. It reads the memory and
-//! the node in the store, and changes nothing.
+//! Explains a node on the page `/explain`: how it fares, why, and how to fix that. It reads the
+//! memory and the node in the store, and changes nothing.
 
 mod braked;
 mod mends;
@@ -277,7 +277,7 @@ fn ended(node: &Node, last: &Last) -> Explanation {
         Came::Unanswered(error) => {
             let fares = fares(error);
             let until = match fares {
-                Fares::Blocked => "that is mended",
+                Fares::Blocked => "that is fixed",
                 _ => "the cloud answers",
             };
             let what = if node.is_uninitialised() { "stays tainted" } else { "keeps what it has" };

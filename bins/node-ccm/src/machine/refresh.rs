@@ -1,6 +1,6 @@
-//! Keeps initialised nodes in sync with their instances: all nodes are looked up once per period, and those
-//! that differ are queued. Before that the nodes are counted with which something is wrong that no write can
-//! mend.
+//! Keeps initialised nodes in sync with their instances: all nodes are looked up once per period,
+//! and nodes that differ are queued. Before that, nodes with a problem that no write can fix are
+//! counted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -103,7 +103,7 @@ impl Machine {
         let is_new = node.is_uninitialised();
         let Known { instance, seen: at } = match answer {
             Answer::Found(id) => self.inventory.found(&id)?.clone(),
-            // A node that waits to be initialised is retried by itself.
+            // A node that waits to be initialised is retried anyway.
             Answer::Other(_) if is_new => return None,
             Answer::Other(Err(error)) => {
                 self.unanswered(node, &error);

@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Performer {
-    /// Tells the machine of an event, and makes the requests that follow until none does.
+    /// Tells the machine of an event, and makes all requests that follow from it.
     pub(crate) async fn carry_out(&self, writer: &Writer<Node>, event: Event) {
         let mut next = Some(event);
         while let Some(event) = next.take() {

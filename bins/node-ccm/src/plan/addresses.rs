@@ -24,7 +24,7 @@ pub fn desired(node: &Node, instance: &Instance) -> Result<Option<Vec<Address>>,
     Ok(instance.addresses.iter().any(is_valid).then_some(list))
 }
 
-/// The addresses of the instance that are left out: an IP that is none.
+/// The addresses of the instance that are left out because they are not valid IPs.
 pub fn invalid(instance: &Instance) -> impl Iterator<Item = &NodeAddress> {
     instance.addresses.iter().filter(|address| !is_valid(address))
 }
@@ -37,8 +37,8 @@ fn is_valid(entry: &NodeAddress) -> bool {
 /// The cloud's list and, if it has no host name, kubelet's own at its end. If kubelet set
 /// several, the first one is used: one machine has one name.
 ///
-/// The API server rejects a list with duplicate entries, so duplicates are dropped. It accepts
-/// any text as an IP, so what is none is dropped, too: pods and probes would use it.
+/// The API server rejects a list with duplicate entries, so duplicates are dropped. It accepts any
+/// text as an IP, so an invalid one is dropped, too: pods and probes would use it.
 fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
     let mut unique = Vec::new();
     NodeAddress::append_new(
@@ -69,7 +69,7 @@ pub fn missing(instance: &Instance) -> String {
     }
 }
 
-/// Whether one of them is an IP address.
+/// Returns true if one of them is an IP address.
 pub fn have_ip(list: &[Address]) -> bool {
     list.iter().any(|entry| entry.ip().is_some())
 }

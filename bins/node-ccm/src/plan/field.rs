@@ -45,12 +45,12 @@ impl Field {
         }
     }
 
-    /// Whether it is one of the addresses, which are part of the node's status.
+    /// Returns true if it is one of the addresses, which are part of the node's status.
     pub fn is_address(self) -> bool {
         matches!(self, Self::Addresses | Self::InternalIp | Self::AddressFamily)
     }
 
-    /// Whether this step changes it.
+    /// Returns true if this step changes it.
     pub fn is_written_by(self, step: &Step) -> bool {
         self.is_address() == matches!(step, Step::SetAddresses { .. })
     }

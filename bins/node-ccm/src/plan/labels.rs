@@ -2,10 +2,10 @@
 //!
 //! Two kinds, with different owners:
 //!
-//! * **Instance type, zone and region** are owned by the cloud: if it returns a value, both
-//!   the GA and the beta label are set to it, and manual changes are reverted. If it returns
-//!   none, the node's labels stay, and the beta label is copied to the GA one, as
-//!   cloud-controller-manager does.
+//! * **Instance type, zone and region** are owned by the cloud: if it returns a value, both the GA
+//!   and the beta label are set to it, and manual changes are reverted. If it returns no value, the
+//!   node's labels stay, and the beta label is copied to the GA one, as cloud-controller-manager
+//!   does.
 //! * **Additional labels** are set if the node does not have the key. node-ccm records the
 //!   keys that it has set in an annotation on the node; it updates and removes only those. Keys of
 //!   a provider's own domain, such as `openstack.quartet.dev`, are owned by the cloud, because
@@ -48,7 +48,7 @@ impl LabelPolicy {
     pub const WORDS: &[(&str, Self)] =
         &[("follow", Self::Follow), ("once", Self::Once), ("off", Self::Off)];
 
-    /// That of the node, if it has one of its own. The error is a text that is none.
+    /// The node's own policy, if it has one. The error is the text of an invalid policy.
     fn of(self, node: &Node) -> Result<Self, &str> {
         let Some(own) = node.annotation(LABEL_POLICY) else { return Ok(self) };
         Self::WORDS.iter().find(|(word, _)| *word == own).map(|(_, policy)| *policy).ok_or(own)
@@ -78,7 +78,7 @@ pub struct LabelChanges {
     pub notes: Vec<Note>,
 }
 
-/// Compares the node's labels with those of the instance.
+/// Compares the node's labels with the instance's.
 pub fn changes(node: &Node, instance: &Instance, policy: Policy) -> LabelChanges {
     let mut changes = LabelChanges::default();
     let labels = policy.labels.of(node).unwrap_or_else(|text| {

@@ -1,4 +1,4 @@
-//! The numbers are those of the scenarios in docs/internal/parity.md.
+//! The numbers refer to the scenarios in docs/internal/parity.md.
 
 mod properties;
 mod told;
@@ -395,7 +395,7 @@ fn changes_of_what_pods_depend_on_need_the_brake() {
         let tainted = Node { taints: tainted().taints, ..node.clone() };
         assert!(!plan_for(&tainted, changed).needs_brake(), "{got}");
     }
-    // What it did not have before is no change.
+    // A field that it did not have before does not count as a change.
     let bare = Node { labels: Labels::default(), addresses: Vec::new(), ..node };
     assert!(!plan_for(&bare, dual).needs_brake());
 }

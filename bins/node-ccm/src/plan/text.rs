@@ -129,7 +129,7 @@ impl Note {
     }
 }
 
-/// What a plan would change, and why the brake holds it.
+/// Describes the change of a plan, and why the brake holds it.
 pub(crate) fn held(plan: &Plan, hold: Hold) -> String {
     let changes: Vec<_> = plan.changes().map(|(_, note)| note.to_string()).collect();
     let changes = changes.join("; ");
@@ -138,7 +138,7 @@ pub(crate) fn held(plan: &Plan, hold: Hold) -> String {
     )
 }
 
-/// What two writers do to a field of the node, and when node-ccm writes it again.
+/// Describes how two writers change a field of the node, and when node-ccm writes it again.
 pub(crate) fn repeated(node: &Node, plan: &Plan, repeated: &Repeated) -> String {
     let Repeated { kind, times, wait, .. } = repeated;
     let field = &**kind;
@@ -187,8 +187,8 @@ impl Step {
         }
     }
 
-    /// The fields that it sets, with their values; an empty value removes the field. Of the taints it
-    /// is the one of new nodes: whatever the others are, the step removes it.
+    /// The fields that it sets, with their values; an empty value removes the field. Of the taints
+    /// it shows only the taint of new nodes: the step removes it, whatever the others are.
     pub fn fields(&self) -> Vec<(String, String)> {
         let NodeChange { labels, annotations, provider_id, taints, .. } = match self {
             Self::SetAddresses { addresses, .. } => {

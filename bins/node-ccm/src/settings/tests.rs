@@ -1,4 +1,4 @@
-//! The numbers are those of the scenarios in docs/internal/parity.md.
+//! The numbers refer to the scenarios in docs/internal/parity.md.
 
 use ccm_tests::in_process::loaded;
 

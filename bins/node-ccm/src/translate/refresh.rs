@@ -43,7 +43,7 @@ impl Pass for Refresh {
         selected.retain(|node| self.source.selects(node));
         let foreign = Oddity::of_ids(&*self.source.cloud, &selected);
         let Some(Request::LookUp(nodes)) = requests.pop() else {
-            self.line.show(foreign.as_ref(), "no initialised node, so none was looked up");
+            self.line.show(foreign.as_ref(), "no initialised nodes, so no lookup was made");
             return Next::Period;
         };
         match self.refresh(&nodes, foreign).await {

@@ -1,4 +1,4 @@
-//! What one wrong answer, another owner or a foreign server can do to nodes.
+//! The effects of one wrong answer, another owner or a foreign server on nodes.
 
 use ccm_cloud::{AddressKind, NodeAddress};
 use ccm_runtime::leadership::Leadership;
@@ -128,7 +128,7 @@ async fn an_approval_is_used_up_by_the_very_write_that_it_approves() {
         };
         assert!(whole.cloud.update("i-00000", other));
         sleep(Duration::from_mins(3)).await;
-        // Every write but that of the addresses is refused from here on.
+        // Every write except of the addresses is refused from here on.
         let conflict = Action::Status { code: 409, retry_after: None };
         let fault = Fault::new(conflict).verb(Verb::Patch).resource("nodes").subresource("");
         whole.api.faults().add(fault);
@@ -175,7 +175,8 @@ async fn a_wrong_answer_that_is_taken_back_is_never_written() {
     assert_eq!(whole.metric("ccm_brake_openings_total"), 1);
 }
 
-/// A leader that dies of its changes leaves no new budget to the next one. New nodes use none.
+/// A leader that dies of its changes leaves no new budget to the next one. New nodes do not use
+/// budget.
 #[tokio::test(start_paused = true)]
 async fn what_a_change_uses_of_the_budget_is_stored_before_the_change() {
     let mut whole = Whole::before_start(&[]);
@@ -353,7 +354,7 @@ async fn a_ready_node_on_a_replaced_machine_is_reported() {
     assert_eq!(whole.writes(), [""; 0]);
 }
 
-/// An initialised node that has lost its last address, and of which the cloud knows none.
+/// An initialised node that has lost its last address, and the cloud knows no address either.
 #[tokio::test(start_paused = true)]
 async fn an_initialised_node_without_an_address_is_counted() {
     let whole = Whole::start(&[OFTEN]).await;

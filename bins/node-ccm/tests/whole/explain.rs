@@ -82,7 +82,7 @@ async fn nodes_that_the_cloud_does_not_find_or_of_others() {
     whole.explains(
         "twin",
         "blocked",
-        "conflict: node \"twin\" matches 2 instances: i-a, i-b; it stays tainted until that is mended",
+        "conflict: node \"twin\" matches 2 instances: i-a, i-b; it stays tainted until that is fixed",
         "two facts in the cloud contradict each other: correct one; or say which instance it is: spec.providerID",
     );
 }
@@ -126,7 +126,7 @@ async fn a_cloud_that_refuses_or_does_not_answer() {
         (
             refused(ErrorKind::Unauthorized),
             "blocked",
-            "unauthorized: no such thing (request req-7); it stays tainted until that is mended",
+            "unauthorized: no such thing (request req-7); it stays tainted until that is fixed",
             "renew the credentials of the cloud",
         ),
         (
@@ -161,7 +161,7 @@ async fn a_cloud_that_refuses_or_does_not_answer() {
     let names = whole.ready(0..2).await;
     whole.fail(&[&names[0]], ErrorKind::Forbidden);
     sleep(Duration::from_mins(3)).await;
-    let cause = "forbidden: no; it keeps what it has until that is mended";
+    let cause = "forbidden: no; it keeps what it has until that is fixed";
     whole.explains(&names[0], "blocked", cause, "give the cloud user the permission");
     whole.explains(&names[1], "fine", "it is initialised and agrees", "nothing has to be done");
     whole.cloud.faults().clear();

@@ -131,7 +131,7 @@ async fn a_node_that_is_created_again_inherits_no_wait() {
     }
 }
 
-/// Likewise if its predecessor was deleted during a write that the API server then refused for
+/// The same if its predecessor was deleted during a write that the API server then refused for
 /// minutes.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_created_again_inherits_no_refusal() {

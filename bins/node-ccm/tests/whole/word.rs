@@ -1,5 +1,5 @@
-//! What a kubelet says about its own Node is its word: an ID that is another's, addresses that it
-//! writes itself, labels of the cloud.
+//! A kubelet's own statements about its Node: another instance's ID, addresses that it writes
+//! itself, labels of the cloud.
 
 use super::{edges::OFTEN, *};
 
@@ -72,7 +72,7 @@ async fn an_id_with_which_nothing_agrees_is_held() {
     }
 }
 
-/// The setting is live, and a held node that is mended goes on at once.
+/// The setting is live, and a held node that is fixed goes on at once.
 #[tokio::test(start_paused = true)]
 async fn a_held_node_goes_on_by_the_setting_or_by_its_kubelet() {
     for how in ["setting", "kubelet"] {
@@ -219,7 +219,7 @@ async fn writes_of_others_use_up_no_budget() {
         sleep(Duration::from_mins(3)).await;
         let waiting = whole.metric("ccm_brake_held ");
         assert_eq!((whole.moved(&names), waiting), (0, if policy == "hold" { 0 } else { 5 }));
-        // So it stays, whoever writes the address meanwhile.
+        // So it stays, whoever writes the address in the meantime.
         whole.write_address(&names[0], "10.9.9.9");
         sleep(Duration::from_mins(3)).await;
         assert_eq!(whole.moved(&names), 0, "{policy}");

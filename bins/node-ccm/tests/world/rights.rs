@@ -49,7 +49,7 @@ pub(super) async fn a_missing_right_is_named_until_it_is_granted(env: Env) -> Re
         Ok((program.get("/readyz").await?.0 == 200).then_some(()))
     })
     .await?;
-    ensure!(program.metric("ccm_missing_rights").await? < 0.5, "none is missing");
+    ensure!(program.metric("ccm_missing_rights").await? < 0.5, "no right is missing");
     ensure!(reviews(&env).await? == asked + 1, "only what was missing is asked for again");
     program.ready().await
 }

@@ -45,7 +45,7 @@ pub(super) async fn the_id_of_another_machine_is_held(env: Env) -> Result<()> {
     let held = program.metric("ccm_node_unconfirmed_identities_total{result=\"held\"}").await?;
     ensure!((held - 3.0).abs() < f64::EPSILON, "three nodes are counted, not {held}");
 
-    // An honest one ends by itself; of the others none gets the ID that is free now.
+    // An honest node ends on its own; no other node gets the ID that is free now.
     nodes::delete(&env.client, "node-1").await?;
     env.initialised(renamed).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -21,7 +21,7 @@ pub enum AllocatorType {
     /// Blocks of the cluster CIDRs.
     #[default]
     RangeAllocator,
-    /// What the cloud has assigned to the instance.
+    /// The pod CIDRs that the cloud has assigned to the instance.
     CloudAllocator,
 }
 
@@ -70,7 +70,7 @@ pub struct BlockSizes {
 pub struct Config {
     /// Who decides on the blocks.
     pub allocator: AllocatorType,
-    /// The cluster CIDRs, at most one of each family. Their order is that of `spec.podCIDRs`.
+    /// The cluster CIDRs, at most one of each family. They have the order of `spec.podCIDRs`.
     pub ranges: Vec<ClusterRange>,
     /// The networks of Services. No node gets a block that overlaps one of them.
     pub services: Vec<IpNet>,
@@ -78,12 +78,12 @@ pub struct Config {
     pub since: Option<At>,
 }
 
-/// What is to be said about the value of a flag.
+/// A remark about the value of a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
     /// The flag, without dashes.
     pub flag: &'static str,
-    /// What is wrong or tolerated, in one line.
+    /// The mistake, or what is tolerated, in one line.
     pub what: String,
 }
 
@@ -104,7 +104,7 @@ impl fmt::Display for Remark {
 pub struct Listed {
     /// The networks without host bits, at most one of each family, in their order.
     pub networks: Vec<IpNet>,
-    /// What is tolerated.
+    /// The tolerated values.
     pub warnings: Vec<Remark>,
 }
 
@@ -206,7 +206,7 @@ impl Flags {
         [(both, self.mask), (v4, self.mask_v4), (v6, self.mask_v6)]
     }
 
-    /// What is wrong about which mask sizes are set.
+    /// The mistakes in the choice of mask sizes.
     fn wrong_masks(&self, clusters: &[IpNet]) -> Vec<Remark> {
         let mut wrong = Vec::new();
         if clusters.is_empty() {
@@ -267,8 +267,8 @@ impl Flags {
 }
 
 impl Config {
-    /// Since when the blocks have had their sizes, if a leader left this at its end. A block that has become
-    /// smaller begins anew: the nodes of before have the larger ones.
+    /// Since when the blocks have had their sizes, if a leader left this at its end. A block that
+    /// has become smaller begins anew: older nodes have the larger ones.
     pub fn sizes(&self, left: Option<BlockSizes>, now: At) -> BlockSizes {
         let mask = |of: IpFamily| {
             let mut ranges = self.ranges.iter();
@@ -307,7 +307,7 @@ impl Config {
         ranges.next().map(|range| range.mask).filter(|mask| cidr.prefix_len() < *mask)
     }
 
-    /// The same, unless the node may have it all the same.
+    /// The prefix length if the pod CIDR is too wide, unless the node may have it all the same.
     pub fn too_wide(&self, node: &Node, cidr: IpNet) -> Option<u8> {
         self.wider_than_block(cidr).filter(|_| !self.is_older(node))
     }

@@ -1,4 +1,4 @@
-//! The metrics of node IPAM. Those of upstream keep their names.
+//! The metrics of node IPAM. Upstream's metrics keep their names.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ const TO_CIDRS: [f64; 11] = [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 3
 enum Write {
     /// As the API server answers.
     Answer(Result<(), ApiReason>),
-    /// The API server answers that it is done, and the node in the answer has other pod CIDRs or none.
+    /// The API server answers that it is done, and the node in the answer has other pod CIDRs or
+    /// lacks them.
     NotStored,
 }
 
@@ -53,7 +54,8 @@ metrics! {
         [ALPHA] ccm_ipam_time_to_pod_cidrs_seconds => to_cidrs: Histogram, bounds TO_CIDRS;
         /// Nodes that got pod CIDRs from another client while this process led
         [ALPHA] ccm_ipam_foreign_pod_cidrs => foreign: Counter;
-        /// Whether this process gives out no more pod CIDRs, because another allocator is at work
+        /// 1 if this process gives out no more pod CIDRs, because another allocator is at work, 0
+        /// otherwise
         [ALPHA] ccm_ipam_stopped => stopped: Gauge;
     }
 }
@@ -117,7 +119,8 @@ computed! {
     static NODES: Nodes = {
         /// Nodes without pod CIDRs
         [ALPHA] Gauge ccm_ipam_nodes_without_pod_cidrs = |nodes| nodes.bare as f64;
-        /// Nodes that get no pod CIDRs now, because no block is free or because the cloud names none, on the leader
+        /// Nodes that get no pod CIDRs now, because no block is free or because the cloud does not
+        /// name one, on the leader
         [ALPHA] Gauge ccm_ipam_nodes_waiting = |nodes| nodes.waiting as f64;
         /// Nodes that are gone and hold their blocks until their routes are gone and the grace time is over, on the leader
         [ALPHA] Gauge ccm_ipam_nodes_held = |nodes| nodes.held as f64;

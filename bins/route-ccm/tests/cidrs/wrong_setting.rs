@@ -34,7 +34,8 @@ impl World {
         name
     }
 
-    /// What serves: the pod CIDR of each node and what it says of its network, and the routes.
+    /// The serving state: the pod CIDR of each node and what it says of its network, and the
+    /// routes.
     fn serves(&self, nodes: &[String]) -> (Vec<(String, String)>, BTreeMap<String, String>) {
         let node = |name: &String| (self.cidrs(name), self.condition(name).unwrap().0);
         let routes = self.cloud.router().all().into_iter();
@@ -69,7 +70,7 @@ async fn a_wrong_source_or_network_of_pod_cidrs_changes_none_and_no_route() {
     }
 }
 
-/// A node that joins meanwhile waits and says so, or has what the setting says.
+/// A node that joins in the meantime waits and says so, or has what the setting says.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_joins_with_a_wrong_source_of_pod_cidrs_waits_until_it_is_right() {
     let (world, leader, _) = World::serving(&RANGE).await;
@@ -102,7 +103,7 @@ async fn another_lease_changes_no_pod_cidr_and_two_allocators_notice_each_other(
         world.assigned(&more).await;
         sleep(NIGHT).await;
         assert_eq!(world.serves(&nodes).0, before.0);
-        // A write that met that of the other one.
+        // A write that met the other one's.
         assert_eq!(stopped(&first) + stopped(&second), 1);
     }
 }

@@ -35,7 +35,7 @@ async fn cluster(records_owner: bool) -> World {
     world
 }
 
-/// What serves: the routes, and what each node says of its network and its pods' addresses.
+/// The serving state: the routes, and what each node says of its network and its pods' addresses.
 type Serves = (BTreeMap<String, String>, Vec<(Value, Option<String>)>);
 
 fn serves(world: &World) -> Serves {
@@ -93,7 +93,8 @@ async fn what_a_change_of_the_network_would_take_goes_when_a_person_approves_it(
     assert!(world.line("brake").starts_with("[+]"));
 }
 
-/// What is left of nodes that have registered again while nobody watched goes in a network that is no other than before.
+/// The remains of nodes that have registered again while nobody watched are removed if the network
+/// is still the same.
 #[tokio::test(start_paused = true)]
 async fn routes_of_no_pod_cidr_go_by_themselves_while_the_network_is_the_same() {
     let mut world = cluster(false).await;
@@ -145,7 +146,8 @@ async fn another_lease_changes_no_route() {
     }
 }
 
-/// Nodes that a selector leaves out keep their routes, however long that lasts. One that goes meanwhile loses its own.
+/// Nodes that a selector leaves out keep their routes, however long that lasts. A node that is
+/// deleted in that time loses its own.
 #[tokio::test(start_paused = true)]
 async fn a_wrong_node_selector_changes_no_route() {
     for records_owner in [true, false] {

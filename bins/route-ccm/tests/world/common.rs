@@ -1,4 +1,4 @@
-//! What these scenarios share.
+//! Helpers that these scenarios share.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -32,7 +32,7 @@ fn with_quick_terms(launch: Launch) -> Launch {
     with_short_terms(launch).arg("--route-reconciliation-period=10s").arg("--cloud-call-timeout=2s")
 }
 
-/// The same, and it gives nodes their pod CIDRs: /24 blocks of this network.
+/// Also gives nodes their pod CIDRs: /24 blocks of this network.
 pub(crate) fn with_cidrs(env: &Env, network: &str) -> Launch {
     with_quick_terms(env.launch("route-ccm"))
         .arg("--allocate-node-cidrs")

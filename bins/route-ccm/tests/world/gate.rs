@@ -1,4 +1,4 @@
-//! What the flags decide: routes, CIDRs, both or nothing.
+//! The effect of the flags: routes, CIDRs, both or nothing.
 
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ pub(crate) async fn without_routes_and_cidrs_it_is_idle(mut env: Env) -> Result<
     Ok(())
 }
 
-/// A cloud without routes is no mistake. When it offers them, the program begins.
+/// A cloud without routes does not count as a mistake. When it offers them, the program starts to
+/// work.
 pub(crate) async fn a_provider_without_routes_is_no_failure(mut env: Env) -> Result<()> {
     env.cloud().router().configure(|settings| settings.offered = false);
     add_nodes(&env, 0..2).await?;

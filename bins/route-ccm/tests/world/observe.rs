@@ -55,7 +55,7 @@ pub(crate) async fn an_observer_shows_what_a_leader_does(mut env: Env) -> Result
     env.cloud().router().update(net(&cidr(1))?, |route| {
         route.target = Some(RouteTarget::Address(address(&name(2))));
     });
-    // Two more have none, and a foreign one is none of their business.
+    // Two more have no pod CIDRs, and a foreign node does not concern them.
     add_nodes(&env, 3..5).await?;
     let port = "10.9.9.9".parse()?;
     env.cloud().router().add_port(port);

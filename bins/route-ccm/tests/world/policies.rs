@@ -1,4 +1,5 @@
-//! A policy of a real API server that takes back pod CIDRs, and a rival that writes the condition.
+//! A policy of a real API server that takes back pod CIDRs, and another client that writes the
+//! condition.
 
 use std::{ops::Range, time::Duration};
 
@@ -20,7 +21,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::common::{AGENT, add_bare_nodes, add_nodes, condition, name, pod_cidrs, with_cidrs};
 
-/// The nodes whose pod CIDRs the policy takes back, and those whose condition a rival sets.
+/// The nodes whose pod CIDRs the policy takes back, and the nodes whose condition another client
+/// sets.
 const POLICY: Range<usize> = 0..3;
 const RIVAL: Range<usize> = 3..6;
 
@@ -56,7 +58,8 @@ async fn waiting(program: &Program) -> Result<()> {
     }
 }
 
-/// Neither a policy nor a rival makes the program write without end, and each is reported once.
+/// Neither a policy nor another client makes the program write without end, and each is reported
+/// once.
 pub(crate) async fn what_is_taken_back_costs_a_write_a_minute(env: Env) -> Result<()> {
     let quota = CloudError::new(ErrorKind::QuotaExceeded, "the router is full");
     let full = Effect::Routes(RIVAL.map(name).collect(), Trouble::Fail(quota));

@@ -1,4 +1,4 @@
-//! What the dashboard of route-ccm shows.
+//! The events that the dashboard of route-ccm shows.
 
 use anyhow::{Context as _, Result};
 use ccm_cloud::{CloudError, Cure, ErrorKind, RouteTarget};

@@ -13,8 +13,8 @@ use crate::common::{
     AGENT, add_bare_nodes, delete_nodes, name, pod_cidrs, reachable, routes, with_cidrs,
 };
 
-/// Four blocks: the nodes that the standby has seen have three, the one that joins then has the last
-/// one, and one that comes late gets none.
+/// Four blocks: the nodes that the standby has seen have three, the one that joins then has the
+/// last one, and one that comes late does not get one.
 const NETWORK: &str = "10.244.0.0/22";
 const SEEN: Range<usize> = 0..3;
 const JOINS: usize = 3;

@@ -17,7 +17,7 @@ pub(crate) fn launch(env: &Env) -> Launch {
 }
 
 /// Makes work: each round a new node. The route of the first one fails three times, the third time
-/// as the first: that is an event which is there already.
+/// like the first: that event already exists.
 pub(crate) async fn step(env: &Env, round: u32) -> Result<()> {
     let kinds = [ErrorKind::Unavailable, ErrorKind::Timeout, ErrorKind::Unavailable];
     for kind in kinds.into_iter().filter(|_| round == 0) {
@@ -28,7 +28,7 @@ pub(crate) async fn step(env: &Env, round: u32) -> Result<()> {
     add_bare_nodes(env, [usize::try_from(round)?]).await
 }
 
-/// Whether the newest node has no pod CIDR, no route or no condition.
+/// Returns true if the newest node has no pod CIDR, no route or no condition.
 pub(crate) async fn is_undone(env: &Env) -> Result<bool> {
     let names = nodes::names(&env.client).await?;
     let newest = (0..names.len()).map(name).take_while(|name| names.contains(name)).last();

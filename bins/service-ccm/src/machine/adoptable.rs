@@ -1,4 +1,4 @@
-//! What other controllers and users have made for the Services of this cluster.
+//! Load balancers that other controllers and users have made for the Services of this cluster.
 
 use std::{
     cmp::Reverse,
@@ -32,7 +32,7 @@ pub(super) fn without_load_balancer(
     services
 }
 
-/// What there is of others for each of these Services.
+/// The load balancer of others for each of these Services.
 pub(super) fn made(
     services: &[Arc<Service>],
     all: &[LoadBalancer],
@@ -55,12 +55,12 @@ pub(super) fn made(
     services.iter().map(of_service).collect()
 }
 
-/// What there is for one Service: the load balancer that its annotation names, else of those that
-/// were made for it the one that this program adopted, else the one at its address, else the oldest.
+/// The load balancer of others for one Service: the one that its annotation names; otherwise, of
+/// the ones made for it, the adopted one, the one at its address, or the oldest.
 fn of(service: &Service, named: Option<&LoadBalancer>, own: &[&LoadBalancer]) -> Made {
     let details = service.details.as_deref();
     let shown = details.map(|details| &*details.ingress).unwrap_or_default();
-    // A shared one of its name is no reason to give a Service without an address none.
+    // A shared one of its name does not keep a Service without an address from getting its own.
     let is_in_use = |one: &&LoadBalancer| {
         let is_shared = matches!(one.title, Title::Shared { .. });
         !is_shared || !shown.is_empty() || service.annotation(ID) == Some(&one.id)

@@ -17,7 +17,7 @@ pub struct Debounce {
 }
 
 impl Debounce {
-    /// Records a change. Those that are there already keep their time.
+    /// Records a change. Existing changes keep their time.
     pub fn changed(&mut self, now: At, interval: Duration) {
         let due = self.last.map_or(now + FIRST, |last| (last + interval).max(now + FIRST));
         self.pending = Some(self.pending.map_or(due, |pending| pending.min(due)));

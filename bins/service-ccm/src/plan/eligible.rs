@@ -1,4 +1,4 @@
-//! Which nodes are behind load balancers.
+//! Selects the nodes behind load balancers.
 //!
 //! As upstream since KEP-3458: whether a node is Ready plays no role, because the load
 //! balancer's health check sees sooner and better which node can take connections.
@@ -63,8 +63,7 @@ pub struct NodeSet {
     pub members: Arc<[Member]>,
     /// The others, and why.
     pub excluded: BTreeMap<Arc<str>, Excluded>,
-    /// What the nodes said about their end when they were last seen: a node that goes keeps its
-    /// mark.
+    /// The marks of nodes when they were last seen: a deleted node keeps its mark.
     pub marks: Marks,
 }
 
@@ -158,7 +157,7 @@ pub fn find<'a>(members: &'a [Member], node: &str) -> Option<&'a Member> {
     members.get(place)
 }
 
-/// What decides about nodes besides the nodes themselves.
+/// The rules about nodes, besides the nodes themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     /// `--scale-down-taints`: the keys of taints that mark a node for scale-down.
@@ -203,8 +202,8 @@ pub fn node_set<'a>(
     set
 }
 
-/// The node as a member, or why it is none. The first reason that a person gave goes before
-/// others, because it says that the node leaves on purpose.
+/// The node as a member, or why it is not one. A reason that a person gave comes first, because it
+/// says that the node leaves on purpose.
 fn member(node: &Node, rules: Rules<'_>) -> Result<Member, Excluded> {
     if node.has_taint_of(rules.scale_down_taints) {
         return Err(Excluded::ScaleDown);
@@ -248,7 +247,7 @@ fn address(address: &ccm_objects::Address) -> Option<NodeAddress> {
     usable.then(|| NodeAddress { kind, address: address.address.to_string() })
 }
 
-/// Whether a value of the label excludes: every value but Go's words for "false".
+/// Returns true if a value of the label excludes the node: every value but Go's words for "false".
 fn excludes(value: &str) -> bool {
     !["0", "f", "F", "false", "False", "FALSE"].contains(&value)
 }

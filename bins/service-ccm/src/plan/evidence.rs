@@ -1,4 +1,5 @@
-//! Which controller the finalizer of a Service belongs to: all cloud controllers use the same name.
+//! Finds the controller that the finalizer of a Service belongs to: all cloud controllers use the
+//! same name.
 //!
 //! The API server removes the class of a Service whose type changes. After that only the conditions
 //! and annotations of the Service can show which controller has served it.
@@ -24,7 +25,7 @@ pub enum Whose {
     Nobodys,
 }
 
-/// What this program may clean up for a Service that is not [wanted](View::wants).
+/// The part that this program may clean up for a Service that is not [wanted](View::wants).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// It deletes the load balancer, then removes the finalizer.
@@ -139,7 +140,7 @@ pub fn held_release(view: View<'_>) -> Option<String> {
     ))
 }
 
-/// Returns why the finalizer stays, if no known controller removes it. None before the first
+/// Returns why the finalizer stays, if no known controller removes it. `None` before the first
 /// comparison with the cloud, and for the type LoadBalancer: the class names the controller.
 pub fn unclaimed(view: View<'_>, plan: &Plan) -> Option<String> {
     let service = view.service;

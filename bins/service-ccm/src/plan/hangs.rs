@@ -20,11 +20,11 @@ pub const SLOW_LANES: u32 = 4;
 pub struct Slow {
     /// Its kind.
     pub call: CallKind,
-    /// True if the cloud has answered other calls of this kind meanwhile.
+    /// True if the cloud has answered other calls of this kind in the meantime.
     pub alone: bool,
 }
 
-/// What is known of the calls of all Services.
+/// The state of the calls of all Services.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Hangs {
     /// When the cloud last carried out a call of each kind.

@@ -1,4 +1,4 @@
-//! Which labels of nodes count: those by which load balancers select their members.
+//! The labels of nodes that count: load balancers select their members by them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

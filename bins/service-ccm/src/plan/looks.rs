@@ -9,8 +9,8 @@ use std::time::Duration;
 use ccm_base::At;
 use sha2::{Digest as _, Sha256};
 
-/// Whether the Service with this UID has a turn after `from`, and not after `to`. A period of zero
-/// has no turns.
+/// Returns true if the Service with this UID has a turn after `from`, and not after `to`. A period
+/// of zero has no turns.
 pub fn is_due(uid: &str, period: Duration, from: At, to: At) -> bool {
     let period = period.as_millis();
     if period == 0 {

@@ -1,4 +1,4 @@
-//! Which load balancers that are gone or have failed are replaced, and when: pure.
+//! Decides which load balancers that are gone or have failed are replaced, and when: pure.
 //!
 //! A new load balancer has another address, so one wrong answer of the cloud would take the traffic
 //! of all Services: a list of another project, or of a database that was restored. A *loss* is a load
@@ -57,13 +57,13 @@ struct Many;
 /// A load balancer that is gone or has failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Open {
-    /// What the cloud has answered about exactly this one.
+    /// The cloud's answer about exactly this one.
     loss: Option<Loss>,
     /// The first and the last answer that it is gone.
     gone: Option<(At, At)>,
     /// When the cloud last answered.
     answered: At,
-    /// True if it is there and has failed: a call about it may repair it.
+    /// True if it exists and has failed: a call about it may repair it.
     has_failed: bool,
     /// True if a call about it was allowed, although it has failed.
     is_tried: bool,
@@ -73,7 +73,7 @@ struct Open {
     is_proved: bool,
 }
 
-/// What is known when the plan for one Service is made.
+/// The known state when the plan for one Service is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// Now.
@@ -110,7 +110,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// What follows for the load balancer of a Service.
+/// The verdict about the load balancer of a Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
     /// It is not lost, as far as is known.
@@ -124,7 +124,7 @@ pub enum Verdict {
     Held(Why, At),
 }
 
-/// What a list shows of the load balancers that Services show to clients.
+/// The visible part, in a list, of the load balancers that Services show to clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
     /// The number of Services that show a load balancer to clients.
@@ -157,7 +157,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// None known, with the replacements of the last leader.
+    /// Starts without losses, with the replacements of the last leader.
     pub fn resume(now: At, window: Window) -> Self {
         Self { brake: Brake::resume(now, window), ..Self::default() }
     }
@@ -215,7 +215,7 @@ impl Losses {
         self.count(at);
     }
 
-    /// The load balancer of this Service is there, or the Service needs none any more.
+    /// The load balancer of this Service exists, or the Service no longer needs one.
     pub fn end(&mut self, at: At, uid: &str) {
         if self.open.remove(uid).is_some() {
             self.count(at);
@@ -236,7 +236,8 @@ impl Losses {
         self.brake.observe(at, is_many.then_some(Many));
     }
 
-    /// What follows for the load balancer of this Service now. A replacement is charged to the budget.
+    /// The verdict about the load balancer of this Service now. A replacement is charged to the
+    /// budget.
     pub fn decide(&mut self, uid: &str, now: Now) -> Verdict {
         let (limit, recorded) = (self.limit(), self.recorded);
         let others = self.others_since().filter(|_| now.is_same_cloud);

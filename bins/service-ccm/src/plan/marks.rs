@@ -1,4 +1,4 @@
-//! What a node said about its end, remembered after it went.
+//! The marks of nodes that leave on purpose, remembered after their deletion.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,7 +14,7 @@ const KEPT: Duration = Duration::from_hours(24);
 /// balancers, and that taint is not a mark.
 const AUTOSCALERS: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
 
-/// What says that a node goes on purpose.
+/// The sign that a node leaves on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mark {
@@ -66,7 +66,7 @@ impl Marks {
         }
     }
 
-    /// Records the mark of a node that goes now, also that it has none.
+    /// Records the mark of a node that goes now, or that it does not have one.
     pub fn went(&mut self, node: &str, mark: Option<Mark>, now: At) {
         self.0.insert(node.into(), (mark, now));
     }

@@ -1,5 +1,5 @@
-//! Which members a load balancer is to have: how its members follow the nodes, and when they
-//! do not.
+//! Computes a load balancer's members from the nodes: how they follow the nodes, and when they do
+//! not.
 //!
 //! A node that joins, or gets the labels that the load balancer selects by, becomes a member at once.
 //! A member whose node is gone, or is not eligible any more, leaves
@@ -43,7 +43,7 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NoBreaker {}
 
-/// Which nodes are members of one load balancer, and how many members may leave it.
+/// The rules for the members of one load balancer, and for how many members may leave it.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     /// How many members may leave within the window.
@@ -55,7 +55,7 @@ pub struct Rules<'a> {
     /// True if the Service has not chosen these labels: another selector is a change of the provider's
     /// configuration, and concerns all load balancers.
     pub is_default: bool,
-    /// A node needs an address of one of these families. Empty: it needs none.
+    /// A node needs an address of one of these families. Empty: it does not need an address.
     pub families: &'a [IpFamily],
     /// The number of members that the cloud has shown last, if it is known.
     pub in_cloud: Option<usize>,
@@ -82,14 +82,14 @@ impl Rules<'_> {
 /// The members of one load balancer as far as they are known, and what has left it lately.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Membership {
-    /// Sorted by node. None while nothing is known. Shared with the set of nodes whenever the
+    /// Sorted by node. `None` while nothing is known. Shared with the set of nodes whenever the
     /// load balancer has exactly those.
     known: Option<Arc<[Member]>>,
     /// True if these are the members that service-ccm has sent, with all addresses of their nodes.
     /// A cloud may not show the addresses of a family that the load balancer does not have.
     is_told: bool,
-    /// The selector by which the provider has selected the members from these nodes. None if the cloud
-    /// has shown each of them as a member.
+    /// The selector by which the provider has selected the members from these nodes. `None` if the
+    /// cloud has shown each of them as a member.
     picked: Option<NodeSelector>,
     /// The selector of the last decision, and its families.
     decided: (NodeSelector, Box<[IpFamily]>),
@@ -143,13 +143,13 @@ pub enum Held {
 /// The decision about a load balancer's members.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// What the members are to be.
+    /// The wanted members.
     pub members: Members,
-    /// Whether that differs from what is known.
+    /// True if they differ from the known members.
     pub changes: bool,
     /// The members that are held, by node.
     pub held: BTreeMap<Arc<str>, Held>,
-    /// Why no node can be a member; None if a node can.
+    /// Why no node can be a member; `None` if a node can.
     pub why_none: Option<String>,
 }
 
@@ -192,7 +192,7 @@ impl Membership {
         charged.chain(others).any(|at| at >= since)
     }
 
-    /// Whether the members are known.
+    /// Returns true if the members are known.
     pub fn is_known(&self) -> bool {
         self.known.is_some()
     }
@@ -202,7 +202,7 @@ impl Membership {
         self.known.as_ref().map_or(0, |known| known.len())
     }
 
-    /// Whether no member is known.
+    /// Returns true if no member is known.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -277,7 +277,7 @@ impl Membership {
                 self.away.insert(node);
             }
         }
-        // The node of a member that is not picked is there, and the member is still away.
+        // The node of a member that is not picked exists, but the member is still away.
         let families = &*self.decided.1;
         let is_picked = |one: &Member| {
             self.picked.as_ref().is_none_or(|selector| takes(selector, families, one))
@@ -313,8 +313,7 @@ impl Membership {
         self.known = None;
     }
 
-    /// What the members should be. Of members that are not known, all that are eligible should be
-    /// there.
+    /// The wanted members. If the members are not known, all eligible ones should exist.
     ///
     /// A member that may leave is charged once, no matter how often this is asked before the
     /// change is made. Its window begins with the last time: it has not left before.

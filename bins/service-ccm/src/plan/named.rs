@@ -12,7 +12,7 @@ pub fn to_adopt(service: &Service) -> Option<&str> {
 }
 
 /// The provider's annotation with the ID of a load balancer, and the ID, if this program has not
-/// written it: another controller has, or a user who asks for a load balancer that is there already.
+/// written it: another controller has, or a user who asks for an existing load balancer.
 pub fn by_provider<'a>(
     service: &'a Service,
     traits: &'a LoadBalancerTraits,
@@ -36,8 +36,8 @@ pub fn replaced<'a>(service: &'a Service, known: Option<&str>, id: &str) -> Opti
     shown_id(service).filter(|shown| is_new && *shown != id)
 }
 
-/// The load balancers that a Service names: the one to adopt, its own, and that of
-/// [`by_provider`].
+/// The load balancers that a Service names: the one to adopt, its own, and the one that
+/// [`by_provider`] returns.
 pub fn named<'a>(service: &'a Service, traits: &'a LoadBalancerTraits) -> [Option<&'a str>; 3] {
     let by_provider = by_provider(service, traits).map(|(_, id)| id);
     [service.annotation(ADOPT), service.annotation(ID), by_provider]
@@ -87,7 +87,7 @@ fn is_about(id: &str, error: &CloudError) -> bool {
     error.message.contains(id) || error.subject.as_ref().is_some_and(|subject| subject.contains(id))
 }
 
-/// The error of a call that was to adopt this load balancer: if it does not exist or cannot be
+/// The error of a call that should adopt this load balancer: if it does not exist or cannot be
 /// adopted, that is a mistake in the Service.
 pub fn of_adoption(id: &str, error: CloudError) -> CloudError {
     if !is_about(id, &error) || !matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict) {

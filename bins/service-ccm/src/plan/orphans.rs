@@ -1,4 +1,4 @@
-//! Which load balancers without a Service are deleted, and when: pure.
+//! Decides which load balancers without a Service are deleted, and when: pure.
 //!
 //! Such an *orphan* is deleted only
 //!
@@ -32,7 +32,7 @@ const MOST: usize = 50;
 /// The back-off after an attempt that failed.
 const RETRY: Backoff = Backoff { first: Duration::from_mins(1), longest: Duration::from_hours(1) };
 
-/// What is done about orphans.
+/// The treatment of orphans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
@@ -81,7 +81,7 @@ pub struct Sight<'a> {
     pub all: usize,
     /// The number of Services of any type.
     pub services: usize,
-    /// Whether all entries of the list could be read.
+    /// True if all entries of the list could be read.
     pub is_complete: bool,
 }
 
@@ -96,15 +96,15 @@ pub struct Orphan {
     pub owner: Owner,
     /// When it was made, if the cloud says so.
     pub made: Option<At>,
-    /// What keeping it costs, if the cloud says so.
+    /// The cost of keeping it, if the cloud says so.
     pub cost: Option<String>,
     /// The first and the last complete list that has shown it, and how many have.
     first: At,
     last: At,
     lists: u32,
-    /// What came of the last attempt to delete it.
+    /// The result of the last attempt to delete it.
     attempt: Option<Attempt>,
-    /// Whether its deletion was called for: then only the answer to a call says that it has ended.
+    /// True if its deletion was requested: then only the answer to a call says that it has ended.
     is_called: bool,
 }
 
@@ -115,12 +115,12 @@ struct Attempt {
     failures: u32,
 }
 
-/// What is to be done about an orphan now.
+/// The verdict about an orphan now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// It is deleted, once the API server has confirmed it.
     Due {
-        /// Whether the owner has another load balancer, which is deleted later.
+        /// True if the owner has another load balancer, which is deleted later.
         is_duplicate: bool,
     },
     /// It is only reported.
@@ -156,7 +156,7 @@ impl Verdict {
         })
     }
 
-    /// Whether the brake holds it, or its deletion has failed: a person should look.
+    /// Returns true if the brake holds it, or its deletion has failed: a person should look.
     pub const fn is_held(&self) -> bool {
         matches!(self, Self::Implausible(_) | Self::Budget(_) | Self::Failed(..))
     }
@@ -185,7 +185,7 @@ pub struct Orphans {
 }
 
 impl Orphans {
-    /// None seen, with the deletions of the last leader.
+    /// Starts without orphans, with the deletions of the last leader.
     pub fn resume(now: At, window: Window) -> Self {
         Self { brake: Brake::resume(now, window), ..Self::default() }
     }
@@ -227,7 +227,7 @@ impl Orphans {
         self.seen.extend(before.into_iter().filter(|(_, orphan)| orphan.is_called));
     }
 
-    /// What is to be done about each orphan now. Those that are due are charged to the budget.
+    /// The verdict about each orphan now. Due deletions are charged to the budget.
     pub fn decide(&mut self, now: At, rules: Rules) -> Vec<(Orphan, Verdict)> {
         let mut of_owner: BTreeMap<String, usize> = BTreeMap::new();
         for orphan in self.seen.values() {

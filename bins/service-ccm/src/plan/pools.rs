@@ -15,7 +15,7 @@ const WAITS: Backoff = Backoff { first: Duration::from_secs(5), longest: Duratio
 /// gap that opens again soon continues the back-off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Why the provider could not see the members. None if a pool is empty.
+    /// Why the provider could not see the members. `None` if a pool is empty.
     why: Option<String>,
     /// The number of full calls that have not closed the gap.
     times: u32,

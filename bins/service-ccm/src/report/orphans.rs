@@ -114,7 +114,7 @@ fn rebuilt(all: &[LoadBalancer], cluster: &ClusterId) {
         tracing::warn!(
             cluster_uid = uid,
             load_balancers = first.join(" "),
-            "{} load balancers of a cluster named {} with another UID are left alone; if that is this cluster before it was rebuilt, they have to be adopted or deleted: docs/explanation/service-ccm.md",
+            "{} load balancers of a cluster named {} with another UID are left alone; if that is this cluster before it was rebuilt, they have to be adopted or deleted: docs/how-to/restore.md",
             ids.len(),
             cluster.name
         );

@@ -1,4 +1,5 @@
-//! The page `/explain`: the first three lines name the cause and the mend of whatever holds up a Service.
+//! The page `/explain`: the first three lines name the cause and the fix of whatever holds up a
+//! Service.
 
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
-//! Going back to cloud-controller-manager: what its service controller (k8s.io/cloud-provider) compares with what it
-//! would write is there already, so it writes nothing.
+//! Going back to cloud-controller-manager: everything that its service controller
+//! (k8s.io/cloud-provider) would write already exists, so it writes nothing.
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{cases::SOON, world::World};
 
-/// What the Go controller reads of a Service, and its rule.
+/// The fields that the Go controller reads of a Service, and its rule.
 fn state(service: &Value) -> Value {
     json!({
         // `HasLBFinalizer`: this text anywhere in the list; otherwise it adds it.

@@ -1,4 +1,4 @@
-//! Load balancers whose digest is there although they are not as wanted: their creation was left in
+//! Load balancers whose digest exists although they are not as wanted: their creation was left in
 //! the middle, or another client has changed them.
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl World {
         world
     }
 
-    /// Another load balancer in place of that of the Service, as it is after the first request of a
+    /// Another load balancer in place of the Service's, as it is after the first request of a
     /// creation: whole and with its digest, but at no floating address.
     fn left(&self, id: &str, state: State) {
         let before = self.ours().remove(0);
@@ -35,7 +35,7 @@ impl World {
         self.cloud.balancers().reset_writes();
     }
 
-    /// Whether this load balancer has its floating address, and the Service says so.
+    /// Returns true if this load balancer has its floating address, and the Service says so.
     fn is_whole(&self, id: &str) -> bool {
         let annotation = self.service(0).unwrap()["metadata"]["annotations"][ID].clone();
         let writes = self.cloud.balancers().writes();
@@ -55,7 +55,7 @@ async fn a_replacement_without_its_floating_address_is_finished_by_the_next_lead
     assert_eq!(world.service(0).unwrap()["status"]["loadBalancer"], shown);
 }
 
-/// What Services record as complete costs nothing.
+/// Load balancers that Services record as complete cost nothing.
 #[tokio::test(start_paused = true)]
 async fn a_restart_with_fifty_services_is_one_list() {
     let mut world = World::with_services(0..50).await;

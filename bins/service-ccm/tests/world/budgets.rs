@@ -20,7 +20,7 @@ use crate::common::{add_node, add_orphans, balancer, deletes_orphans, quick};
 
 /// How many Services there are.
 const SERVICES: usize = 12;
-/// How many orphans. If most load balancers were orphans, none would be believed to be one.
+/// The number of orphans. If most load balancers were orphans, the program would not believe it.
 const ORPHANS: usize = 8;
 /// How many load balancers may be replaced, and as many orphans deleted.
 const BUDGET: usize = 3;

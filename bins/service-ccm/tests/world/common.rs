@@ -1,4 +1,4 @@
-//! What these scenarios share.
+//! Helpers that these scenarios share.
 
 use std::time::Duration;
 

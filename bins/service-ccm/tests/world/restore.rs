@@ -28,7 +28,7 @@ fn backup(mut all: Value, name: &str) -> Result<Value> {
     Ok(all)
 }
 
-/// The owner of a namespace restores it while the Services of the backup are there, and again when they
+/// The owner of a namespace restores it while the Services of the backup exist, and again when they
 /// are gone. Each Service gets a load balancer of its own, and nobody loses one.
 pub(crate) async fn a_namespace_is_restored_by_its_owner(env: Env) -> Result<()> {
     let client = &env.client;

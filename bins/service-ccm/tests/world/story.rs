@@ -1,4 +1,4 @@
-//! What the dashboard of service-ccm shows.
+//! The events that the dashboard of service-ccm shows.
 
 use anyhow::Result;
 use ccm_tests::{

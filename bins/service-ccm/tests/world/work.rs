@@ -26,8 +26,8 @@ pub(crate) async fn step(env: &Env, round: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whether the orphan exists, for which single Services are read; otherwise whether the newest
-/// Service has no address, or the newest node is no member.
+/// Returns true if the orphan exists, for which single Services are read; otherwise if the newest
+/// Service has no address, or the newest node is not a member.
 pub(crate) async fn is_undone(env: &Env, grant: &Grant) -> Result<bool> {
     if grant.resource == "services" && grant.verb == "get" {
         return Ok(env.cloud().balancers().get(ORPHAN).is_some());

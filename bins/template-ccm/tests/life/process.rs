@@ -189,7 +189,7 @@ impl Process {
         self.api.create(node).unwrap();
     }
 
-    /// Whether this node has its annotation.
+    /// Returns true if this node has its annotation.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.api.get("nodes", name).unwrap()["metadata"]["annotations"][INSTANCE_NAME] == name
     }

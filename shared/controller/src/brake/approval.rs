@@ -51,7 +51,7 @@ const fn keys() -> Keys {
 /// Why the annotations of an approval are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidApproval {
-    /// One of the two is missing or empty.
+    /// An annotation is missing or empty.
     #[error("annotation {0} is missing")]
     Missing(&'static str),
     /// The selector is invalid.
@@ -60,18 +60,18 @@ pub enum InvalidApproval {
     /// The time is invalid.
     #[error("annotation {0}: {1:?} is not a time such as 2006-01-02T15:04:05Z")]
     Until(&'static str, String),
-    /// The time has come.
+    /// The deadline has passed.
     #[error("annotation {0}: {1} is over; set a later time, in UTC")]
     Over(&'static str, At),
 }
 
-/// Whether the value of a mark approves.
+/// Returns true if the value of a mark approves.
 pub fn is_yes(value: &str) -> bool {
     let value = value.trim();
     ["yes", "true"].iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
-/// Whether a mark on an object approves: its annotation of the key, or else its label.
+/// Returns true if a mark on an object approves: its annotation of the key, or else its label.
 pub fn is_marked(annotation: Option<&str>, label: Option<&Shared>) -> bool {
     annotation.or(label.map(|value| &**value)).is_some_and(is_yes)
 }
@@ -93,7 +93,7 @@ impl fmt::Display for SetApproval {
 }
 
 impl SetApproval {
-    /// Parses these annotations of the Lease. None if the Lease has neither.
+    /// Parses these annotations of the Lease. `None` if the Lease has neither.
     ///
     /// # Errors
     ///

@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 /// Fewer changes than this never count as a mass change, whatever their share.
 pub(super) const FEW: usize = 3;
 
-/// Whether `part` of `whole` is too many to be a coincidence: at least 3, and more than
+/// Returns true if `part` of `whole` is too many to be a coincidence: at least 3, and more than
 /// `percent`.
 pub const fn is_mass(part: usize, whole: usize, percent: usize) -> bool {
     part >= FEW && part * 100 > percent * whole
 }
 
-/// Whether changes are held because of the last observation of the population. It depends
-/// on nothing else, so it closes without an action by the user.
+/// Holds changes, or not, because of the last observation of the population. It depends on nothing
+/// else, so it closes without an action by the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Breaker<C> {
@@ -41,12 +41,12 @@ pub enum Transition<C> {
 }
 
 impl<C: Copy> Breaker<C> {
-    /// Whether changes are held.
+    /// Returns true if changes are held.
     pub const fn is_open(&self) -> bool {
         matches!(self, Self::Open { .. })
     }
 
-    /// The breaker after an observation with this cause, or none.
+    /// The breaker after an observation, with its cause if there is one.
     #[must_use]
     pub fn after(self, now: At, cause: Option<C>) -> Self {
         match (self, cause) {

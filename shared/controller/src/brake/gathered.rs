@@ -50,9 +50,9 @@ struct Wanted {
 }
 
 /// A brake for changes that are wanted object by object, in no order: it gathers them before it
-/// decides on the first one. If more are wanted than the budget allows within its whole window,
-/// its breaker opens and none is made. It closes when that many are no longer wanted; those
-/// that were made by approval meanwhile still count, so the approval of one is none of the others.
+/// decides on the first one. If more are wanted than the budget allows within its whole window, its
+/// breaker opens and no change is made. It closes when that many are no longer wanted. Changes that
+/// were made by approval still count, so the approval of one does not approve the others.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Gathered {
     brake: Brake<TooMany>,
@@ -70,7 +70,7 @@ impl Gathered {
         Self { brake: Brake::resume(now, window), ..Self::default() }
     }
 
-    /// The object with this UID is to be changed.
+    /// Notes that the object with this UID should be changed.
     pub fn wants(&mut self, now: At, uid: &str) {
         if !self.wanted.contains_key(uid) {
             let wanted = Wanted { since: now, is_charged: false, is_held: false };
@@ -122,7 +122,8 @@ impl Gathered {
         self.brake.observe(now, is_mass.then_some(TooMany { changes, population }))
     }
 
-    /// Whether the object may be changed now; charges the budget, unless a user has approved it.
+    /// Checks that the object may be changed now; charges the budget, unless a user has approved
+    /// it.
     ///
     /// # Errors
     ///
@@ -184,12 +185,12 @@ impl Gathered {
         Some((self.held, self.hold?)).filter(|(held, _)| *held > 0)
     }
 
-    /// Whether a change of this object is wanted.
+    /// Returns true if a change of this object is wanted.
     pub fn is_wanted(&self, uid: &str) -> bool {
         self.wanted.contains_key(uid)
     }
 
-    /// Whether the change of this object is held.
+    /// Returns true if the change of this object is held.
     pub fn is_held(&self, uid: &str) -> bool {
         self.wanted.get(uid).is_some_and(|wanted| wanted.is_held)
     }

@@ -49,7 +49,7 @@ pub fn split_all<'a>(
     entries.flat_map(|(at, uid)| split(uid).map(move |uid| (at, uid))).take(MOST)
 }
 
-/// Sums up the older half of these as one entry with the time of the last of them. None if there
+/// Sums up the older half of these as one entry with the time of the last of them. `None` if there
 /// are too few.
 pub fn summed_up<'a>(entries: &[(At, &'a str)]) -> Option<(At, Box<str>, Vec<&'a str>)> {
     let mut entries: Vec<_> = entries.to_vec();

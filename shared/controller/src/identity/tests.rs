@@ -130,7 +130,7 @@ fn other_ids_of_the_instance_count() {
     let mut instance = instance("web");
     instance.other_ids = vec![ProviderId::parse("sim:///second").unwrap()];
     assert!(is_confirmed(&uuid(node("a"), "second"), &instance));
-    assert!(!is_confirmed(&node("web"), &instance), "a name is none");
+    assert!(!is_confirmed(&node("web"), &instance), "a name is not a confirmation");
 }
 
 fn created(node: Node, second: i64) -> Node {

@@ -32,10 +32,10 @@ pub fn unlisted<'a>(
     nodes.filter(is_missing).map(|node| Name::clone(&node.name)).collect()
 }
 
-/// Whether an unreadable entry of the list may be about this node.
+/// Returns true if an unreadable entry of the list may be about this node.
 fn may_be_in(unreadable: &[String], node: &str, id: Option<&str>) -> bool {
     let id = id.unwrap_or(node);
-    // Names in a cloud need not be lower-case, as those of nodes are. The provider's own part of an
+    // Names in a cloud need not be lower-case, as nodes' names are. The provider's own part of an
     // ID, as some providers name an instance by it.
     let tail = id.rsplit(['/', ':']).next().filter(|tail| !tail.is_empty()).unwrap_or(id);
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');

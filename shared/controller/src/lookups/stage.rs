@@ -39,7 +39,7 @@ pub struct Work {
     pub answer: LookupResult,
 }
 
-/// What is due for a node from the queue.
+/// The next step for a node from the queue.
 pub enum Next {
     /// Nothing: it is not to be worked on now.
     Nothing,
@@ -51,7 +51,7 @@ pub enum Next {
 
 /// The controller that looks up nodes.
 pub trait Asker: Send + Sync + 'static {
-    /// What is due for this node.
+    /// Returns the next step for this node.
     fn next(&self, node: &Arc<Node>) -> Next;
 
     /// A call about these nodes.

@@ -51,8 +51,8 @@ fn lookups(most: usize, error: ErrorKind) -> SizedLookups {
     SizedLookups::new(Arc::new(FakeCloud(Arc::new(Small { most, error }))), 64)
 }
 
-/// Asks about this many nodes: how many were answered, by an error or not, and how many are to
-/// be asked about again.
+/// Asks about this many nodes: how many were answered, by an error or not, and how many must be
+/// asked about again.
 async fn ask(lookups: &SizedLookups, count: usize) -> (usize, usize, usize) {
     let node = Arc::new(Node::default());
     let nodes: Vec<_> = (0..count).map(|_| Arc::clone(&node)).collect();

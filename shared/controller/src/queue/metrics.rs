@@ -41,7 +41,7 @@ computed! {
         [BETA] Gauge workqueue_longest_running_processor_seconds = |queue| queue.longest.as_secs_f64();
         /// The longest time that a key has been waiting
         [ALPHA] Gauge ccm_workqueue_oldest_age_seconds = |queue| queue.oldest.as_secs_f64();
-        /// Adds, without those of keys that were already waiting
+        /// Adds, except for keys that were already waiting
         [BETA] Counter workqueue_adds = |queue| queue.adds;
         /// Adds with a delay, after a failure or by plan
         [BETA] Counter workqueue_retries = |queue| queue.retries;

@@ -35,19 +35,19 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether the key is a retry, or was added by a timer only.
+    /// Returns true if the key is a retry, or was added by a timer only.
     fn is_again(&self) -> bool {
         self.failures > 0 || self.wanted.is_some_and(|wanted| wanted.timed)
     }
 }
 
-/// The key is to be handed out: now if no worker has it, else when it is given back.
+/// The key must be handed out: now if no worker has it, else when it is given back.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     priority: Priority,
     seq: u64,
     since: Instant,
-    /// Whether only a timer has added it.
+    /// True if only a timer has added it.
     timed: bool,
 }
 
@@ -64,7 +64,7 @@ struct Hold {
     due: Due,
     began: Instant,
     priority: Priority,
-    /// Whether no add ends the hold early.
+    /// True if no add ends the hold early.
     strict: bool,
 }
 
@@ -276,7 +276,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         Some(now.saturating_duration_since(work.started))
     }
 
-    /// Up to `max` keys; none if none waits or the queue is shut down.
+    /// Up to `max` keys; empty if no key waits or the queue is shut down.
     pub(super) fn take_batch(&mut self, max: usize, now: Instant) -> Vec<Taken<K>> {
         self.advance(now);
         let mut batch = Vec::with_capacity(max.min(self.urgent.len() + self.routine.len()));

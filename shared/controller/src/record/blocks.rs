@@ -1,7 +1,7 @@
 //! Bytes, compressed block by block.
 //!
-//! A block is compressed by itself once it is full: a program that hears little holds no compressor, and a
-//! reader can begin at any block.
+//! Each block is compressed separately once it is full: a program that hears little holds no
+//! compressor, and a reader can begin at any block.
 
 use std::{
     collections::VecDeque,

@@ -283,7 +283,7 @@ fn one(
             return Ok(UNREADABLE);
         }
         _ => {
-            writeln!(out, "the first line is no header of a record")?;
+            writeln!(out, "the first line is not the header of a record")?;
             return Ok(UNREADABLE);
         }
     };

@@ -1,10 +1,10 @@
-//! What of a text is news. Pure.
+//! Finds the part of a text that is news. Pure.
 
 use std::borrow::Cow;
 
-/// What an ID of a request begins with; a UUID follows.
+/// The beginning of a request's ID; a UUID follows.
 const REQUEST: &str = "req-";
-/// What stands in the place of a count.
+/// The placeholder for a count.
 const COUNT: &str = "#";
 /// Words before a number that counts something. Other numbers are names: a port, a status of HTTP.
 const BEFORE_COUNTS: [&str; 14] = [
@@ -37,7 +37,7 @@ pub(super) fn comparable(text: &str) -> Cow<'_, str> {
     rest.into()
 }
 
-/// What stands before the number, if this word is a count by the word before it.
+/// The text before the number, if this word is a count by the word before it.
 fn counted<'a>(before: &str, word: &'a str) -> Option<&'a str> {
     let number = word.trim_start_matches('(');
     let open = word.strip_suffix(number)?;

@@ -95,7 +95,7 @@ async fn two_kinds_share_metrics_and_have_separate_checks() {
     let page = registry.encode().expect("a page");
     let mut seen = HashSet::new();
     for line in page.lines() {
-        // Comments and series: none may appear twice.
+        // Comments and series: each may appear only once.
         let key = match line.split_once(' ') {
             Some(("#", rest)) => rest.split(' ').take(2).collect::<Vec<_>>().join(" "),
             Some((series, _)) => series.to_owned(),

@@ -32,7 +32,7 @@ pub fn owner_to_wire(owner: &Owner) -> proto::Owner {
     }
 }
 
-/// Everything that is owned is found by these UIDs, so none may be missing.
+/// Everything that is owned is found by these UIDs, so all must be present.
 pub fn owner_from_wire(wire: Option<proto::Owner>) -> Result<Owner, CloudError> {
     let owner = names_from_wire(wire);
     if owner.uid.is_empty() || owner.cluster.uid.is_empty() {
@@ -60,7 +60,7 @@ pub fn protocol_to_wire(protocol: Protocol) -> proto::TransportProtocol {
     }
 }
 
-/// None for a protocol that this version does not know.
+/// `None` for a protocol that this version does not know.
 pub fn protocol_from_wire(number: i32) -> Option<Protocol> {
     match proto::TransportProtocol::try_from(number).ok()? {
         proto::TransportProtocol::Tcp => Some(Protocol::Tcp),
@@ -91,7 +91,7 @@ pub fn parsed<T: FromStr>(what: &str, text: &str) -> Result<T, CloudError> {
     text.parse().map_err(|_| malformed(format!("{what} {text:?} cannot be read")))
 }
 
-/// A port; 0 is none.
+/// A port; 0 is not valid.
 pub fn port_from_wire(number: u32) -> Result<u16, CloudError> {
     let port = u16::try_from(number).ok().filter(|port| *port != 0);
     port.ok_or_else(|| malformed(format!("{number} is no port")))

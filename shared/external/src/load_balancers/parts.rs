@@ -6,11 +6,11 @@ use ccm_cloud::{FrontEnd, Member, MemberChange, Members, Unwanted, Wanted};
 
 use crate::exchange::MAX_PART;
 
-/// What the names, IDs and keys of one load balancer, port or member take about, in bytes.
+/// The approximate size in bytes of the names, IDs and keys of one load balancer, port or member.
 const SMALL: usize = 64;
 
-/// Splits the items of a call into those of its messages. A list of members that several items
-/// share counts once. An item that is too large by itself is sent alone, so that it fails alone.
+/// Distributes the items of a call over its messages. A list of members that several items share
+/// counts once. An item that is too large on its own is sent alone, so that it fails alone.
 pub fn split<'i, 'a, T>(
     items: &'i [(usize, &'a T)],
     most: usize,

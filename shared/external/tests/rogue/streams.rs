@@ -60,7 +60,7 @@ async fn what_a_stream_leaves_open_is_unknown_for_that_node_alone() {
         (vec![Step::Fail(Status::resource_exhausted("slow down"))], ErrorKind::Throttled),
         (vec![Step::Fail(Status::unimplemented("half way"))], ErrorKind::Unsupported),
         (vec![wrong()], ErrorKind::Malformed),
-        // The first answer counts, and what was not asked is no answer.
+        // The first answer counts, and an answer to something that was not asked does not.
         (vec![wrong(), step(1, "b"), step(0, "x"), step(7, "x")], ErrorKind::Malformed),
     ] {
         let steps = [vec![step(2, "c"), step(0, "a")], end].concat();

@@ -35,7 +35,7 @@ pub(super) fn classify<B>(request: &Request<B>) -> Option<RequestClass> {
     })
 }
 
-/// Whether the request opens a watch.
+/// Returns true if the request opens a watch.
 pub(super) fn is_watch(uri: &Uri) -> bool {
     uri.query()
         .is_some_and(|query| query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1"))

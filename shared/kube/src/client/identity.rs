@@ -1,8 +1,8 @@
 //! A client certificate that is reloaded from its files.
 //!
-//! Component certificates are renewed at runtime. kube reads those of a kubeconfig once;
-//! this module reads the files at each TLS handshake, which is rare. Existing connections
-//! keep their certificate until the server refuses it (see [`super::transport`]).
+//! Component certificates are renewed at runtime. kube reads a kubeconfig's certificates once; this
+//! module reads the files at each TLS handshake, which is rare. Existing connections keep their
+//! certificate until the server refuses it (see [`super::transport`]).
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -16,7 +16,7 @@ use super::{
 /// The timeout for reading files and running an exec plugin.
 const PREPARE: Duration = Duration::from_mins(1);
 
-/// What the clients of one API server share.
+/// The parts that the clients of one API server share.
 pub(super) struct Plan {
     pub(super) config: kube::Config,
     pub(super) auth: Option<AuthLayer>,

@@ -77,7 +77,7 @@ fn wait_before_retry(method: &Method, answer: &Answer, attempt: u32) -> Option<D
     Some(DELAY.after(attempt).mul_f64(rand::random_range(0.5..1.0)).max(asked.unwrap_or_default()))
 }
 
-/// Whether a request without a response can be repeated: it was not sent, because there was
+/// Returns true if a request without a response can be repeated: it was not sent, because there was
 /// no connection, or it is a read and its connection broke. Anything else, such as missing
 /// credentials, stays as it is.
 fn can_repeat(error: &(dyn Error + 'static), read: bool) -> bool {

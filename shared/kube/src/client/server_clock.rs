@@ -53,7 +53,7 @@ impl ServerClock {
         }
     }
 
-    /// What is known of the difference.
+    /// The known part of the difference.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ mod tests {
             (20_000, 20_020, 0, Some(19_000)),
             (0, 20, 20_000, Some(-19_980)),
             (0, 5_001, 60_000, None),
-            // The clock was set back meanwhile.
+            // The clock was set back in between.
             (20, 0, 60_000, None),
         ] {
             assert_eq!(shown(sent, received, date), expect, "{sent} {received} {date}");

@@ -41,7 +41,7 @@ pub(super) struct Found {
     pub(super) config: Config,
     /// The setting or place that it comes from, for errors.
     pub(super) origin: String,
-    /// Whether the kubeconfig sets the proxy; `NO_PROXY` then does not apply.
+    /// True if the kubeconfig sets the proxy; `NO_PROXY` then does not apply.
     pub(super) own_proxy: bool,
 }
 
@@ -170,7 +170,7 @@ fn stays_secret(config: &Config) -> Result<(), Problem> {
 pub(super) fn is_usable(server: &Uri) -> bool {
     let Some(authority) = server.authority() else { return false };
     let (text, host) = (authority.as_str(), authority.host());
-    // `Uri` accepts any text as port, and ignores it if it is no number.
+    // `Uri` accepts any text as port, and ignores it if it is not a number.
     let port = authority.port_u16().map_or(text.ends_with(host), |port| port > 0);
     matches!(server.scheme_str(), Some("http" | "https")) && !host.is_empty() && port
 }

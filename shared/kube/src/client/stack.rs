@@ -50,7 +50,7 @@ impl Role {
     }
 }
 
-/// What the stacks of all clients of a process share.
+/// The parts that the stacks of all clients of a process share.
 pub(super) struct Layers<'a> {
     config: &'a ClientConfig,
     kube: &'a kube::Config,
@@ -108,7 +108,7 @@ impl<'a> Layers<'a> {
         Ok(Next::new(self.kube.base_uri_layer().layer(next)))
     }
 
-    /// The attempts of a client: none waits for a lease request.
+    /// The attempts of a client. Lease requests never wait.
     pub(super) fn attempts(&self, lease: bool) -> Attempts {
         let limiter = if lease { Arc::new(Unlimited) } else { Arc::clone(&self.config.limiter) };
         Attempts { limiter, recorder: self.recorder.clone(), clock: self.clock.clone() }

@@ -26,7 +26,7 @@ use super::{
 /// The longest error body that is read, in bytes. A `Status` has a few hundred.
 const BODY_LIMIT: usize = 64 * 1024;
 
-/// Turns refusals into errors, with `watches_only` those of watches: a layer around the
+/// Turns refusals into errors; with `watches_only`, only refusals of watches: a layer around the
 /// client for leases must see a 404 as a response.
 pub(super) async fn refuse(
     (watches_only, denials): (bool, Denials),

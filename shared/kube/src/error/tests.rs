@@ -45,8 +45,8 @@ fn statuses_become_the_errors_that_controllers_tell_apart() {
     check(0, "news", ApiError::Unexpected { code: 0, message: m() });
 }
 
-/// A policy or webhook may be mended within a minute: what it denies is tried again like a right
-/// that is missing.
+/// A policy or webhook may be fixed within a minute: a denied request is retried like one without
+/// the right.
 #[test]
 fn what_admission_denies_is_forbidden() {
     let policy = "nodes \"n2\" is forbidden: ValidatingAdmissionPolicy 'no-cidrs' with binding 'all' denied request: no";

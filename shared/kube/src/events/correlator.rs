@@ -71,8 +71,8 @@ impl Default for Correlator {
 }
 
 impl Correlator {
-    /// What to write about an event seen at `now`; `None` if there are too many about its
-    /// object. `name` is used if the event did not occur before.
+    /// The write for an event seen at `now`; `None` if there are too many about its object. `name`
+    /// is used if the event did not occur before.
     ///
     /// Events that are not written are counted too, so that the next one that is written has
     /// the real count.
@@ -101,7 +101,7 @@ impl Correlator {
         self.pays(self.hasher.hash_one((object, event.kind)), now).then_some(occurrence)
     }
 
-    /// Whether there are enough different messages to combine this event with others.
+    /// Returns true if there are enough different messages to combine this event with others.
     fn combine(&mut self, similar: u64, message: &str, now: Duration) -> bool {
         let message = self.hasher.hash_one(message);
         let messages =

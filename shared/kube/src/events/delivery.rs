@@ -76,9 +76,9 @@ impl Delivery {
     }
 }
 
-/// Whether another try is pointless: the API server has judged the event, or the request cannot
-/// be serialised. A 500 counts as judged: it is how a broken admission webhook answers each time,
-/// and later events must not wait for it.
+/// Returns true if another try is pointless: the API server has judged the event, or the request
+/// cannot be serialised. A 500 counts as judged: it is how a broken admission webhook answers each
+/// time, and later events must not wait for it.
 fn is_final(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => !matches!(status.code, 429 | 503 | 504),

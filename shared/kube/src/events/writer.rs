@@ -24,7 +24,7 @@ pub struct EventWriter {
     correlator: Correlator,
     names: Names,
     start: Instant,
-    /// Whether an event was taken off the queue and is neither written nor counted as dropped.
+    /// True if an event was taken off the queue and is neither written nor counted as dropped.
     writing: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a failure means for the watch.
+//! The meaning of a failure for the watch.
 
 use kube::core::Status;
 
@@ -21,7 +21,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Whether the watch cannot continue from its version for certain.
+    /// Returns true if the watch cannot continue from its version for certain.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Start(kube::Error::Api(status))
@@ -32,7 +32,8 @@ impl Failure {
         }
     }
 
-    /// Whether the server does not stream lists: it refuses the parameters, or ignores them.
+    /// Returns true if the server does not stream lists: it refuses the parameters, or ignores
+    /// them.
     pub(super) fn is_unsupported(&self) -> bool {
         match self {
             Self::List(kube::Error::Api(status)) => matches!(status.code, 400 | 422),
@@ -41,7 +42,7 @@ impl Failure {
         }
     }
 
-    /// Whether the server, if there is one, does not accept the watch.
+    /// Returns true if the server, if there is one, does not accept the watch.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
             Self::Start(_) | Self::Event(_) => true,
@@ -50,8 +51,8 @@ impl Failure {
         }
     }
 
-    /// Whether the watch may be unable to continue from its version. An unreachable server does
-    /// not indicate that.
+    /// Returns true if the watch may be unable to continue from its version. An unreachable server
+    /// does not indicate that.
     pub(super) fn may_be_final(&self) -> bool {
         match self {
             Self::Start(kube::Error::Api(status)) | Self::Watch(kube::Error::Api(status)) => {

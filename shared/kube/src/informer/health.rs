@@ -1,4 +1,4 @@
-//! Whether a watch works: a pure state machine that takes the time as a value.
+//! Decides whether a watch works: a pure state machine that takes the time as a value.
 //!
 //! A watch can fail in silence: a proxy swallows its events, or it began at a version that the
 //! API server has not reached, because etcd was restored from an older copy. So silence must
@@ -55,7 +55,7 @@ const PATIENCE: Duration = Duration::from_secs(50);
 /// before it worked until its end, up to 30 s after the right was taken.
 const PATIENCE_REFUSED: Duration = Duration::from_secs(25);
 
-/// What is known about one informer's watch.
+/// The known state of one informer's watch.
 #[derive(Clone, Debug)]
 pub struct WatchHealth {
     begun: Instant,
@@ -69,13 +69,13 @@ pub struct WatchHealth {
     seen: Option<u64>,
     /// When the server accepted the last watch; `None` if it did not.
     accepted: Option<Instant>,
-    /// Whether a watch has lasted its time, since the last one that was not accepted.
+    /// True if a watch has lasted its time, since the last one that was not accepted.
     is_tried: bool,
-    /// Whether the last thing that the watch showed is an event.
+    /// True if the last thing that the watch showed is an event.
     was_event: bool,
     /// When the watch last showed a newer version by a bookmark, without an event before it.
     quiet_mark: Option<Instant>,
-    /// Whether the server sends such bookmarks in each watch, so that silence is a fault.
+    /// True if the server sends such bookmarks in each watch, so that silence is a fault.
     sends_bookmarks: bool,
     /// A list had something newer than the watch, which has shown nothing since.
     has_missed: bool,
@@ -97,7 +97,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether there is a version to compare with: not before the first list.
+    /// Returns true if there is a version to compare with: not before the first list.
     pub fn has_version(&self) -> bool {
         self.seen.is_some()
     }
@@ -264,7 +264,7 @@ impl WatchHealth {
         (self.heard() + SILENT).max(comparison.at + AGAIN)
     }
 
-    /// Whether everything must be listed.
+    /// Returns true if everything must be listed.
     pub fn must_list(&self) -> bool {
         self.must_list || self.wanted.is_some()
     }

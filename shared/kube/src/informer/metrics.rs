@@ -20,8 +20,8 @@ metrics! {
     pub struct InformerMetrics {
         /// Objects in the informer's cache
         [ALPHA] ccm_informer_objects { resource } => objects: Family<Gauge, Text>;
-        /// Lists of all objects because a watch could not continue, or because other parts of them are to be kept; the
-        /// initial list is not counted
+        /// Lists of all objects because a watch could not continue, or because other parts of them
+        /// must be kept; the initial list is not counted
         [ALPHA] ccm_informer_relists { resource } => relists: Family<Counter, Text>;
         /// Failed lists and watches, by reason
         [ALPHA] ccm_informer_errors { resource, reason } => errors: Family<Counter, (Text, ApiReason)>;

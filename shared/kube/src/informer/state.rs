@@ -44,7 +44,7 @@ impl fmt::Display for FailedWatch {
 
 impl WatchState {
     /// The state of an informer that begins now. The gauge holds the time when the watch was last
-    /// known to work, or else that of the beginning.
+    /// known to work, or else the time of the beginning.
     pub(super) fn new(resource: Text, proven: FloatGauge) -> Self {
         proven.set(clock::unix_seconds());
         Self(Arc::new(Inner {
@@ -85,7 +85,7 @@ impl WatchState {
         self.0.list.notify_one();
     }
 
-    /// Whether a list that began at this time or later is complete.
+    /// Returns true if a list that began at this time or later is complete.
     pub(super) fn has_listed(&self, after: Instant) -> bool {
         self.0.health.lock().listed_at() >= after
     }

@@ -296,7 +296,7 @@ proptest! {
     }
 }
 
-/// What has not changed is in memory once, however many versions of the node there were.
+/// Unchanged parts are in memory once, however many versions of the node there were.
 #[test]
 fn a_new_version_shares_what_the_last_one_has() {
     let read = |value: Value| {

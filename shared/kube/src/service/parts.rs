@@ -10,13 +10,13 @@ use crate::wire::Fields;
 /// How the names of annotations begin in [`TooLarge::part`].
 const ANNOTATION: &str = "annotation ";
 
-/// What is kept of a Service besides its status, cut out as text.
+/// The parts of a Service that are kept besides its status, cut out as text.
 pub(super) struct Parts<'a> {
     /// The annotations that are read.
     pub(super) annotations: Fields<'a>,
     pub(super) labels: Fields<'a>,
     pub(super) spec: Fields<'a>,
-    /// What only the JSON has of the metadata.
+    /// The metadata that only the JSON has.
     metadata: Fields<'a>,
     has_json: bool,
     pub(super) too_large: Option<TooLarge>,

@@ -327,7 +327,7 @@ fn rules_are_counted_and_an_equal_object_takes_the_new_one() {
     for rule in [1, 2] {
         store.begin_list();
         let changes = store.apply_listed(service(rule));
-        assert_eq!(changes.len(), usize::from(rule == 1), "an equal object is no change");
+        assert_eq!(changes.len(), usize::from(rule == 1), "an equal object changes nothing");
         assert_eq!(store.get("a/b").unwrap().rule, rule);
     }
 }

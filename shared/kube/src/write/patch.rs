@@ -108,7 +108,7 @@ impl StatusPatch {
         self.with("addresses", replace.chain(addresses.iter().map(|entry| json!(entry))).collect())
     }
 
-    /// Sets a condition, replacing the one of its type. Others stay.
+    /// Sets a condition and replaces an existing one of its type. Others stay.
     #[must_use]
     pub fn with_condition(mut self, condition: &ConditionChange) -> Self {
         let list = self.fields.entry("conditions").or_insert_with(|| json!([]));
@@ -161,7 +161,7 @@ impl StatusPatch {
         self
     }
 
-    /// Whether it changes nothing.
+    /// Returns true if it changes nothing.
     pub fn is_empty(&self) -> bool {
         self == &Self::default()
     }
@@ -271,7 +271,7 @@ mod tests {
         );
     }
 
-    /// Finalizers are a set: those of other controllers stay.
+    /// Finalizers are a set: other controllers' finalizers stay.
     #[test]
     fn finalizers_are_added_and_removed_one_by_one() {
         let finalizers = [("a.dev/mine".to_owned(), true), ("a.dev/old".to_owned(), false)].into();
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(patch.body(&node()), Some(json!({"metadata": metadata, "status": status})));
     }
 
-    /// Conditions are merged by type: those of other controllers stay.
+    /// Conditions are merged by type: other controllers' conditions stay.
     #[test]
     fn a_condition_is_one_entry_with_whole_seconds() {
         let condition = ConditionChange {

@@ -44,7 +44,7 @@ fn renew(ca: &Ca, dir: &Path, name: &str) {
     fs::write(dir.join("tls.key"), key.serialize_pem()).unwrap();
 }
 
-/// Whether this DER certificate contains the name. The names here are unique enough.
+/// Returns true if this DER certificate contains the name. The names here are unique enough.
 fn holds(certificate: &CertificateDer<'_>, name: &str) -> bool {
     certificate.as_ref().windows(name.len()).any(|window| window == name.as_bytes())
 }

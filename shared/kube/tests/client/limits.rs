@@ -1,4 +1,4 @@
-//! Which requests wait for the limiter.
+//! The requests that wait for the limiter.
 
 use std::{sync::Arc, time::Duration};
 

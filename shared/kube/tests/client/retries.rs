@@ -1,4 +1,4 @@
-//! Which requests are retried, how often and how soon.
+//! The requests that are retried, how often and how soon.
 
 use std::{io, time::Duration};
 

@@ -9,7 +9,7 @@ use crate::{
     server::{Fault, Server, node},
 };
 
-/// What a new leader must see was written before it asks.
+/// Whatever a new leader must see was written before it asks.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_works_proves_it_without_a_list() {
     let server = Server::new();

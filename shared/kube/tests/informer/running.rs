@@ -30,7 +30,7 @@ impl Running {
         Self::with(server, false)
     }
 
-    /// One that streams its lists.
+    /// An informer that streams its lists.
     pub fn streaming(server: &Server) -> Self {
         Self::with(server, true)
     }

@@ -56,12 +56,12 @@ struct State {
     list_faults: VecDeque<Option<Fault>>,
     watch_faults: VecDeque<Fault>,
     always: Option<Fault>,
-    /// Whether a watch sends a bookmark two seconds before its end.
+    /// True if a watch sends a bookmark two seconds before its end.
     has_bookmarks: bool,
     /// The version at the last list.
     read_at: u64,
     is_unreachable: bool,
-    /// Whether lists can be streamed.
+    /// True if lists can be streamed.
     can_stream: bool,
     /// How long a page of a list takes.
     page_takes: Duration,
@@ -199,7 +199,7 @@ impl Server {
         requests.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// The same, as the number of lists and of watches.
+    /// The number of lists and of watches.
     pub fn counts(&self) -> (usize, usize) {
         let requests = self.requests();
         let count = |verb| requests.iter().filter(|request| request.starts_with(verb)).count();
@@ -346,7 +346,7 @@ impl Server {
         self.watched(lines)
     }
 
-    /// The version of the cache: that of the last consistent read.
+    /// The version of the cache: the version of the last consistent read.
     fn bookmark_version(&self) -> u64 {
         self.state.lock().read_at
     }

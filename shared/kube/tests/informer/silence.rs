@@ -177,7 +177,7 @@ async fn a_watch_without_its_bookmarks_is_noticed() {
         busy(&server, SECOND).await;
     }
     busy(&server, 5 * MINUTE).await;
-    assert!(running.state.failure().is_some(), "a list without news is no bookmark");
+    assert!(running.state.failure().is_some(), "a list without news does not count as a bookmark");
     server.fail_always(None);
     busy(&server, 10 * SECOND).await;
     assert_eq!(running.state.failure(), None);

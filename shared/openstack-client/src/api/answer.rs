@@ -1,4 +1,4 @@
-//! What a service answered.
+//! The answer of a service.
 
 use bytes::Bytes;
 use ccm_base::message::one_line;
@@ -57,7 +57,7 @@ impl Answer {
     }
 }
 
-/// What became of a deletion.
+/// The outcome of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deletion {
     /// The service has accepted it.
@@ -70,8 +70,8 @@ pub enum Deletion {
 }
 
 impl Deletion {
-    /// What the answer to a deletion says. An error if it is not one that the services give: then
-    /// something between may have given it, and the object may still exist.
+    /// The outcome that the answer to a deletion reports. An error if the services never answer
+    /// like this: then it may come from something in between, and the object may still exist.
     pub fn of(answer: &Answer) -> Result<Self, CloudError> {
         match answer.status {
             204 => Ok(Self::Accepted),

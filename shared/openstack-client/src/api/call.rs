@@ -35,14 +35,14 @@ impl Client {
         services.iter().try_for_each(|service| self.url(*service, &session, &token).map(drop))
     }
 
-    /// Whether the catalog has the service in the region in use.
+    /// Returns true if the catalog has the service in the region in use.
     pub async fn finds(&self, service: Service, call: Call) -> Result<bool, CloudError> {
         self.log_in(&[], call).await?;
         let session = self.session.load();
         let token = session.token(call).await.map_err(|failure| failure.error)?;
         match self.url(service, &session, &token) {
             Ok(_) => Ok(true),
-            // One for another interface is there, but not for the one that is set.
+            // An endpoint exists for another interface, but not for the configured one.
             Err(error) if token.catalog.has(service, self.region.as_deref()) => Err(error),
             Err(_) => Ok(false),
         }

@@ -22,7 +22,7 @@ const SHARED_HEADER: Microversion = Microversion { major: 2, minor: 27 };
 /// The operation's name in metrics.
 pub const OPERATION: &str = "version_list";
 
-/// One of Nova's microversions, or a version of Octavia's API.
+/// A microversion of Nova, or a version of Octavia's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Microversion {
     /// The number that changes when clients must change.
@@ -58,7 +58,7 @@ struct Version {
     lowest: Option<String>,
 }
 
-/// Asks Nova for its versions. `false` says that it gave none: then the lowest is spoken.
+/// Asks Nova for its versions. Returns `false` if it did not report any: then the lowest is used.
 pub async fn look(
     wire: &Wire,
     token: &Token,
@@ -155,7 +155,7 @@ pub fn network(catalog_url: &str) -> Result<Endpoint, CloudError> {
     Ok(Endpoint { base, microversion: None })
 }
 
-/// Octavia's base: its URL in the catalog, without a version. Its versions are there, and
+/// Octavia's base: its URL in the catalog, without a version. Its versions are at this URL, and
 /// everything else is in `v2.0/lbaas` below it.
 pub fn load_balancer(catalog_url: &str) -> Result<Endpoint, CloudError> {
     let catalog_url = directory(Service::LoadBalancer, catalog_url)?;

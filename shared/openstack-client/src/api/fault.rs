@@ -126,7 +126,7 @@ fn kind(status: StatusCode, body: &ErrorBody) -> ErrorKind {
     }
 }
 
-/// The service's words in an error response; empty if it has none.
+/// The service's message in an error response; empty if there is none.
 pub fn words(body: &[u8]) -> String {
     ErrorBody::read(body).message.unwrap_or_default()
 }
@@ -141,7 +141,7 @@ pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
 /// A parsed error body.
 #[derive(Debug, Default)]
 struct ErrorBody {
-    /// The name of the fault: the one key of the body, or the one of Octavia's words.
+    /// The name of the fault: the only key of the body, or Octavia's fault name.
     name: Option<String>,
     /// Neutron's more specific name.
     detail: Option<String>,
@@ -186,7 +186,7 @@ impl ErrorBody {
         }
     }
 
-    /// Whether the service reports that the object does not exist.
+    /// Returns true if the service reports that the object does not exist.
     fn reports_missing_object(&self, service: Service) -> bool {
         let about_the_path =
             self.message.as_ref().is_none_or(|message| message.starts_with(NO_SUCH_PATH));
@@ -209,7 +209,7 @@ impl ErrorBody {
         named && !about_the_path
     }
 
-    /// Whether Keystone reports that the token of a login has expired: this is a 404.
+    /// Returns true if Keystone reports that the token of a login has expired: this is a 404.
     fn reports_expired_token(&self, service: Service) -> bool {
         let says = |words: &str| self.message.as_ref().is_some_and(|m| m.starts_with(words));
         service == Service::Identity

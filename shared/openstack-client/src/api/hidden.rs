@@ -1,6 +1,5 @@
-//! Secrets that a service repeats are taken out of an answer that is no success before
-//! anything reads it:
-//! once an answer is cut or its blanks are joined, half of a secret is no longer found.
+//! Secrets that a service repeats are removed from a failed answer before anything reads it: once
+//! an answer is cut or its blanks are joined, half of a secret is no longer found.
 
 use std::cmp::Reverse;
 
@@ -11,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::transport::Raw;
 
-/// What stands in place of a secret.
+/// The replacement for a secret.
 const INSTEAD: &str = "***";
 
 /// A secret shorter than this is part of many words. It is taken out where it stands alone.
@@ -45,7 +44,7 @@ impl Hidden {
         self.forms.iter().fold(text.to_owned(), |text, form| without(&text, form).unwrap_or(text))
     }
 
-    /// An answer that is no success without them.
+    /// Removes them from a failed answer.
     pub fn answer(&self, mut raw: Raw) -> Raw {
         if raw.status.is_success() {
             return raw;
@@ -94,7 +93,7 @@ impl Hidden {
     }
 }
 
-/// The text without this secret, if it is there.
+/// The text without this secret, if it contains it.
 fn without(text: &str, form: &str) -> Option<String> {
     let is_short = form.chars().count() < SHORT;
     let in_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);

@@ -18,8 +18,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Takes this number of bytes. `None` if there are no more: then the entry must not be kept, and is
-    /// no marker, which ends the list.
+    /// Takes this number of bytes. `None` if there are no more: then the entry must not be kept or
+    /// serve as marker, which ends the list.
     pub fn take(&self, bytes: usize) -> Option<()> {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed);
         (used.saturating_add(bytes) <= MOST_KEPT).then_some(())

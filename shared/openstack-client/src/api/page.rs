@@ -34,7 +34,7 @@ pub struct Read {
     pub request_id: Option<String>,
     /// The number of pages.
     pub pages: usize,
-    /// Whether there was no further page.
+    /// True if there was no further page.
     pub whole: bool,
 }
 

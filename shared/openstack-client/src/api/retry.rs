@@ -1,4 +1,4 @@
-//! Which failures are retried, and when.
+//! Decides which failures are retried, and when.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ const REPETITIONS: u32 = 3;
 /// The wait before the first retry, tripled before each later one.
 const WAIT: Duration = Duration::from_millis(200);
 
-/// Which requests may be repeated after a failure.
+/// The requests that may be repeated after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// None: a repetition would fail likewise.
+    /// No request: a repetition would fail again.
     No,
     /// Those that do no harm if the first attempt took effect.
     Harmless,

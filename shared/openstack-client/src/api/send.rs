@@ -70,7 +70,7 @@ impl Outgoing {
         Self { method: Method::POST, body, secret: Some(secret), ..Self::new(&request, url) }
     }
 
-    /// What the service must not repeat.
+    /// The secrets that must not appear in messages.
     fn hidden(&self) -> Hidden {
         let token = self.headers.get(TOKEN).and_then(|token| token.to_str().ok());
         Hidden::new(token.into_iter().chain(self.secret.as_ref().map(Secret::expose)))
@@ -97,8 +97,8 @@ impl Outgoing {
 }
 
 impl Wire {
-    /// Sends the request, once. An answer that is no success is an error, but for a
-    /// 404 by which the service itself says that the object does not exist.
+    /// Sends the request, once. A failed answer is an error, except for a 404 by which the service
+    /// itself says that the object does not exist.
     pub async fn send(&self, outgoing: Outgoing, call: Call) -> Result<Answer, Failure> {
         let (service, class) = (outgoing.service, outgoing.class);
         let hidden = outgoing.hidden();
@@ -179,13 +179,13 @@ fn read(
     }
 }
 
-/// Whether a body is one of OpenStack's: JSON, or none.
+/// Returns true if a body can be OpenStack's: JSON, or empty.
 fn is_document(body: &[u8]) -> bool {
     let body = body.trim_ascii();
     body.is_empty() || serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok()
 }
 
-/// What a client makes of an answer, for services that tests script.
+/// A client's reading of an answer, for services that tests script.
 #[cfg(any(test, feature = "fuzz"))]
 pub fn scripted_answer(
     request: &Request<'_>,

@@ -8,7 +8,7 @@
 //! request: other credentials may be in use by then.
 //!
 //! Discovery is a part of a login: with each new token, the versions of Nova are requested by its
-//! first caller, and the earlier result serves until the answer is there, or if there is none.
+//! first caller, and the earlier result serves until the answer arrives, or if it never does.
 
 mod catalog;
 mod login;
@@ -72,7 +72,7 @@ pub struct Session {
     distrusted: Mutex<BTreeMap<&'static str, (u32, Instant)>>,
 }
 
-/// What Nova said about its versions.
+/// Nova's versions, as it reported them.
 struct Known {
     catalog_url: String,
     endpoint: Endpoint,
@@ -93,7 +93,7 @@ struct State {
     refusals: u32,
     /// Consecutive logins that failed for other reasons.
     failures: u32,
-    /// Whether its credentials are in use: only those appear in the metrics.
+    /// True if its credentials are in use: only such sessions appear in the metrics.
     in_use: bool,
 }
 
@@ -152,8 +152,8 @@ impl Session {
         state.given_up = state.given_up.max(generation);
     }
 
-    /// Whether another login may help an operation whose token is refused: not if that token
-    /// was `renewed` for it, and not soon after another one was.
+    /// Returns true if another login may help an operation whose token is refused: not if the token
+    /// was `renewed` for it, and not soon after another renewal.
     pub fn may_renew(&self, operation: &'static str, renewed: bool) -> bool {
         let mut distrusted = self.distrusted.lock();
         let before = distrusted.get(operation).copied();
@@ -251,7 +251,7 @@ impl Session {
             return Ok(());
         }
         let (endpoint, is_clear) = found.map_err(|failure| {
-            // The gate keeps a pause that Nova asks for, and the next token is there soon.
+            // The gate keeps a pause that Nova asks for, and the next token comes soon.
             let Failure { error, .. } = &failure;
             let passes = error.retry_after.is_some() || error.kind == ErrorKind::Unauthorized;
             Failure { holds: if passes { Duration::ZERO } else { PAUSE }, ..failure }

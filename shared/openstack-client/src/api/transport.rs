@@ -138,7 +138,8 @@ where
         }
         room.grow(total).await;
         if total > bytes.capacity() {
-            // While a longer copy is made, both take memory: the one of an answer that is alone is the last.
+            // While a longer copy is made, both take memory: a single answer makes its last copy
+            // here.
             bytes.reserve_exact(room.size().min(longest) - bytes.len());
         }
         bytes.extend_from_slice(&data);
@@ -163,7 +164,7 @@ fn broken(error: BoxError) -> Broken {
     }
 }
 
-/// Whether a certificate is to blame, which trying again does not change.
+/// Returns true if a certificate caused the failure, which a retry does not change.
 fn is_certificate(error: &(dyn Error + 'static)) -> bool {
     matches!(
         cause(error),
@@ -171,8 +172,8 @@ fn is_certificate(error: &(dyn Error + 'static)) -> bool {
     )
 }
 
-/// Whether the certificate is not of an authority that is trusted: of an unknown one, of another
-/// one with the same name, or its own.
+/// Returns true if the certificate does not come from a trusted authority: from an unknown one,
+/// another one with the same name, or itself.
 fn is_untrusted(text: &str) -> bool {
     ["UnknownIssuer", "BadSignature", "CaUsedAsEndEntity"].iter().any(|why| text.contains(why))
 }

@@ -84,7 +84,7 @@ impl Server {
         &self.fields.status
     }
 
-    /// Whether it exists: a soft-deleted server does not.
+    /// Returns true if it exists: a soft-deleted server does not.
     pub fn exists(&self) -> bool {
         !matches!(self.status(), "DELETED" | "SOFT_DELETED")
     }

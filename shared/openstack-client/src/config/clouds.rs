@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{Given, TABLES, environment::Environment, values::flag};
 
 settings! {
-    /// Whether `[Global]` asks for `clouds.yaml`, and for what in it.
+    /// The part of `clouds.yaml` that `[Global]` asks for, if any.
     #[derive(Default)]
     pub struct Wanted {
         /// Take what is not set here from clouds.yaml.
@@ -78,7 +78,7 @@ struct Document {
     public_clouds: Option<Entries>,
 }
 
-/// The texts of an entry that are not empty, by their names; those of `auth` among them.
+/// The texts of an entry that are not empty, by their names, including the ones in `auth`.
 type Texts = BTreeMap<String, String>;
 
 /// Finds and reads the entry and returns what it gives for `[Global]`. Every problem is recorded.

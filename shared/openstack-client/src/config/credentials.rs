@@ -1,4 +1,4 @@
-//! Who we are to Keystone: what the files give, and the one way to log in that follows.
+//! Our identity for Keystone: the data in the files, and the one way to log in that follows.
 
 use ccm_settings::{Problems, settings};
 
@@ -13,21 +13,21 @@ pub enum Credentials {
         user: User,
         /// Their password.
         password: Secret,
-        /// What the token is for.
+        /// The scope of the token.
         scope: Scope,
     },
     /// An application credential, which brings its project along.
     ApplicationCredential {
-        /// Which one.
+        /// The credential.
         credential: ApplicationCredential,
         /// Its secret.
         secret: Secret,
     },
-    /// A token that is there already.
+    /// An existing token.
     Token {
         /// The token.
         token: Secret,
-        /// What the new token is for; never [`Scope::Default`].
+        /// The scope of the new token; never [`Scope::Default`].
         scope: Scope,
     },
     /// A trust, used by its trustee.
@@ -64,7 +64,7 @@ pub enum Domain {
     Name(String),
 }
 
-/// What a token is for.
+/// The scope of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The user's default project.
@@ -95,7 +95,7 @@ pub enum ApplicationCredential {
 }
 
 settings! {
-    /// What `[Global]` and the `auth` of `clouds.yaml` say about us. Holds secrets, so it cannot be
+    /// The login data of `[Global]` and of `auth` in `clouds.yaml`. Holds secrets, so it cannot be
     /// printed.
     pub struct Login {
         /// Keystone, with or without /v3. Required, here or in clouds.yaml.
@@ -297,7 +297,7 @@ impl Login {
         need(may_be.then_some(Scope::Default), what, problems)
     }
 
-    /// The domain of whatever has none of its own.
+    /// The default domain.
     fn domain(&self) -> Option<Domain> {
         domain(self.domain_id.as_ref(), self.domain_name.as_ref())
     }
@@ -307,7 +307,7 @@ fn domain(id: Option<&String>, name: Option<&String>) -> Option<Domain> {
     id.cloned().map(Domain::Id).or_else(|| name.cloned().map(Domain::Name))
 }
 
-/// What is given; if nothing is, a problem.
+/// The given value; if it is missing, a problem.
 fn need<T>(given: Option<T>, what: &str, problems: &mut Problems) -> Option<T> {
     if given.is_none() {
         problems.add("[Global]", what);

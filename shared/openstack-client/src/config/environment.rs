@@ -1,4 +1,4 @@
-//! What the process's surroundings say, apart from files.
+//! The settings from the process's environment, apart from files.
 
 use std::{
     collections::BTreeMap,

@@ -22,7 +22,7 @@ use crate::{
 /// The versions are requested again after this time: Octavia may have been upgraded.
 const FRESH: Duration = Duration::from_hours(1);
 
-/// What a list of load balancers shows.
+/// The result of a list of load balancers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BalancerRows {
     pub rows: Vec<BalancerRow>,
@@ -54,7 +54,7 @@ struct OneQuota {
     quota: Quota,
 }
 
-/// The second name is that of early versions.
+/// Early versions use the second name.
 #[derive(Deserialize)]
 struct Quota {
     #[serde(default)]
@@ -79,7 +79,7 @@ impl Octavia {
         Self { api, version: tokio::sync::Mutex::default() }
     }
 
-    /// Whether the catalog of the cloud has Octavia in the region in use.
+    /// Returns true if the catalog of the cloud has Octavia in the region in use.
     pub async fn offered(&self, call: Call) -> Result<bool, CloudError> {
         self.api.offers(Service::LoadBalancer, call).await
     }
@@ -108,8 +108,8 @@ impl Octavia {
         Ok(version)
     }
 
-    /// Lists load balancers of the project. An entry that cannot be parsed is left out of the
-    /// rows. To an administrator, Octavia would show those of all projects.
+    /// Lists load balancers of the project. An entry that cannot be parsed is left out of the rows.
+    /// To an administrator, Octavia would show all projects' load balancers.
     ///
     /// Octavia answers a filter that is given twice with status 500 (seen in version 2.26), so
     /// several IDs are picked from the list of all.
@@ -217,7 +217,7 @@ impl Octavia {
         answer
             .read(operation)
             .map(|OneBalancer { loadbalancer }| loadbalancer)
-            // It is there, whatever is wrong with the answer.
+            // It exists, whatever is wrong with the answer.
             .map_err(CloudError::that_may_be_done)
     }
 
@@ -304,9 +304,9 @@ impl Octavia {
         self.remove(operation, id, &path, call).await
     }
 
-    /// Replaces all members of a pool. Octavia knows a member by address and port. One that is
-    /// there twice is refused here: Octavia accepts it, and the load balancer stays in
-    /// `PENDING_UPDATE` for good (seen in version 2.26).
+    /// Replaces all members of a pool. Octavia knows a member by address and port. A duplicate is
+    /// refused here: Octavia accepts it, and the load balancer stays in `PENDING_UPDATE` for good
+    /// (seen in version 2.26).
     pub async fn set_members(
         &self,
         pool: &str,
@@ -423,7 +423,8 @@ fn one<T: DeserializeOwned, R>(
     answer.read(operation).map(|document| Some(inner(document)))
 }
 
-/// Whether Octavia says that this object does not exist. A 404 about another one is an error.
+/// Returns true if Octavia says that this object does not exist. A 404 about another one is an
+/// error.
 fn denies(operation: &str, id: &str, answer: &Answer) -> Result<bool, CloudError> {
     if answer.status != 404 {
         return Ok(false);
@@ -436,7 +437,7 @@ fn denies(operation: &str, id: &str, answer: &Answer) -> Result<bool, CloudError
     Err(answer.malformed(operation, &what))
 }
 
-/// The answer to a write, unless what it is to be written to does not exist.
+/// The answer to a write, unless its parent does not exist.
 fn made(operation: &'static str, answer: Answer) -> Result<Answer, CloudError> {
     if answer.status == 404 {
         return Err(answer.missing(operation));

@@ -68,7 +68,7 @@ async fn the_current_version_is_read_once_in_an_hour() {
     assert_eq!(rig.paths(), [""]);
 }
 
-/// What cannot be read is an error, never a version without features.
+/// An unreadable version is an error, never a version without features.
 #[tokio::test(start_paused = true)]
 async fn an_unknown_version_is_an_error() {
     for body in [

@@ -41,7 +41,7 @@ pub struct FloatingIp {
     pub revision: Option<u64>,
 }
 
-/// Which floating IPs to list.
+/// The floating IPs to list.
 #[derive(Clone, Copy, Debug)]
 pub enum FloatingIps<'a> {
     /// Floating IPs of these ports, in any project: an administrator may have attached one.
@@ -127,11 +127,11 @@ impl Neutron {
         answer
             .read(operation)
             .map(|OneFloatingIp { floatingip }| floatingip)
-            // It is there, whatever is wrong with the answer.
+            // It exists, whatever is wrong with the answer.
             .map_err(CloudError::that_may_be_done)
     }
 
-    /// Lets a floating IP, of this revision if it has any, stand for this port, or for none;
+    /// Attaches a floating IP, with this revision if it has one, to this port, or detaches it;
     /// `None` if Neutron itself says that it does not exist.
     pub async fn update_floating_ip(
         &self,

@@ -73,7 +73,7 @@ impl Port {
         })
     }
 
-    /// Whether it carries traffic.
+    /// Returns true if it carries traffic.
     pub fn is_active(&self) -> bool {
         self.status == "ACTIVE"
     }

@@ -71,7 +71,7 @@ impl Hop {
         self.fixed_ips.iter().filter_map(|ip| ip.ip_address.parse().ok())
     }
 
-    /// Whether it drops packets from and for addresses that are not allowed.
+    /// Returns true if it drops packets from and for addresses that are not allowed.
     pub fn is_protected(&self) -> bool {
         self.port_security_enabled != Some(false)
     }
@@ -109,8 +109,8 @@ impl Neutron {
         answer.read(operation).map(|OneRouter { router }| router)
     }
 
-    /// Adds routes to those of the router, or removes some; both are idempotent. Needs the
-    /// extension `extraroute-atomic`.
+    /// Adds routes to the router, or removes some; both are idempotent. Needs the extension
+    /// `extraroute-atomic`.
     pub async fn change_routes(
         &self,
         id: &str,

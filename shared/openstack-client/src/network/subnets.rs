@@ -62,7 +62,7 @@ struct OneSubnet {
 }
 
 impl Neutron {
-    /// The subnet of this ID; `None` if Neutron itself says that the project has none.
+    /// The subnet of this ID; `None` if Neutron itself says that the project does not have it.
     pub async fn subnet(&self, id: &str, call: Call) -> Result<Option<Subnet>, CloudError> {
         let (operation, path) = ("subnet_get", format!("/subnets/{}?{SUBNET_FIELDS}", query(id)));
         let answer = self.api.send(Request::get(Service::Network, operation, &path), call).await?;

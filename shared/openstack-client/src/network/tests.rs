@@ -81,7 +81,7 @@ async fn floating_ips_are_made_found_moved_and_deleted() {
     ] {
         assert_eq!(rig.listed(which).await, expect, "{which:?}");
     }
-    // The revision is that of before its tags.
+    // The revision is from before its tags.
     let stale = rig.neutron.update_floating_ip(&one, None, call()).await.unwrap_err();
     assert_eq!(stale.kind, ErrorKind::Busy, "{stale}");
     let one = rig.neutron.floating_ips(Address(one.address), call()).await.unwrap().remove(0);
@@ -152,7 +152,7 @@ async fn a_floating_ip_may_be_there_though_its_answer_is_not() {
     assert!(error.maybe_done && error.kind == ErrorKind::Malformed, "{error}");
 }
 
-/// One that is left out would count as missing, and another one would be made.
+/// A skipped row would count as missing, and another one would be created.
 #[tokio::test]
 async fn a_malformed_row_fails_the_list() {
     let rig = Rig::new();

@@ -11,14 +11,14 @@ use crate::api::Answer;
 
 type Done<T> = Result<T, (u16, &'static str, String)>;
 
-/// What Neutron knows of floating IPs.
+/// Neutron's floating IPs.
 pub struct Floating {
     pub ips: Vec<Value>,
     /// How many the project may have.
     pub quota: usize,
     /// How many addresses the external networks have.
     pub room: usize,
-    /// Whether the project may choose an address.
+    /// True if the project may choose an address.
     pub may_choose: bool,
     /// External networks that no router connects with the networks of the ports.
     pub unreachable: BTreeSet<String>,
@@ -161,8 +161,8 @@ impl World {
         Ok((201, json!({ "floatingip": ip.take() })))
     }
 
-    /// The address of the port that a floating IP of this ID and network is to stand for. A port
-    /// may have one of each network.
+    /// The address of the port that a floating IP with this ID and network should be attached to. A
+    /// port may have one of each network.
     fn fixed_address(&self, port: &Value, own: &str, network: &str) -> Done<Value> {
         let Some(port) = port.as_str() else { return Ok(Value::Null) };
         let Some(row) = self.ports.iter().find(|row| row["id"] == *port) else {

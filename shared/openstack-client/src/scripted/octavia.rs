@@ -21,7 +21,7 @@ pub const PROJECT: &str = "p1";
 /// A status with its body, or with Octavia's words of refusal.
 type Reply = Result<(u16, Value), (u16, String)>;
 
-/// What Octavia knows. Rows are as it shows them, but for the references between them: members
+/// Octavia's data. Rows are as it shows them, except for the references between them: fields
 /// beginning with `_`, which are not shown.
 #[derive(Clone)]
 pub struct Octavia {
@@ -29,7 +29,7 @@ pub struct Octavia {
     pub minor: u32,
     /// The drivers that are enabled, the default one first.
     pub providers: Vec<&'static str>,
-    /// Whether the catalog has it.
+    /// True if the catalog has it.
     pub offered: bool,
     pub balancers: Vec<Value>,
     pub listeners: Vec<Value>,
@@ -42,7 +42,7 @@ pub struct Octavia {
     pub failures: usize,
     /// The load balancers that stay pending until [`World::let_go`]; by ID.
     pub held: BTreeSet<String>,
-    /// Whether those that a write begins for stay pending likewise.
+    /// True if the load balancers that a write starts for also stay pending.
     pub holds_all: bool,
     /// Limits by the names that Octavia uses: `Load Balancer`, `Listener`, `Pool`, `Member`,
     /// `Health Monitor`.
@@ -53,8 +53,8 @@ pub struct Octavia {
     pub may_fail_over: bool,
     /// True if the policy hides the quotas.
     pub hides_quotas: bool,
-    /// Whether what a creation has nested stays `PENDING_CREATE` for good, as in version 2.26 of
-    /// the real one: members then change only after a write to their pool.
+    /// True if the nested objects of a creation stay `PENDING_CREATE` for good, as in version 2.26
+    /// of the real one: members then change only after a write to their pool.
     pub forgets_nested: bool,
     /// The addresses of members that the checks cannot reach, as JSON.
     pub unreachable: BTreeSet<String>,

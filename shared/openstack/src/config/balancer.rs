@@ -13,22 +13,22 @@ const STORES: [&str; 2] = ["barbican", "external"];
 const LOCAL: [(&str, LocalMonitor); 3] =
     [("changed", LocalMonitor::Changed), ("all", LocalMonitor::All), ("none", LocalMonitor::None)];
 
-/// The Services with local traffic to which the provider adds health monitors by itself.
+/// The Services with local traffic to which the provider adds health monitors on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalMonitor {
     /// New Services, and Services that change.
     Changed,
     /// All Services. Existing load balancers get monitors a few at a time.
     All,
-    /// None.
+    /// No Services.
     None,
 }
 
 settings! {
-    /// `[LoadBalancer]`. What is empty in the file is none here.
+    /// `[LoadBalancer]`. An empty value in the file counts as absent.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct LoadBalancer {
-        /// Whether load balancers are managed.
+        /// Manage load balancers.
         pub enabled: bool = fixed(Switch, "enabled", "true"), flag;
         /// Version of the load balancer API. Only `v2`.
         pub version: () = fixed(Text, "lb-version", ""), one_of(&[("", ()), ("v2", ())]);
@@ -37,11 +37,11 @@ settings! {
         /// How a pool chooses its member; ovn needs SOURCE_IP_PORT, and amphora does not have it. Known are
         /// `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP`, `SOURCE_IP_PORT`.
         pub method: String = fixed(Text, "lb-method", "ROUND_ROBIN");
-        /// Whether pools get health monitors unless their Service says otherwise.
+        /// Give pools health monitors unless their Service says otherwise.
         pub create_monitor: bool = fixed(Switch, "create-monitor", "false"), flag;
-        /// Which Services with externalTrafficPolicy Local get health monitors at their health check
-        /// port unless they or create-monitor say otherwise: those that are new or `changed`, `all`
-        /// (those that stand a few at a time), or `none`.
+        /// The Services with externalTrafficPolicy Local that get health monitors at their health
+        /// check port unless they or create-monitor say otherwise: new or `changed` ones, `all`
+        /// (existing ones a few at a time), or `none`.
         pub local_monitor: LocalMonitor = fixed(Text, "local-monitor", "changed"), one_of(&LOCAL);
         /// Time between two checks of a member, in whole seconds.
         pub monitor_delay: Duration = fixed(Duration, "monitor-delay", "5s"), duration;
@@ -51,34 +51,34 @@ settings! {
         pub monitor_max_retries: u32 = fixed(Count, "monitor-max-retries", "1");
         /// Failed checks after which a member is in ERROR, 1 to 10.
         pub monitor_max_retries_down: u32 = fixed(Count, "monitor-max-retries-down", "3");
-        /// Whether the nodes' security groups are opened for load balancers. Not managed yet: new
-        /// load balancers are refused while it is true.
+        /// Open the nodes' security groups for load balancers. Not managed yet: new load balancers
+        /// are refused while it is true.
         pub manage_security_groups: bool = fixed(Switch, "manage-security-groups", "false"), flag;
-        /// Whether a new load balancer is refused if its Service has source ranges and the driver, or this
-        /// version of Octavia, restricts no clients; otherwise it is open to all, with a remark.
+        /// Refuse a new load balancer if its Service has source ranges and the driver, or this
+        /// version of Octavia, cannot restrict clients; if false, it is open to all, with a remark.
         pub require_source_ranges: bool = fixed(Switch, "require-source-ranges", "false"), flag;
-        /// Whether every load balancer is internal, whatever its Service says.
+        /// Make every load balancer internal, whatever its Service says.
         pub internal: bool = fixed(Switch, "internal-lb", "false"), flag;
-        /// Nodes that become members: key=value,key2; a key alone means that the label is there.
+        /// Nodes that become members: key=value,key2; a key alone means that the label exists.
         pub node_selector: Option<String> = fixed(Text, "node-selector", "");
-        /// Whether a load balancer is deleted with its children by one request.
+        /// Delete a load balancer with its children by one request.
         pub cascade_delete: bool = fixed(Switch, "cascade-delete", "true"), flag;
         /// Octavia's flavor.
         pub flavor_id: Option<String> = fixed(Text, "flavor-id", "");
         /// Octavia's availability zone.
         pub availability_zone: Option<String> = fixed(Text, "availability-zone", "");
-        /// Whether Services with the PROXY protocol show a host name instead of an address.
+        /// Show a host name instead of an address on Services with the PROXY protocol.
         pub enable_ingress_hostname: bool = fixed(Switch, "enable-ingress-hostname", "false"), flag;
-        /// What follows the address in that host name.
+        /// The suffix of the address in that host name.
         pub ingress_hostname_suffix: String = fixed(Text, "ingress-hostname-suffix", "nip.io");
         /// How many Services may share one load balancer. Not used: each Service has its own.
         pub max_shared: u32 = fixed(Count, "max-shared-lb", "2");
         /// Where TLS certificates are kept. Known are `barbican`, `external`.
         pub container_store: String = fixed(Text, "container-store", "barbican");
-        /// TLS certificate for Services that name none. Not managed yet: new load balancers with
-        /// one are refused.
+        /// TLS certificate for Services that do not name one. Not managed yet: new load balancers
+        /// with one are refused.
         pub default_tls_container: Option<String> = fixed(Text, "default-tls-container-ref", "");
-        /// Whether children of a load balancer are created one at a time. Not managed yet: new load
+        /// Create the children of a load balancer one at a time. Not managed yet: new load
         /// balancers are refused while it is true.
         pub serial_calls: bool = fixed(Switch, "provider-requires-serial-api-calls", "false"), flag;
     } => |this, raw, problems| {
@@ -115,7 +115,8 @@ settings! {
 }
 
 settings! {
-    /// The networks of a load balancer: those of `[LoadBalancerClass "name"]`, or those without a class.
+    /// The networks of a load balancer: from `[LoadBalancerClass "name"]`, or from
+    /// `[LoadBalancer]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct LoadBalancerClass {
         /// Subnet of the virtual address, and of the members unless member-subnet-id is set.

@@ -23,8 +23,8 @@ const SECTIONS: [(&str, &str); 12] = [
     ("routing", "Route"),
 ];
 
-/// Other names of keys, in lower case and with dashes, by their section. Those of load balancers' networks
-/// hold for classes as well.
+/// Other names of keys, in lower case and with dashes, by their section. The keys of load
+/// balancers' networks also apply to classes.
 const KEYS: [(&str, &[(&str, &str)]); 4] = [
     (
         GLOBAL,
@@ -83,13 +83,13 @@ const KEYS: [(&str, &[(&str, &str)]); 4] = [
 const NO_SECRET: &str =
     "has no effect: credentials are read from this file or clouds.yaml, never from a Secret";
 
-/// What a section of this name is called here.
+/// The name of this section here.
 pub fn section(name: &str) -> Option<&'static str> {
     let found = SECTIONS.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
     found.map(|(_, section)| *section)
 }
 
-/// What a key of this name is called in its section.
+/// The name of this key in its section.
 pub fn key(section: &str, name: &str) -> Option<&'static str> {
     let plain = name.to_ascii_lowercase().replace('_', "-");
     let plain = plain.strip_prefix("os-").unwrap_or(&plain);

@@ -1,4 +1,4 @@
-//! The dialect of `cloud.conf`: that of Git's configuration files.
+//! The dialect of `cloud.conf`, which is the same as of Git's configuration files.
 //!
 //! * `[Name]` and `[Name "sub"]`; `key = value`; a key alone.
 //! * `#` and `;` begin a comment, unless they are in double quotes. Quotes may stand
@@ -30,9 +30,9 @@ pub struct Entry {
     /// Line of the key, from 1.
     pub line: usize,
     pub key: String,
-    /// What is behind `=`; none where there is no `=`.
+    /// The text behind `=`; `None` without `=`.
     pub value: Option<String>,
-    /// What may be read other than it is meant.
+    /// The part that may be read differently than it is meant.
     pub trap: Option<Trap>,
 }
 
@@ -53,7 +53,7 @@ pub enum Trap {
 }
 
 impl Trap {
-    /// What is said of it. It does not hold the value.
+    /// The warning about it. It does not contain the value.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Quote => {
@@ -225,7 +225,7 @@ impl Reader<'_> {
         if in_quotes { Err(OPEN_QUOTE) } else { Ok((value, trap)) }
     }
 
-    /// What an escape stands for; nothing for the break of a line.
+    /// The character of an escape; `None` for a line break.
     fn escape(&mut self) -> Result<Option<char>, &'static str> {
         self.rest.next_if_eq(&'\r');
         let known = self.rest.next_if(|c| matches!(c, '\\' | '"' | 'n' | 't' | 'b' | '\n'));

@@ -37,13 +37,13 @@ pub fn keys(section: &str) -> impl Iterator<Item = &'static Setting> {
     tables.flat_map(|(_, tables)| *tables).copied().flatten()
 }
 
-/// What is set in `section`, over the defaults.
+/// The values of `section`, merged over the defaults.
 pub fn merged(section: &str, given: &Given, problems: &mut Problems) -> RawSettings {
     let find = |setting: &Setting| Ok(given.get(setting.flag).cloned());
     RawSettings::of_file(&format!("[{section}] "), keys(section), find, problems)
 }
 
-/// What the file gives, by the name of the section and that of the class.
+/// The file's contents, by the names of the section and of the class.
 #[derive(Default)]
 pub struct Sections {
     given: BTreeMap<(&'static str, String), Given>,
@@ -74,7 +74,7 @@ impl Sections {
         this
     }
 
-    /// What is set in a section.
+    /// The values of a section.
     pub fn given(&self, section: &'static str) -> Given {
         self.given.get(&(section, String::new())).cloned().unwrap_or_default()
     }
@@ -197,7 +197,7 @@ fn is_key(Entry { key, value, .. }: &Entry) -> bool {
     has_value && key.starts_with(|c: char| c.is_ascii_lowercase()) && key.chars().all(fits)
 }
 
-/// What is said of a key that its section does not have.
+/// The message about a key that its section does not have.
 fn unknown(section: &str, entry: &Entry) -> String {
     let key = &entry.key;
     if let Some(why) = foreign_words::retired(section, entry) {

@@ -1,5 +1,5 @@
-//! What `cloud.conf` asks of load balancers and is not managed yet. It is said at the start, because the
-//! refusal of a Service reaches people who cannot change the file.
+//! Options of `cloud.conf` about load balancers that are not managed yet. They are reported at the
+//! start, because the refusal of a Service reaches people who cannot change the file.
 
 use ccm_settings::{Problems, RawSettings, Schema as _};
 
@@ -9,7 +9,7 @@ use super::{
     sections::{Sections, merged},
 };
 
-/// What is right instead, by option.
+/// The right value instead, by option.
 pub const SECURITY_GROUPS: &str = "security groups are not managed yet: set it to false, and open the node ports to the load \
      balancers yourself";
 pub const SERIAL_CALLS: &str = "load balancers are made by one request each: set it to false";

@@ -8,7 +8,7 @@ pub fn repeated(text: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// The network prefixes of a list, and what is none.
+/// The network prefixes of a list, and its invalid entries.
 pub fn networks(text: &str) -> (Vec<IpNet>, Vec<&str>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

@@ -46,8 +46,8 @@ struct Entry {
     network_id: Option<String>,
 }
 
-/// The addresses in order. The error names a text that is no address: an incomplete set
-/// would be worse than none.
+/// The addresses in order. The error names a text that is not an address: an incomplete set would
+/// be worse than an empty one.
 pub fn node_addresses(
     known: &Inputs<'_>,
     networking: &Networking,
@@ -99,8 +99,8 @@ pub fn withheld(
     (!left_out.is_empty()).then(|| format!("the server has {}", left_out.join("; ")))
 }
 
-/// The networks whose names are needed but not in Nova's list of the server: those of
-/// sub-ports, and those of ports that the list does not contain yet.
+/// The networks whose names are needed but not in Nova's list of the server: networks of sub-ports,
+/// and of ports that the list does not contain yet.
 pub fn networks_to_name<'a>(
     server: &Server,
     ports: &'a [Port],
@@ -150,7 +150,7 @@ fn networks(known: &Inputs<'_>) -> Result<BTreeMap<String, Vec<Entry>>, String> 
     Ok(networks)
 }
 
-/// Whether an entry of Nova's list belongs to this port. Networks may overlap, so the MAC
+/// Returns true if an entry of Nova's list belongs to this port. Networks may overlap, so the MAC
 /// address decides if both have one.
 fn is_of(address: &Address, ip: IpAddr, port: &Port) -> bool {
     let same_mac = match (&address.mac, &port.mac_address) {
@@ -205,7 +205,7 @@ impl Set<'_> {
         Ok(())
     }
 
-    /// Whether a port that Nova's list does not contain yet may count as internal.
+    /// Returns true if a port that Nova's list does not contain yet may count as internal.
     fn may_be_internal(&self, name: Option<&String>, id: &str) -> bool {
         let Networking { public_networks, internal_networks, .. } = self.networking;
         !is_named(public_networks, name, Some(id))
@@ -258,7 +258,7 @@ impl Set<'_> {
     }
 }
 
-/// Whether a list of names and IDs contains this network.
+/// Returns true if a list of names and IDs contains this network.
 fn is_named(list: &[String], name: Option<&String>, id: Option<&str>) -> bool {
     list.iter().any(|entry| Some(entry) == name || Some(entry.as_str()) == id)
 }

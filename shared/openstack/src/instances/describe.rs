@@ -25,7 +25,7 @@ const MAX_LABELS: usize = 64;
 pub struct Shape {
     /// The region of this provider.
     pub region: Option<String>,
-    /// Whether provider IDs name it.
+    /// True if provider IDs name it.
     pub regional_ids: bool,
     /// The rules for addresses.
     pub networking: Networking,
@@ -130,7 +130,7 @@ fn labels(server: &Server, flavor_id: Option<String>, rules: &Labels) -> BTreeMa
     labels
 }
 
-/// Whether a rule of `[Labels] metadata` matches this key.
+/// Returns true if a rule of `[Labels] metadata` matches this key.
 fn matches(rule: &str, key: &str) -> bool {
     match rule.strip_suffix('*') {
         Some(prefix) => key.starts_with(prefix),

@@ -1,9 +1,9 @@
 //! Flavors: the types of servers.
 //!
-//! From microversion 2.47 on, a server contains its flavor's name, but not its ID. The other
-//! one is requested and cached: below 2.47 the name; from 2.47 on the ID, if it is wanted as
-//! a label, or if the name is no valid label value, because then the ID is the instance type.
-//! Flavors do not change, but new ones appear.
+//! From microversion 2.47 on, a server contains its flavor's name, but not its ID. The other one is
+//! requested and cached: below 2.47 the name; from 2.47 on the ID, if it is wanted as a label, or
+//! if the name is not a valid label value, because then the ID is the instance type. Flavors do not
+//! change, but new ones appear.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +40,7 @@ pub struct Kind {
 /// A cache of flavors.
 pub struct Flavors {
     api: Arc<dyn Api>,
-    /// Whether IDs are wanted besides the names.
+    /// True if IDs are wanted besides the names.
     ids_wanted: bool,
     /// Names by ID.
     names: Mutex<BTreeMap<String, Name>>,
@@ -79,8 +79,8 @@ impl Flavors {
 
     /// Requests the data for [`Flavors::kind`] of these servers.
     ///
-    /// A flavor that cannot be read is no error: its server has no known type for now, and
-    /// the next call retries. If nodes are labelled with IDs, the first list of IDs must
+    /// A flavor that cannot be read does not cause an error: its server has no known type for now,
+    /// and the next call retries. If nodes are labelled with IDs, the first list of IDs must
     /// succeed, because a flapping label would be worse.
     pub async fn fetch(&self, servers: &[Arc<Server>], call: Call) -> Result<(), CloudError> {
         let unknown: BTreeSet<String> = {
@@ -172,7 +172,7 @@ impl Flavors {
         ids.read_at = read_at;
     }
 
-    /// Whether the ID of the flavor of this name is needed and must be requested.
+    /// Returns true if the ID of the flavor with this name is needed and must be requested.
     fn needs_id_of(&self, name: &str) -> bool {
         (self.ids_wanted || !is_label_value(name)) && self.lacks_id_of(name)
     }
@@ -203,9 +203,9 @@ impl Flavors {
         }
     }
 
-    /// The instance type for a name that is no valid label value. The converted name is used
-    /// only if the cloud does not show the ID. Before the first list there is no type,
-    /// otherwise the list would change the label.
+    /// The instance type for a name that is not a valid label value. The converted name is used
+    /// only if the cloud does not show the ID. Before the first list there is no type, otherwise
+    /// the list would change the label.
     fn id_or_fitted(&self, id: Option<&str>, name: &str) -> Option<String> {
         if let Some(id) = id.and_then(label_value) {
             return Some(id);
@@ -233,7 +233,7 @@ fn needed(server: &Server) -> Option<&str> {
     flavor.id.as_deref().filter(|id| flavor.original_name.is_none() && !id.is_empty())
 }
 
-/// Whether a retry would get the same response.
+/// Returns true if a retry would get the same response.
 fn is_refusal(error: &CloudError) -> bool {
     matches!(
         error.kind,

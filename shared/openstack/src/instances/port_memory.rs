@@ -1,16 +1,16 @@
 //! Remembers the ports that Neutron has returned, so that an incomplete response does not
 //! remove addresses from a node.
 //!
-//! Neutron silently omits ports that it cannot or may not show; a node would lose addresses,
-//! or get another primary one. Nova's list of a server's addresses contains the MAC addresses
-//! of the ports, but it is a cache: a port that was just detached stays in it for a while, at
-//! worst until Nova's periodic heal. So a missing port alone is no error, otherwise a healthy
-//! node would never get new addresses. These cases are errors:
+//! Neutron silently omits ports that it cannot or may not show; a node would lose addresses, or get
+//! another primary one. Nova's list of a server's addresses contains the MAC addresses of the
+//! ports, but it is a cache: a port that was just detached stays in it for a while, at worst until
+//! Nova's periodic heal. So a missing port alone is not an error, otherwise a healthy node would
+//! never get new addresses. These cases are errors:
 //!
-//! * No port of a server is returned, although Nova lists addresses of ports, and although
-//!   Neutron has returned ports to this process before. A server that has really lost all
-//!   its ports is no healthy node. If none of this server was ever returned, they may belong
-//!   to another project, which Neutron never shows: then it is an error for [`UNSHOWN`] only.
+//! * No port of a server is returned, although Nova lists addresses of ports, and although Neutron
+//!   has returned ports to this process before. A server that has really lost all its ports is not
+//!   a healthy node. If none of this server was ever returned, they may belong to another project,
+//!   which Neutron never shows: then it is an error for [`UNSHOWN`] only.
 //! * A port is missing that was returned before, and Nova or the trunk still lists it. This
 //!   is an error for [`HOLD`]; after that the port counts as gone.
 //!
@@ -44,7 +44,7 @@ pub struct PortMemory(Mutex<Memory>);
 
 #[derive(Default)]
 struct Memory {
-    /// Whether Neutron has returned any port of a server.
+    /// True if Neutron has returned any port of a server.
     shows_ports: bool,
     servers: BTreeMap<ServerId, Entry>,
     tidied: Option<Instant>,

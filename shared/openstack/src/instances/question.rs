@@ -68,7 +68,7 @@ impl NodeLookup {
         }
     }
 
-    /// Whether it needs a request.
+    /// Returns true if it needs a request.
     pub fn asks_the_cloud(&self) -> bool {
         !matches!(self, Self::Settled(_))
     }

@@ -36,7 +36,7 @@ fn settings() -> Config {
     Config { networking, networks, classes, ..config(PASSWORD) }
 }
 
-/// What Neutron shows to the requests of one look: a subnet, networks by name, networks by ID.
+/// Neutron's answers to the requests of one look: a subnet, networks by name, networks by ID.
 fn shown(name: &str) -> [Move; 3] {
     let network = |name: &str| json!({ "networks": [{ "id": NETWORK, "name": name }] });
     let subnet = json!({ "subnets": [{ "id": SUBNET, "network_id": NETWORK, "ip_version": 4, "cidr": "10.0.0.0/24" }] });

@@ -51,7 +51,7 @@ impl Followed {
         self.rig.cloud.logins()
     }
 
-    /// Whether a password was shown in the last login.
+    /// Returns true if the last login used this password.
     fn showed(&self, password: &str) -> bool {
         let seen = self.rig.cloud.seen();
         let last = seen.iter().rfind(|seen| seen.host == "keystone");

@@ -152,7 +152,7 @@ async fn where_ports_are_protected_each_costs_one_request_more() {
     let calls = rig.cloud.operations();
     let updates = calls.iter().filter(|operation| **operation == "port_update").count();
     assert!(updates == 300 && calls.len() <= 6 + 300, "{} calls", calls.len());
-    // Its port is there, and then it is gone.
+    // Its port exists, and then it is gone.
     assert!(rig.apply(&[delete(7)]).await[0].is_ok());
     assert_eq!(rig.pairs(7), json!([]));
     assert_eq!(rig.cloud.operations(), ["port_update", "router_update"]);

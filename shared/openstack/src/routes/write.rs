@@ -101,7 +101,7 @@ impl NeutronRoutes {
                 let what = format!("the port {id} of the next hop is gone");
                 Err(CloudError::new(ErrorKind::NotFound, what).about(format!("port {id}")))
             }
-            // The routes are there, and need this one request more in a later call.
+            // The routes exist, and need one more request in a later call.
             Err(error) if is_left_over(&error) => {
                 let routes = waiting.iter_mut().filter_map(|(_, applied)| applied.route.as_mut());
                 routes.for_each(|route| {
@@ -117,7 +117,7 @@ impl NeutronRoutes {
         waiting.into_iter().map(|(at, applied)| (at, outcome.clone().map(|()| applied))).collect()
     }
 
-    /// Removes the pairs of routes that are to be removed. A port that is gone has none.
+    /// Removes the pairs of routes that must be removed. A deleted port has no pairs.
     async fn close_pairs(
         &self,
         steps: &mut Vec<Step>,
@@ -161,8 +161,8 @@ impl NeutronRoutes {
         steps.retain(|step| !failed.contains_key(&step.at));
     }
 
-    /// Changes the pairs of a port by one request, and again if another client changed the port
-    /// meanwhile. `false` if the port is gone.
+    /// Changes the pairs of a port by one request, and again if another client changed the port in
+    /// the meantime. `false` if the port is gone.
     async fn write_pairs(
         &self,
         mut port: Hop,
@@ -223,7 +223,7 @@ impl NeutronRoutes {
                 continue;
             };
             if !features.atomic && (error.kind == ErrorKind::Busy || error.maybe_done) {
-                // The other parts would write the list of before.
+                // The other parts would write the old list.
                 let rest = parts.into_iter().flatten().chain(part);
                 failed.extend(rest.map(|step| failure(step, &error)));
                 return table;
@@ -242,8 +242,8 @@ impl NeutronRoutes {
         table
     }
 
-    /// Removes those of the added routes whose destination has got another next hop by another
-    /// client at the same time: both would be one too many.
+    /// Removes added routes whose destination has got another next hop from another client at the
+    /// same time: there must not be two.
     async fn take_back(
         &self,
         table: &mut Table,
@@ -299,15 +299,15 @@ impl NeutronRoutes {
     }
 }
 
-/// Whether a write was not sent because the call had no time left: many ports take longer than one
-/// call at the rate that is allowed.
+/// Returns true if a write was not sent because the call had no time left: many ports take longer
+/// than one call at the rate that is allowed.
 fn is_left_over(error: &CloudError) -> bool {
     let is_late = matches!(error.kind, ErrorKind::Throttled | ErrorKind::Timeout);
     is_late && !error.maybe_done && error.retry_after.is_none()
 }
 
 /// The answers to the steps that succeeded or failed, and the jobs that the others wait for.
-/// `ports` are those of the next hops, where ports have pairs.
+/// `ports` are the next hops' ports, if ports have pairs.
 fn concluded(
     steps: Vec<Step>,
     ports: Option<&Result<&BTreeMap<IpAddr, Hop>, CloudError>>,
@@ -336,8 +336,8 @@ fn concluded(
     (answers, jobs.into_values().collect())
 }
 
-/// What becomes of the steps of a request that was refused: the parts that are tried again, the
-/// last one first, and the failures of the others.
+/// Divides the steps of a refused request: the parts that are tried again, the last one first, and
+/// the failures of the others.
 fn divided<'a>(
     part: Vec<&'a Step>,
     error: &CloudError,
@@ -367,7 +367,7 @@ fn divided<'a>(
     (vec![fitting], others.iter().map(|step| failure(step, error)).collect())
 }
 
-/// Whether the table has one route more after this step.
+/// Returns true if the table has one route more after this step.
 fn needs_room(step: &Step, table: &Table) -> bool {
     let has = |route: &Option<(Entry, ExtraRoute)>| {
         route.as_ref().is_some_and(|(entry, _)| table.entries.contains_key(entry))

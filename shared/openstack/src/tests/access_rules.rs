@@ -4,7 +4,7 @@ use ccm_openstack_client::{api::Service, scripted::Scripted};
 use serde::Deserialize;
 
 /// The page with the rules.
-const PAGE: &str = include_str!("../../../../docs/reference/openstack.md");
+const PAGE: &str = include_str!("../../../../docs/reference/openstack-rights.md");
 
 /// An access rule of Keystone.
 #[derive(Debug, Deserialize)]
@@ -15,8 +15,8 @@ struct Rule {
 }
 
 impl Rule {
-    /// Whether it allows a request, as keystonemiddleware decides: `*` is one segment, `**` all
-    /// that follow.
+    /// Returns true if it allows a request, as keystonemiddleware decides: `*` is one segment, `**`
+    /// all that follow.
     fn allows(&self, service: &str, method: &str, path: &str) -> bool {
         let (mut rule, mut parts) = (self.path.split('/'), path.split('/'));
         let fits = loop {

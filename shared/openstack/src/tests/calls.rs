@@ -226,8 +226,8 @@ async fn a_write_says_what_it_is_and_names_the_revision() {
     assert_eq!(writes, [("token_create", false), ("router_update", true)]);
 }
 
-/// What may be sent again: everything that surely was not done, and else what does no harm. An
-/// error says whether the change may be there.
+/// Requests that may be sent again: everything that surely was not done, or that does no harm. An
+/// error says whether the change may have been made.
 #[tokio::test(start_paused = true)]
 async fn a_write_is_repeated_only_where_that_does_no_harm() {
     let busy = Move::text(429, "{}");

@@ -39,7 +39,7 @@ use crate::{cloud::OpenStackCloud, config::Config};
 
 pub const PASSWORD: &str = "correct horse";
 
-/// What the cloud does with one request.
+/// The cloud's reaction to one request.
 #[derive(Clone, Debug)]
 pub enum Move {
     Answer(u16, Vec<(&'static str, String)>, Bytes),
@@ -96,7 +96,7 @@ struct State {
     denied: Option<&'static str>,
     life: Duration,
     versions: Value,
-    /// Octavia's URL in the catalog, if it is there, and its region.
+    /// Octavia's URL in the catalog, if it is listed, and its region.
     octavia: Option<(&'static str, &'static str)>,
     connections: JoinSet<()>,
     /// How many connections are refused from now on.
@@ -248,7 +248,7 @@ impl Cloud {
         Ok(response.body(body).unwrap())
     }
 
-    /// What a good cloud answers.
+    /// The answer of a good cloud.
     fn ordinary(&self, seen: &Seen) -> (u16, Vec<(&'static str, String)>, Bytes) {
         let mut state = self.0.lock();
         let id = format!("req-{}", state.seen.len());
@@ -353,7 +353,7 @@ impl Rig {
         self.openstack.client()
     }
 
-    /// Asks Nova by the settings in use, also where they change meanwhile.
+    /// Asks Nova by the settings in use, also if they change in the meantime.
     pub async fn ask(&self, seconds: u64) -> Result<(), CloudError> {
         self.openstack.health(Call::waiting(Duration::from_secs(seconds))).await
     }

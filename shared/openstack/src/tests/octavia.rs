@@ -108,7 +108,7 @@ async fn a_deletion_is_repeated_and_only_octavia_says_that_it_is_done() {
         (vec![Move::Cut, faultstring(404, "Load Balancer 5 not found.")], Ok(404)),
         (vec![faultstring(404, "Load Balancer 5 not found.")], Ok(404)),
         (vec![Move::text(404, "<html>")], Err(ErrorKind::Malformed)),
-        // A page of something in between is no deletion.
+        // A page of something in between does not confirm a deletion.
         (vec![Move::text(200, "<html>")], Err(ErrorKind::Malformed)),
         (vec![Move::text(202, "{\"a")], Err(ErrorKind::Malformed)),
         (vec![Move::text(204, "")], Ok(204)),
@@ -187,7 +187,7 @@ async fn changed_settings_are_tried_with_it_where_it_is_used() {
     rig.cloud.always("octavia", None);
     rig.cloud.set_octavia(None);
     assert_eq!(adopt(&rig).await.unwrap_err().kind, ErrorKind::Invalid);
-    // The settings of before are in use.
+    // The previous settings are in use.
     rig.get(Service::LoadBalancer, 10).await.unwrap();
 }
 

@@ -23,7 +23,7 @@ async fn replace_after(rig: &Rig, seconds: u64) -> Result<(), CloudError> {
     rig.openstack.adopt(&config(NEW), call).await.map(|adopted| assert_eq!(adopted, Adopted::InUse))
 }
 
-/// What becomes of three callers that begin at once, and when the last one ends.
+/// The results of three callers that start at once, and when the last one ends.
 async fn callers(rig: &Rig) -> (Vec<Option<ErrorKind>>, u64) {
     let begin = Instant::now();
     let answers = join_all((0..3).map(|_| rig.ask(60))).await;
@@ -55,7 +55,7 @@ async fn who_waits_for_the_end_of_keystones_pause_does_not_show_the_old_password
     let rig = Rig::new();
     rig.cloud.next("keystone", [Move::text(503, "").with("retry-after", "10")]);
     rig.ask(5).await.unwrap_err();
-    // Long enough a caller for the pause, and the new password is there before its end.
+    // Long enough a caller for the pause, and the new password comes before its end.
     let (ends, replaced) = tokio::join!(callers(&rig), replace_after(&rig, 0));
     replaced.unwrap();
     assert_eq!(ends.1, 10);
@@ -129,7 +129,7 @@ async fn settings_that_work_are_not_given_up_for_some_that_do_not() {
         rig.cloud.revoke();
         let outcome = rig.ask(10).await.map_err(|error| error.kind);
         let (expect, after) = match works {
-            // The session of before goes on, with the password that the cloud takes no more.
+            // The previous session goes on, with the password that the cloud no longer accepts.
             true => (Err(ErrorKind::Forbidden), Err(ErrorKind::Unauthorized)),
             false => (Ok(()), Ok(())),
         };

@@ -1,4 +1,4 @@
-//! What must not be seen.
+//! Secrets that must not be shown.
 
 use std::time::Duration;
 

@@ -37,8 +37,8 @@ metrics! {
         /// Requests that were sent to the cloud, by result; each page and each retry counts
         [ALPHA] ccm_cloud_requests { api, operation, result } => requests:
             Family<Counter, (Api, Operation, Result<Done, ErrorKind>)>;
-        /// What was asked for in requests for many nodes, load balancers or routes, by the result of each; of
-        /// providers that answer such requests item by item
+        /// Items of requests for many nodes, load balancers or routes, by the result of each item;
+        /// only for providers that answer such requests item by item
         [ALPHA] ccm_cloud_items { api, operation, result } => items:
             Family<Counter, (Api, Operation, Result<Done, ErrorKind>)>;
         /// Duration of requests to the cloud until the end of the response, without waiting for the rate limit

@@ -238,7 +238,7 @@ async fn the_end_waits_for_writes_under_way_and_lets_none_begin() {
     let began = Instant::now();
     let (idle, _) = gate(10.0, 10);
     idle.end_writes().await;
-    assert_eq!(began.elapsed(), Duration::ZERO, "none is under way");
+    assert_eq!(began.elapsed(), Duration::ZERO, "no write is under way");
 
     let (gate, _) = gate(10.0, 10);
     let answered = gate.admit(CREATE, call(30_000)).await.unwrap();
@@ -301,7 +301,7 @@ async fn items_that_fail_are_counted_and_shown_and_are_no_failure_of_the_service
     assert!(gate.items_verdict().is_passed(), "each would have been repeated");
 }
 
-/// What works of a service does not hide that an operation is refused each time.
+/// Successful operations of a service do not hide that another one is refused each time.
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_is_refused_is_shown_while_others_succeed() {
     let (gate, _) = gate(10.0, 10);

@@ -6,9 +6,9 @@ use http::{HeaderValue, Request, Version, header::HOST, uri::Authority};
 /// The host that a request names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Host {
-    /// None: only a client of HTTP/1.0 may omit it.
+    /// No host: only a client of HTTP/1.0 may omit it.
     None,
-    /// The empty name: the client knows none for its target.
+    /// The empty name: the client does not know a name for its target.
     Empty,
     /// A name or an address, with or without a port.
     Named(Authority),

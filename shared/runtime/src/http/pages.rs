@@ -52,7 +52,7 @@ const INDEX: &str = "\
 /configz            the settings in force, JSON; on loopback
 /plan               steps that are not executed yet; /plan?format=json; on loopback
 /plan?name=NAME     the same of one object; of a Service NAMESPACE/NAME
-/explain?name=NAME  why an object is as it is, and what would mend it; also kind=KIND and format=json
+/explain?name=NAME  why an object is as it is, and how to fix it; also kind=KIND and format=json
 /record             the last events and what was decided on each; on loopback
 /record?name=NAME   the same of one object; with anonymous=true without names
 ";
@@ -68,12 +68,12 @@ const JSON: &str = "application/json";
 /// Lines of JSON.
 const LINES: &str = "application/jsonl";
 
-/// One of the three health pages.
+/// A health page: one of three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HealthPage {
-    /// Whether readiness checks count.
+    /// True if readiness checks count.
     readiness: bool,
-    /// Whether the response includes reasons. Upstream's `/healthz` omits them.
+    /// True if the response includes reasons. Upstream's `/healthz` omits them.
     reasons: bool,
 }
 
@@ -252,13 +252,13 @@ impl Pages {
     }
 }
 
-/// Whether a finding fails its page.
+/// Returns true if a finding fails its page.
 fn fails(finding: &Finding) -> bool {
     finding.scope != Scope::Information && !finding.verdict.is_passed()
 }
 
 impl HealthPage {
-    /// Whether a finding belongs on this page.
+    /// Returns true if a finding belongs on this page.
     fn shows(self, finding: &Finding) -> bool {
         self.readiness || finding.scope == Scope::Liveness
     }

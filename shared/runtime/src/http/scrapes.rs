@@ -14,8 +14,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 const BURST: u32 = 10;
 
 /// The page of a registry. Encoding the registry takes milliseconds of the processor, so requests
-/// in quick succession share a page, which is at most a second old. None of them waits: a crowd could
-/// close its connection meanwhile. Clones share the page.
+/// in quick succession share a page, which is at most a second old. None of them waits: a crowd
+/// could close its connection in the meantime. Clones share the page.
 #[derive(Clone)]
 pub struct Scrapes {
     metrics: Metrics,

@@ -33,7 +33,7 @@ pub struct TlsSettings {
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
-    /// Whether TLS 1.2 is refused.
+    /// True if TLS 1.2 is refused.
     pub only_tls13: bool,
 }
 

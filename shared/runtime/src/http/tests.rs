@@ -380,7 +380,7 @@ fn write(folder: &std::path::Path, certificate: &str, key: &str) -> TlsSettings 
     }
 }
 
-/// Whether a client that trusts only this certificate gets an answer.
+/// Returns true if a client that trusts only this certificate gets an answer.
 async fn trusted(address: SocketAddr, certificate: &CertificateDer<'static>) -> bool {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate.clone()).unwrap();

@@ -8,9 +8,10 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
-/// What a leader leaves to the next one.
+/// The annotation that a leader leaves to the next one.
 pub const HANDOVER: &str = "quartet.dev/handover";
-/// Which cloud this program works with: the leader records it, and a person approves another one here.
+/// The cloud that this program works with: the leader records it, and a person approves another one
+/// here.
 pub const CLOUD_IDENTITY: &str = "quartet.dev/cloud-identity";
 /// Only these annotations are kept in memory.
 const PREFIX: &str = "quartet.dev/";
@@ -37,7 +38,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Annotations {
     read: BTreeMap<String, String>,
-    /// That of the leader before this one.
+    /// The text that the previous leader left.
     found: String,
     left: Option<Left>,
     /// How many times `left` has changed.
@@ -46,8 +47,8 @@ struct Annotations {
     recording: Option<Recording>,
 }
 
-/// An annotation that this leader leaves. Its text is made anew for each renewal of the Lease: its times are the times of
-/// the wall clock, which may have been set meanwhile.
+/// An annotation that this leader leaves. Its text is made anew for each renewal of the Lease: its
+/// times are the wall clock's, which may have been set in between.
 #[derive(Clone)]
 struct Left {
     /// The text when it was left.
@@ -64,7 +65,7 @@ impl fmt::Debug for Left {
 #[derive(Clone, Debug)]
 struct Recording {
     identity: String,
-    /// What stands there: if it is something else, a person has decided meanwhile.
+    /// The expected current text: if it differs, a person has decided in the meantime.
     instead_of: Option<String>,
 }
 
@@ -91,7 +92,7 @@ impl LeaseAnnotations {
         Self(Arc::new(Shared { annotations: Mutex::new(annotations), ..Shared::default() }))
     }
 
-    /// Those of a Lease that an election writes.
+    /// The annotations of a Lease that an election writes.
     pub(super) fn elected() -> Self {
         Self(Arc::new(Shared { is_elected: true, ..Shared::default() }))
     }
@@ -105,7 +106,7 @@ impl LeaseAnnotations {
         self.lock().read.get(key).cloned()
     }
 
-    /// What the last leader has left; empty if there is nothing.
+    /// The text that the last leader left; empty if there is none.
     pub fn found(&self) -> String {
         self.lock().found.clone()
     }
@@ -157,8 +158,8 @@ impl LeaseAnnotations {
         self.lock().identity().cloned()
     }
 
-    /// Records the identity of the cloud with the next renewal, instead of the one that is recorded now.
-    /// If a person changes that meanwhile, it stays. Only a leader calls this.
+    /// Records the identity of the cloud with the next renewal, instead of the one that is recorded
+    /// now. If a person changes it before that, the change stays. Only a leader calls this.
     pub fn record_cloud(&self, identity: &str) {
         let mut annotations = self.lock();
         if annotations.identity().is_none_or(|recorded| recorded != identity) {
@@ -167,7 +168,7 @@ impl LeaseAnnotations {
         }
     }
 
-    /// Those of the next leader.
+    /// The annotations of the next leader.
     #[must_use]
     pub fn handed_over(&self) -> Self {
         let last = self.lock();
@@ -179,7 +180,7 @@ impl LeaseAnnotations {
         Self::of(Annotations { read, found, ..Annotations::default() })
     }
 
-    /// Becomes those of the next leader after another one, for tests.
+    /// Becomes the annotations of the next leader after another one, for tests.
     pub(super) fn succeed(&self, last: &Self) {
         let next = std::mem::take(&mut *last.handed_over().lock());
         *self.lock() = next;

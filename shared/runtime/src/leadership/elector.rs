@@ -36,12 +36,12 @@ const HASTE_JITTER: Duration = Duration::from_millis(100);
 /// write the Lease between its read and its write. With 300 writes a second by others and a round
 /// trip of 3 to 7 ms, about one in three to eight succeeds.
 const MOST_WRITES: usize = 20;
-/// Pause between two attempts to release a Lease that another client modifies meanwhile.
+/// Pause between two attempts to release a Lease that another client modifies at the same time.
 const RELEASE_AGAIN: Duration = Duration::from_millis(50);
 /// How long a watch may take at a start to show that it works: without any change, and before
 /// Kubernetes 1.31, it takes 40 s.
 const FIRST_PROOF: Duration = Duration::from_secs(45);
-/// Time between two looks at the watches of a replica that is no candidate.
+/// Time between two checks of the watches of a replica that is not a candidate.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How an election ended.
@@ -147,7 +147,7 @@ impl Elector {
         move || guard.observed().rival(Instant::now())
     }
 
-    /// What is wrong if another program holds the Lease, as text for pages.
+    /// The problem if another program holds the Lease, as text for pages.
     pub fn shared(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
         let (guard, name) = (self.guard.clone(), self.lease_name());
         move || guard.observed().shared(&name)
@@ -343,7 +343,7 @@ impl Elector {
         }
     }
 
-    /// Whether the Lease named this candidate when it was last read.
+    /// Returns true if the Lease named this candidate when it was last read.
     fn is_holder(&self) -> bool {
         self.guard.observed().holder() == self.identity
     }
@@ -397,7 +397,7 @@ impl Elector {
             Err(_) => ApiError::Timeout,
         };
         self.metrics.failed(Reason::from(&error));
-        tracing::warn!(lease, %error, "the lease is not released; it expires by itself");
+        tracing::warn!(lease, %error, "the lease is not released; it expires on its own");
     }
 
     /// Releases the Lease. A concurrent modification costs another read.

@@ -1,11 +1,11 @@
-//! Whether this replica may lead: only while its watches work.
+//! Decides whether this replica may lead: only while its watches work.
 //!
 //! A leader that sees no changes does nothing useful, and another replica may see them. So a
 //! replica becomes a candidate only while its watches work, and a leader whose watches have not
-//! worked for [`BLIND_LIMIT`] gives its Lease back and ends. No replica needs to know about
-//! another for this: where one sees, it leads; where none sees, none leads, and no Lease changes
-//! its holder. A process that has just started has to see first, so a restart changes nothing
-//! (but for one case: `docs/how-to/operations.md`, "Watches").
+//! worked for [`BLIND_LIMIT`] gives its Lease back and ends. No replica needs to know about another
+//! for this: if one sees, it leads; if no replica sees, no replica leads, and no Lease changes its
+//! holder. A process that has just started has to see first, so a restart changes nothing (but for
+//! one case: `docs/explanation/leadership.md`, "Watches").
 
 use std::{sync::Arc, time::Duration};
 

@@ -58,7 +58,7 @@ impl LeaseGuard {
         LeaseService::new(service_fn(guarded))
     }
 
-    /// What is known of the Lease.
+    /// The known state of the Lease.
     pub(super) fn observed(&self) -> MutexGuard<'_, Observed> {
         self.observed.lock()
     }
@@ -111,8 +111,8 @@ impl LeaseGuard {
 
     /// Turns a patch into an update of the Lease that was read before it; a read serves one write.
     /// The update keeps the Lease's version and UID, so it neither overwrites a change nor
-    /// recreates a Lease that was deleted meanwhile. Also returns the number of changes of what this
-    /// leader leaves that the update has.
+    /// recreates a Lease that was deleted in between. Also returns the number of changes of what
+    /// this leader leaves that the update has.
     fn update(&self, patch: Request<Body>) -> Result<(Request<Body>, u64), BoxError> {
         let lease = self.observed().read.take();
         let mut lease = lease.ok_or("refused here: a Lease must be read before it is written")?;

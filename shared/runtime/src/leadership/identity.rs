@@ -12,8 +12,8 @@ pub(super) fn new(program: &str) -> String {
     on_host(host.as_deref().unwrap_or("localhost"), program)
 }
 
-/// The program that an identity names. `None` if it names none, like those of client-go, which
-/// are `<host>_<uuid>`.
+/// The program that an identity names. `None` if it does not name one, like client-go's identities,
+/// which are `<host>_<uuid>`.
 pub(crate) fn program(identity: &str) -> Option<&str> {
     let (rest, unique) = identity.rsplit_once('_')?;
     Uuid::try_parse(unique).ok()?;

@@ -15,11 +15,12 @@ metrics! {
         [ALPHA] leader_election_slowpath { name } => slow_path: Family<Counter, Text>;
         /// How often this replica became leader
         [ALPHA] ccm_leader_election_transitions { name } => transitions: Family<Counter, Text>;
-        /// Whether this replica leads: 1 for yes, 0 for no
+        /// 1 if this replica leads, 0 otherwise
         [ALPHA] leader_election_master_status { name } => leads: Family<Gauge, Text>;
         /// leaseTransitions of the Lease: how often it changed its holder; equal on every replica
         [ALPHA] ccm_leader_election_lease_transitions { name } => lease_transitions: Family<Gauge, Text>;
-        /// Whether another program holds the Lease of this replica, which then never works: 1 for yes, 0 for no
+        /// 1 if another program holds the Lease of this replica, which then never works, 0
+        /// otherwise
         [ALPHA] ccm_leader_election_lease_of_other_program { name } => other_program: Family<Gauge, Text>;
         /// Failed attempts to acquire, renew or release the Lease, by reason
         [ALPHA] ccm_leader_election_failures { name, reason } => failures: Family<Counter, (Text, Reason)>;

@@ -24,7 +24,7 @@ pub(super) struct Observed {
 struct Seen {
     /// The `spec` of the Lease, as stored in the API server.
     record: Value,
-    /// Whether the Lease was deleted since.
+    /// True if the Lease was deleted since.
     absent: bool,
     /// Since when the record has been unchanged, or the Lease absent.
     since: Instant,
@@ -53,7 +53,7 @@ impl Observed {
         }
     }
 
-    /// The holder of the Lease when last seen; empty for none.
+    /// The holder of the Lease when last seen; empty if there is none.
     pub(super) fn holder(&self) -> &str {
         self.last.as_ref().map_or("", |seen| holder(&seen.record))
     }
@@ -71,12 +71,12 @@ impl Observed {
         Some(seen.since + self.respected(&seen.record))
     }
 
-    /// Whether a candidate may acquire or create the Lease.
+    /// Returns true if a candidate may acquire or create the Lease.
     pub(super) fn is_free(&self, now: Instant) -> bool {
         self.expires_at().is_none_or(|expiry| now >= expiry)
     }
 
-    /// Whether this record names this candidate.
+    /// Returns true if this record names this candidate.
     pub(super) fn is_mine(&self, record: &Value) -> bool {
         holder(record) == self.me
     }
@@ -95,7 +95,7 @@ impl Observed {
         identity::program(self.holder()).filter(|it| identity::program(&self.me) != Some(it))
     }
 
-    /// What is wrong if another program holds the Lease of this name, as text for logs and pages.
+    /// The problem if another program holds the Lease of this name, as text for logs and pages.
     pub(super) fn shared(&self, name: &str) -> Option<String> {
         let program = one_line(self.other_program()?, LONGEST_LINE);
         Some(format!(
@@ -116,7 +116,7 @@ impl Observed {
     }
 }
 
-/// The holder in this record; empty for none.
+/// The holder in this record; empty if there is none.
 pub(super) fn holder(record: &Value) -> &str {
     record.get("holderIdentity").and_then(Value::as_str).unwrap_or("")
 }
@@ -223,7 +223,7 @@ mod tests {
         let start = Instant::now();
         let mut observed = Observed::new("me", OURS);
         observed.missed(start);
-        assert!(observed.is_free(start), "none was ever seen");
+        assert!(observed.is_free(start), "no record was ever seen");
         observed.saw(&json!({"holderIdentity": "other"}), start);
         observed.missed(start + seconds(10));
         observed.missed(start + seconds(12));

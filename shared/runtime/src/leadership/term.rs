@@ -137,7 +137,7 @@ impl Leadership {
         leadership
     }
 
-    /// The same, with what this leader has left. For tests of a change of leader.
+    /// Adds what the last leader has left. For tests of a change of leader.
     #[must_use]
     pub fn after(self, last: &Self) -> Self {
         self.annotations.succeed(&last.annotations);
@@ -149,7 +149,7 @@ impl Leadership {
         Self { state, write_timeout, annotations: LeaseAnnotations::default() }
     }
 
-    /// Whether a write that takes at most `need` may start now.
+    /// Checks that a write that takes at most `need` may start now.
     pub fn check(&self, need: Duration) -> Result<Term, Lost> {
         let state = *self.state.borrow();
         let current = match state {
@@ -168,15 +168,15 @@ impl Leadership {
         Ok(Term { remaining, number: Some(current.number) })
     }
 
-    /// Whether a write to the cloud may start now: while [`Leadership::write_timeout`] is left of
-    /// the term. Some cloud calls take longer than any term, so the caller waits for such a write
-    /// beyond the term. A late write is harmless, because it is idempotent, carries a
+    /// Checks that a write to the cloud may start now: while [`Leadership::write_timeout`] is left
+    /// of the term. Some cloud calls take longer than any term, so the caller waits for such a
+    /// write beyond the term. A late write is harmless, because it is idempotent, carries a
     /// precondition, or can be found by its owner tag.
     pub fn check_cloud_write(&self) -> Result<Term, Lost> {
         self.check(self.write_timeout())
     }
 
-    /// Whether this process leads now.
+    /// Returns true if this process leads now.
     pub fn is_leader(&self) -> bool {
         self.check(Duration::ZERO).is_ok()
     }
@@ -204,8 +204,8 @@ impl Leadership {
         self.state.subscribe().wait_for(reached).await.ok();
     }
 
-    /// Whether a term has expired while the process still considers itself leader: a task is
-    /// stuck, and the process should be restarted.
+    /// Returns true if a term has expired while the process still considers itself leader: a task
+    /// is stuck, and the process should be restarted.
     pub fn is_overdue(&self) -> bool {
         matches!(*self.state.borrow(), State::Term(current) if current.remaining().is_zero())
     }

@@ -254,7 +254,7 @@ async fn requests_to_the_api_server_pay_by_class() {
         limits.admit(class).await;
         limits.admit(class).await;
     }
-    assert_eq!(began.elapsed(), Duration::ZERO, "none takes from another");
+    assert_eq!(began.elapsed(), Duration::ZERO, "no limiter takes from another");
 
     limits.configure(Rates::each(Rate::new(100.0, 100)));
     limits.answered(RequestClass::Write, Some(429), Some(ms(3000)));

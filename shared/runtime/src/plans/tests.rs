@@ -165,7 +165,7 @@ async fn the_line_says_which_object_waits_longest() {
     assert_eq!(plans.waiting(), Verdict::Passed(first("4 min")));
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(plans.waiting(), Verdict::Failed(first("5 min")));
-    // It waits on when its step changes, and not when it has none any more.
+    // It goes on waiting when its step changes, but not when its step is gone.
     plans.set(&node("node-2"), vec![step("taint", "c")]);
     assert!(!plans.waiting().is_passed());
     plans.set(&node("node-2"), Vec::new());

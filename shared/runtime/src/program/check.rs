@@ -36,8 +36,8 @@ struct Found {
     warnings: Vec<String>,
 }
 
-/// Checks the settings and all files that they name, and prints the result. The exit code is
-/// that of a start with the same settings.
+/// Checks the settings and all files that they name, and prints the result. The exit code is the
+/// same as for a start with these settings.
 pub(super) fn check<P: Program>(
     loaded: Loaded<P>,
     providers: &ProviderRegistry,

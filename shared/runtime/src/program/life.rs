@@ -31,8 +31,8 @@ use crate::{
 const MIN_STOP_TIME: Duration = Duration::from_secs(1);
 /// Time for tasks to stop when the process ends because of an error.
 const FAILURE_STOP_TIME: Duration = Duration::from_millis(2500);
-/// Time for releasing the Lease, and for the event writer to flush its queue: a little above
-/// their own limits. The Lease expires by itself if it is not released.
+/// Time for releasing the Lease, and for the event writer to flush its queue: a little above their
+/// own limits. The Lease expires on its own if it is not released.
 const RELEASE: Duration = Duration::from_secs(6);
 const FLUSH: Duration = Duration::from_secs(3);
 
@@ -166,7 +166,7 @@ impl<P: Program> Parts<P> {
         let why = tokio::select! {
             () = self.leadership.lost() => "leaderelection lost".to_owned(),
             failed = self.eligibility.lost(), if elects => {
-                format!("gives the lease back: {failed}")
+                format!("is releasing the lease: {failed}")
             }
             why = rivals.run() => format!("stops leading: {why}"),
         };
@@ -257,7 +257,7 @@ impl<P: Program> Parts<P> {
             Verdict::Passed(match leadership.remaining().as_secs() {
                 _ if !leadership.is_leader() => {
                     let stands = match eligibility.obstacle() {
-                        Some(obstacle) => format!("no candidate for lease {lease}: {obstacle}"),
+                        Some(obstacle) => format!("not a candidate for lease {lease}: {obstacle}"),
                         None => format!("standing by for lease {lease} as {me}"),
                     };
                     match rival() {
@@ -266,7 +266,9 @@ impl<P: Program> Parts<P> {
                     }
                 }
                 left => {
-                    format!("leads by lease {lease} as {me}, term ends in {left} s unless renewed")
+                    format!(
+                        "leads with lease {lease} as {me}, term ends in {left} s unless renewed"
+                    )
                 }
             })
         });
@@ -313,7 +315,7 @@ impl<P: Program> Parts<P> {
         match self.work.wait_all(left).await {
             Ok(()) => self.election.stop(RELEASE).await,
             // While a write may still be in flight, the Lease must not be released early; it
-            // expires by itself.
+            // expires on its own.
             Err(late) => tracing::warn!("tasks did not end: {late}"),
         }
         self.events_task.stop(FLUSH).await;

@@ -20,16 +20,16 @@ where
     loop {
         let settings = changed().await;
         if !leads() {
-            tracing::info!(settings, "ends, to restart with the changed {what}");
+            tracing::info!(settings, "exiting to restart with the changed {what}");
             return;
         }
         let wait = jittered(HANDOVER, 2.0 / 3.0..1.0);
         let seconds = wait.as_secs();
-        tracing::info!(settings, seconds, "hands over soon: the {what} has changed");
+        tracing::info!(settings, seconds, "the {what} has changed; giving up leadership soon");
         sleep(wait).await;
-        // It may have been taken back meanwhile.
+        // It may have been taken back in the meantime.
         if changed().now_or_never().is_some() {
-            tracing::info!(settings, "hands over: the {what} has changed");
+            tracing::info!(settings, "giving up leadership: the {what} has changed");
             return;
         }
     }

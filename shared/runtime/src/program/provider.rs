@@ -20,7 +20,7 @@ use crate::{
 const WAIT: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 /// Upper limit for a pause requested by the cloud.
 const LONGEST_ASKED: Duration = Duration::from_mins(1);
-/// Poll interval for capabilities that the provider learns by itself.
+/// Poll interval for capabilities that the provider learns on its own.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval for checking again whether a provider has gained a missing capability.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
@@ -33,7 +33,7 @@ pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderC
     ProviderContext::ungated(config, &agents.collect::<Vec<_>>().join(" "))
 }
 
-/// The cloud of a program that needs none: it offers nothing, and no provider is built.
+/// The cloud of a program that does not need one: it offers nothing, and no provider is built.
 pub(super) struct Uncalled;
 
 #[async_trait]
@@ -111,13 +111,13 @@ fn offered(cloud: &dyn Cloud, needs: Capability) -> Result<bool, CloudError> {
     }
 }
 
-/// What is said of a program without a capability that it requires.
+/// The message about a program without a capability that it requires.
 fn idle(cloud: &dyn Cloud, missing: Capability) -> String {
     let why = cloud.why_not_offered(missing).map_or_else(String::new, |why| format!(": {why}"));
     format!("idle: the cloud provider {} does not offer {missing}{why}", cloud.name())
 }
 
-/// What is said of a program that a start with this provider would leave idle, as far as that is known
+/// The message about a program that would be idle with this provider, as far as that is known
 /// without a request.
 pub(super) fn would_idle(cloud: &dyn Cloud, needs: &[Need]) -> Option<String> {
     let missing = needs.iter().find_map(|need| match *need {
@@ -135,9 +135,7 @@ pub(super) fn shortfalls(cloud: &dyn Cloud, needs: &[Need]) -> Verdict {
         |shortfall: &Shortfall| needs.iter().any(|need| need.capability() == shortfall.capability);
     let lines = cloud.shortfalls().into_iter().filter(needs).map(|shortfall| shortfall.text);
     match lines.collect::<Vec<_>>() {
-        none if none.is_empty() => {
-            Verdict::Passed("nothing is known that they ask for and does not work".to_owned())
-        }
+        none if none.is_empty() => Verdict::Passed("no setting is known not to work".to_owned()),
         lines => Verdict::Failed(lines.join("; ")),
     }
 }
@@ -202,7 +200,8 @@ async fn offers(cloud: &dyn Cloud, capability: Capability, startup: &Condition) 
             logged = Some(error.kind);
         }
         failures += 1;
-        // The capabilities may become known meanwhile, for instance after a configuration fix.
+        // The capabilities may become known in the meantime, for instance after a configuration
+        // fix.
         let known = async {
             while offered(cloud, capability).is_err() {
                 sleep(POLL_INTERVAL).await;

@@ -33,7 +33,7 @@ metrics! {
     pub(crate) struct ConfigMetrics {
         /// New versions of the configuration file, by whether they were loaded
         [ALPHA] ccm_config_reloads { result } => reloads: Family<Counter, Outcome>, begin Every;
-        /// Whether the current configuration file is valid: 1, or 0 while an older version is in use
+        /// 1 if the current configuration file is valid, 0 while an older version is in use
         [ALPHA] ccm_config_valid => valid: Gauge;
     }
 }

@@ -1,5 +1,5 @@
-//! What a start and `--check-config` share: messages before the logger exists, exit codes, TLS,
-//! threads.
+//! The parts that a start and `--check-config` share: messages before the logger exists, exit
+//! codes, TLS, threads.
 
 use std::{io::Write as _, thread::available_parallelism};
 
@@ -36,7 +36,7 @@ pub(super) fn refuse<P: Program>(lines: &str) -> u8 {
     USAGE
 }
 
-/// Prints a text on stdout. A closed pipe, as with `head`, is no error.
+/// Prints a text on stdout. A closed pipe, as with `head`, is not an error.
 pub(super) fn print(text: &str) -> u8 {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => BROKEN,

@@ -1,4 +1,4 @@
-//! Which Leases show that another cloud controller works. Pure.
+//! Finds the Leases that show that another cloud controller works. Pure.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub(super) struct Seen {
     pub(super) is_held: bool,
 }
 
-/// What is this program's own.
+/// The Leases and names that are this program's own.
 pub(super) struct Own {
     pub(super) program: &'static str,
     /// The name of its work in a Go program, for instance `cloud-node`.
@@ -78,7 +78,7 @@ impl fmt::Display for Rival {
     }
 }
 
-/// The rivals that have renewed their Leases between two looks.
+/// The competing controllers that have renewed their Leases between two looks.
 pub(super) fn rivals(own: &Own, before: &[Seen], after: &[Seen]) -> Vec<Rival> {
     let is_renewed = |lease: &&Seen| {
         let known = before.iter().find(|known| known.name == lease.name);
@@ -108,7 +108,7 @@ pub(super) fn yields_to<'a>(own: &Own, leases: &[Seen], found: &'a [Rival]) -> O
     found.iter().filter(|rival| rival.is_same_program).find(is_before_us)
 }
 
-/// The verdict about the rivals.
+/// The verdict about the competing controllers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// How many of them are a fault.
@@ -117,8 +117,8 @@ pub(super) struct Verdict {
     pub(super) text: Option<String>,
 }
 
-/// Judges these rivals of a program. The same program under another Lease is not a fault if that is
-/// allowed, and no rival of an observer is.
+/// Judges the controllers that compete with a program. The same program under another Lease is not
+/// a fault if that is allowed, and an observer never has a fault.
 pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
     let program = own.program;
     let (same, others): (Vec<_>, Vec<_>) = found.iter().partition(|rival| rival.is_same_program);
@@ -130,7 +130,10 @@ pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
     let advice = match is_observing {
         true => "this process only observes".to_owned(),
         false => {
-            format!("switch {} off there, or end it (docs/how-to/operations.md, rivals)", own.work)
+            format!(
+                "switch {} off there, or end it (docs/explanation/leadership.md, Rivals)",
+                own.work
+            )
         }
     };
     let others_text =
@@ -143,7 +146,7 @@ pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
     };
     let same_text = list(&same).map(|list| {
         format!(
-            "another {program} leads: {list}; {same_advice} (docs/how-to/operations.md, rivals)"
+            "another {program} leads: {list}; {same_advice} (docs/explanation/leadership.md, Rivals)"
         )
     });
     let texts: Vec<_> = others_text.into_iter().chain(same_text).collect();

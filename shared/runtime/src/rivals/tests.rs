@@ -92,7 +92,7 @@ fn the_same_program_under_another_lease_is_named_and_not_counted() {
     let Verdict { count, text } = judged(Mode::Control, &[same.clone(), go.clone()]);
     assert_eq!(count, 1);
     let text = text.unwrap();
-    let what = "another cloud controller runs: cp-1_5d0c renews the Lease cloud-controller-manager; switch cloud-node off there, or end it (docs/how-to/operations.md, rivals). Also another node-ccm leads: ";
+    let what = "another cloud controller runs: cp-1_5d0c renews the Lease cloud-controller-manager; switch cloud-node off there, or end it (docs/explanation/leadership.md, Rivals). Also another node-ccm leads: ";
     assert!(text.starts_with(what), "{text}");
     let Verdict { count, text } = judged(Mode::Observe, &[same, go]);
     assert_eq!(count, 0, "an observer writes nothing that another one could undo");
@@ -303,7 +303,7 @@ async fn a_program_does_not_lead_while_another_one_of_its_kind_leads() {
     assert!(
         verdict
             .detail()
-            .contains("waits, and does not stand for its Lease: another node-ccm leads"),
+            .contains("waits, and does not compete for its Lease: another node-ccm leads"),
         "{verdict:?}"
     );
     assert_eq!(running.gauge(), "1");

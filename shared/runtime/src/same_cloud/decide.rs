@@ -1,32 +1,32 @@
-//! The decision whether a cloud is the one of before.
+//! Decides whether a cloud is still the recorded one.
 
-/// What is known of the cloud.
+/// The known state of the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It is the one that is recorded.
     Same(String),
-    /// Nothing is recorded, and it does not say which one it is.
+    /// Nothing is recorded, and it does not report its identity.
     Unknown,
     /// It is taken over: nothing was recorded, or a person has approved another one.
     Recorded {
-        /// The one of before.
+        /// The recorded cloud.
         before: Option<String>,
         /// The one that it is now.
         present: String,
     },
     /// It is another one.
     Changed {
-        /// The one of before.
+        /// The recorded cloud.
         before: String,
         /// The one that it is now.
         present: String,
     },
-    /// One is recorded, and it does not say which one it is: not yet, or no more.
+    /// One is recorded, and it does not report its identity: not yet, or no more.
     Untold,
 }
 
 /// Decides on the recorded identity, the present one, and whether a person has approved a change
-/// ahead. An empty text is none.
+/// ahead. An empty text counts as absent.
 pub(super) fn decide(
     recorded: Option<String>,
     present: Option<String>,
@@ -52,7 +52,7 @@ impl Standing {
         }
     }
 
-    /// Returns the reason why calls are refused, and the mend.
+    /// Returns the reason why calls are refused, and the fix.
     pub(super) fn objection(&self, remedy: &str) -> Option<(String, String)> {
         match self {
             Self::Same(_) | Self::Unknown | Self::Recorded { .. } => None,
@@ -65,9 +65,9 @@ impl Standing {
                 ),
             )),
             Self::Untold => Some((
-                "the cloud does not say which one it is; nothing is changed until it does"
+                "the cloud does not report its identity; nothing is changed until it does"
                     .to_owned(),
-                format!("only if it will never say it: {remedy}"),
+                format!("only if it never will: {remedy}"),
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! A cloud whose calls are made only while it is the one of before.
+//! A cloud whose calls are made only while it is still the recorded one.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -35,7 +35,8 @@ impl Guarded<dyn Cloud> {
 }
 
 impl<T: ?Sized + Send + Sync> Guarded<T> {
-    /// The answer of a call, if the cloud is the one of before when it begins and when it ends.
+    /// The answer of a call, if the cloud is still the recorded one when the call begins and when
+    /// it ends.
     async fn ask<A>(
         &self,
         call: Call,

@@ -4,8 +4,8 @@ use ccm_metrics::{Gauge, metrics};
 
 metrics! {
     pub(crate) struct SameCloudMetrics {
-        /// Whether the cloud is another one than this program has worked with, or does not say any more which one it
-        /// is, so that nothing is changed until a person approves it: 1 for yes, 0 for no
+        /// 1 if the cloud is not the one that this program has worked with, or no longer reports
+        /// its identity, so that nothing is changed until a person approves it, 0 otherwise
         [ALPHA] ccm_cloud_identity_changed => changed: Gauge;
     }
 }

@@ -1,5 +1,5 @@
-//! Shows whether the cloud is the one of before: on `/readyz?verbose`, as a metric, an event of the
-//! Lease and a line of the log.
+//! Shows whether the cloud is still the recorded one: on `/readyz?verbose`, as a metric, an event
+//! of the Lease and a line of the log.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -44,7 +44,7 @@ impl Where {
         Self { lease: Some((namespace.to_owned(), name.to_owned())) }
     }
 
-    /// What a person does to approve another cloud.
+    /// Describes how a person approves another cloud.
     pub(super) fn remedy(&self) -> String {
         match &self.lease {
             Some((namespace, name)) => {
@@ -66,7 +66,7 @@ pub struct Watch {
     is_announced: bool,
     /// Why no call is made, as reported.
     reported: Option<String>,
-    /// Since when the cloud does not say which one it is.
+    /// Since when the cloud does not report its identity.
     untold: Option<Instant>,
 }
 
@@ -119,7 +119,7 @@ impl Watch {
         }
     }
 
-    /// What has become of an approval ahead, for the line of health.
+    /// The state of an approval given ahead, for the line of health.
     fn approval(&self) -> String {
         match self.same.approval() {
             Ok(None) => String::new(),
@@ -168,6 +168,6 @@ impl Watch {
 fn shown(standing: &Standing) -> String {
     match standing.cloud() {
         Some(cloud) => format!("the cloud is the one that is recorded: {cloud:?}"),
-        None => "the cloud does not say which one it is; a change of it is not noticed".to_owned(),
+        None => "the cloud does not report its identity; a change of it is not noticed".to_owned(),
     }
 }

@@ -35,9 +35,9 @@ pub(super) const SECTIONS: [(&str, &[Setting]); 6] = [
 /// The settings common to all programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CommonSettings {
-    /// Whether `--controllers` enables this program's controller.
+    /// True if `--controllers` enables this program's controller.
     pub enabled: bool,
-    /// Whether it makes changes or only observes.
+    /// The mode: makes changes, or only observes.
     pub mode: Mode,
     /// Time limit at shutdown for work in progress.
     #[serde(serialize_with = "duration::serialize")]
@@ -45,7 +45,7 @@ pub struct CommonSettings {
     /// Accepted and shown by `/configz`, without effect: see its text.
     #[serde(serialize_with = "duration::serialize")]
     pub min_resync: Duration,
-    /// The memory for the records of the last events; 0 for none.
+    /// The memory for the records of the last events; 0 keeps no records.
     pub record_bytes: usize,
     /// `--node-name`.
     pub node_name: Option<String>,
@@ -55,7 +55,7 @@ pub struct CommonSettings {
     pub cloud: CloudSettings,
     /// Leader election.
     pub election: ElectionSettings,
-    /// The HTTP pages; `None` for none.
+    /// The HTTP pages, if enabled.
     pub pages: Option<PageSettings>,
     /// Logging.
     pub logging: LogSettings,
@@ -181,7 +181,7 @@ pub struct KubeSettings {
     /// Time limit for one request, retries included.
     #[serde(serialize_with = "duration::serialize")]
     pub timeout: Duration,
-    /// Whether lists are streamed where the API server offers it.
+    /// True if lists are streamed where the API server offers it.
     pub streams_lists: bool,
     /// The rate of reads and of writes, each.
     pub requests: Rate,
@@ -218,9 +218,9 @@ ccm_settings::settings! {
         /// Time limit of one request to the API server, including retries, and waiting for the rate limit unless it
         /// writes an object.
         timeout: Duration = fixed(Duration, "kube-api-timeout", "30s"), positive;
-        /// Whether to list by a watch that begins with all objects (WatchList) instead of in pages: the API server
-        /// answers from its memory instead of etcd, and neither side holds a page. For Kubernetes 1.34 or newer; an
-        /// API server that does not offer it is asked for pages.
+        /// List by a watch that begins with all objects (WatchList) instead of in pages: the API
+        /// server answers from its memory instead of etcd, and neither side holds a page. For
+        /// Kubernetes 1.34 or newer; an API server that does not offer it is asked for pages.
         streams_lists: bool = fixed(Switch, "kube-api-streaming-lists", "false");
         /// Requests per second to the API server, separately for reads and writes; watches, Lease requests and events
         /// do not count. 0 means the default, a negative number no limit. The default is high on purpose: a new node
@@ -299,7 +299,7 @@ pub const LONGEST_LEASE: Duration = Duration::from_mins(10);
 /// Leader election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ElectionSettings {
-    /// Whether election is enabled.
+    /// True if election is enabled.
     pub enabled: bool,
     /// The Lease's name.
     pub lease: String,
@@ -320,7 +320,7 @@ pub struct ElectionSettings {
 
 ccm_settings::settings! {
     impl ElectionSettings {
-        /// Whether replicas elect a leader. If false, run only one replica.
+        /// Elect a leader among the replicas. If false, run only one replica.
         enabled: bool = fixed(Switch, "leader-elect", "true");
         /// How long a Lease must be unchanged before a standby takes over. Whole seconds, longer than the renew
         /// deadline, at most 10 minutes.
@@ -340,8 +340,9 @@ ccm_settings::settings! {
         lease: String = fixed(Text, "leader-elect-resource-name", ""), object_name;
         /// Namespace of the Lease.
         namespace: String = fixed(Text, "leader-elect-resource-namespace", "kube-system"), object_name;
-        /// Whether the same program may lead by another Lease at the same time, because the two divide nodes or classes.
-        /// If false, this one does not lead while it sees such a Lease renewed in kube-system.
+        /// Allow the same program to lead by another Lease at the same time, because the two
+        /// divide nodes or classes. If false, this one does not lead while it sees such a Lease
+        /// renewed in kube-system.
         allows_others: bool = fixed(Switch, "allow-other-leaders", "false");
     } => |raw, problems| {
         let settings = Self {

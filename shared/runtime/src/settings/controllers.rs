@@ -24,13 +24,13 @@ fn canonical(name: &str) -> &str {
         .map_or(name, |controller| controller.name)
 }
 
-/// Whether the list enables a controller of this program.
+/// Returns true if the list enables a controller of this program.
 pub fn enabled(list: &[String], identity: &Identity) -> bool {
     programs::controllers_of(identity).any(|controller| enables(list, controller))
 }
 
-/// Whether the list enables this controller: the first item that names it decides; otherwise a `*`
-/// in the list enables it.
+/// Returns true if the list enables this controller: the first item that names it decides;
+/// otherwise a `*` in the list enables it.
 pub fn enables(list: &[String], controller: Controller) -> bool {
     let named = list.iter().find_map(|item| {
         let (name, on) = signed(item);

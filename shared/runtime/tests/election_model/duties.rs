@@ -19,7 +19,7 @@ pub enum Duty {
     Deletes(Handover),
     /// The leader writes objects.
     Writes(Limited),
-    /// A replica whose watches fail should not lead. Those of the first one fail at times.
+    /// A replica whose watches fail should not lead. The first replica's watches fail at times.
     Watches(Eligible),
 }
 
@@ -46,7 +46,7 @@ pub enum Waits {
 pub enum Leaves {
     /// The deletions of this leader.
     OwnAlone,
-    /// Its own deletions, and the ones that it found on the Lease.
+    /// Its own deletions, and the deletions that it found on the Lease.
     All,
 }
 

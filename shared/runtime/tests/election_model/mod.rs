@@ -36,7 +36,7 @@ pub enum Expiry {
 /// The precondition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// None.
+    /// No precondition.
     Unconditional,
     /// The Lease is unchanged since it was read.
     CompareAndSwap,
@@ -80,10 +80,10 @@ pub enum Release {
     AfterEnd,
 }
 
-/// Which candidates a Lease can distinguish.
+/// The candidates that a Lease can distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identities {
-    /// None: all candidates have the same identity, as processes on one host may.
+    /// All candidates have the same identity, as processes on one host may.
     Shared,
     /// Every candidate.
     Unique,
@@ -134,7 +134,7 @@ pub struct Verdict {
     pub depth: usize,
     /// The broken rule, and the shortest path to that, if there is one.
     pub broken: Option<(&'static str, Vec<Step>)>,
-    /// Whether a candidate ever started to take the Lease of a leader that stopped renewing: a
+    /// True if a candidate ever started to take the Lease of a leader that stopped renewing: a
     /// model without takeovers would prove nothing.
     pub taken_over: bool,
     /// True if any replica did its duty.

@@ -169,7 +169,7 @@ pub struct Outcome<'a> {
 }
 
 impl Outcome<'_> {
-    /// Whether the result is the expected one.
+    /// Returns true if the result is the expected one.
     pub fn is_as_expected(&self) -> bool {
         let Verdict { broken, taken_over, at_work, .. } = &self.verdict;
         let broken = broken.as_ref().map(|(rule, _)| *rule);

@@ -75,7 +75,7 @@ impl Candidate {
     const FRESH: Self =
         Self { attempt: Attempt::None, stray: None, term: 0, seen: None, work: Work::NONE };
 
-    /// Whether it considers itself the leader.
+    /// Returns true if it considers itself the leader.
     pub fn leads(&self) -> bool {
         self.term > 0
     }
@@ -175,7 +175,7 @@ impl Election {
         own.max(record.min(self.longest))
     }
 
-    /// Whether a candidate has decided to take the Lease from its holder.
+    /// Returns true if a candidate has decided to take the Lease from its holder.
     pub fn takes_over(self, world: &World, at: usize) -> bool {
         matches!(world.holder, Holder::Named(_))
             && world.holder != self.identity(at)

@@ -28,7 +28,7 @@ struct Outcome {
     two_leaders: Option<Duration>,
     /// How often leadership moved.
     moves: usize,
-    /// Whether a replica led after the faults.
+    /// True if a replica led after the faults.
     recovered: bool,
 }
 

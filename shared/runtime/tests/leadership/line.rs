@@ -19,7 +19,7 @@ use crate::lease_api::{Answer, LeaseApi, NAMESPACE, refusal};
 /// The effect on requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// None.
+    /// No fault.
     #[default]
     None,
     /// Connections are refused.
@@ -204,7 +204,7 @@ impl Line {
     }
 }
 
-/// What requests go into.
+/// The service that takes requests.
 type Wire = BoxCloneSyncService<Request<Body>, Response<Answer>, BoxError>;
 
 fn into_answer<B>(response: Response<B>) -> Response<Answer>

@@ -89,7 +89,7 @@ fn claim(error: &Error) -> Claim {
     }
 }
 
-/// What the library's patches are on the wire: the guard turns them into updates.
+/// The method of the library's patches on the wire: the guard turns them into updates.
 fn write(guarded: bool) -> Method {
     if guarded { Method::PUT } else { Method::PATCH }
 }

@@ -60,7 +60,7 @@ async fn a_lease_is_taken_when_it_is_free_or_observed_to_expire() {
         assert_eq!(
             api.record().unwrap()["leaseTransitions"],
             json!(transitions),
-            "a renewal is no transition"
+            "a renewal is not a transition"
         );
     };
     check(None, 0, 0).await;

@@ -47,12 +47,12 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// One with a guard, at the default terms.
+    /// Starts a replica with a guard, at the default terms.
     pub fn start(api: &LeaseApi) -> Self {
         Self::over(&Line::new(api), terms(), true)
     }
 
-    /// One that is a candidate only while it is eligible.
+    /// Starts a replica that is a candidate only while it is eligible.
     pub fn eligible(api: &LeaseApi, eligibility: Eligibility) -> Self {
         Self::with("node-ccm", &Line::new(api), terms(), true, eligibility)
     }
@@ -130,8 +130,8 @@ impl Replica {
     }
 }
 
-/// Waits for a condition, and returns how long that took. Checks that at most one replica
-/// leads meanwhile.
+/// Waits for a condition, and returns how long that took. Checks that at most one replica leads at
+/// a time.
 pub async fn until(
     replicas: &[&Replica],
     limit: Duration,

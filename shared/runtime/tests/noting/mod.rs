@@ -34,20 +34,20 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What is waited for at most.
+/// The longest wait.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// What a test wants to happen.
+/// The events that a test asks for.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that can go wrong")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
     /// The provider does not know yet what it offers.
     pub(crate) unknown: bool,
-    /// Which cloud the provider says that it is.
+    /// The identity that the provider reports.
     pub(crate) identity: Option<&'static str>,
     /// The provider offers no instances.
     pub(crate) offers_nothing: bool,
-    /// What the provider says that does not work, and why it offers no instances.
+    /// The shortfall that the provider reports, and why it offers no instances.
     pub(crate) shortfall: Option<&'static str>,
     pub(crate) prepare_fails: bool,
     pub(crate) a_task_panics: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Script {
     pub(crate) write: Option<Duration>,
 }
 
-/// What was called.
+/// A recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Prepared,
@@ -106,7 +106,7 @@ ccm_settings::settings! {
     pub(crate) struct NotingSettings {
         /// The test.
         case: String = fixed(Text, "case", "");
-        /// Whether it needs instances: required, optional, none.
+        /// Its need for instances: required, optional or `none`.
         needs: String = fixed(Text, "needs", "required");
     }
 }
@@ -274,12 +274,12 @@ pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Proc
 }
 
 impl Process {
-    /// What was called so far.
+    /// The calls so far.
     pub(crate) fn steps(&self) -> Vec<Step> {
         self.case.steps.lock().clone()
     }
 
-    /// True if it has ended by itself.
+    /// True if it has ended on its own.
     pub(crate) fn has_ended(&self) -> bool {
         self.life.is_finished()
     }
@@ -311,7 +311,7 @@ impl Process {
         panic!("{what}: {:?} {:?}", self.steps(), self.get("/readyz?verbose").await);
     }
 
-    /// Status and text of a page, once the pages are there.
+    /// Status and text of a page, once the pages are served.
     pub(crate) async fn get(&self, page: &str) -> (u16, String) {
         let mut stream = loop {
             match TcpStream::connect(self.pages).await {

@@ -156,7 +156,7 @@ fn with_merged(
         one => vec![one],
     });
     for value in lists {
-        let Yaml::Map(more) = value else { return Err("<< merges what is no mapping") };
+        let Yaml::Map(more) = value else { return Err("<< merges a value that is not a mapping") };
         for (key, value) in more {
             entries.entry(key).or_insert(value);
         }
@@ -224,7 +224,7 @@ mod tests {
             ("? [a]\n: b", "a list or a mapping as a key"),
             ("a: &a [*a]", "an alias within the value"),
             ("a: *b", "unknown anchor"),
-            ("a: {<<: b}", "<< merges what is no mapping"),
+            ("a: {<<: b}", "<< merges a value that is not a mapping"),
             ("a: 1\n---\nb: 2", "more than one document"),
             ("a: [", "line"),
         ] {

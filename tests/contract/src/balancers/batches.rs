@@ -1,4 +1,4 @@
-//! What a call may consist of.
+//! The items that a call may consist of.
 
 use ccm_cloud::{CloudError, ErrorKind, Unwanted};
 
@@ -7,7 +7,7 @@ use crate::{
     lab::{Place, call, change, changed, gather, members, namesake, nodes, unwanted, wanted, with},
 };
 
-/// Whether each item was carried out. Those that were not must be refused for their owner.
+/// True for each item that was carried out. The others must be refused for their owner.
 fn done<T>(answers: Vec<Result<T, CloudError>>) -> Vec<bool> {
     let each = answers.into_iter().map(|answer| match answer {
         Ok(_) => true,

@@ -1,4 +1,4 @@
-//! What is gone is proven, and addresses may stay.
+//! Deletions are proven, and addresses may stay.
 
 use ccm_cloud::{ErrorKind, Owner, Progress, ProofMethod, Unwanted};
 

@@ -50,7 +50,7 @@ pub(crate) async fn lists_by_scope_and_depth(place: Place) {
     assert!(shown.cost.is_some() && shown.age.is_some_and(|age| age < Duration::MAX));
     let mut as_done = web.clone();
     as_done.age = shown.age;
-    // Members that are as wanted may be those of the request.
+    // If members are as wanted, the answer may share the request's list.
     let done = std::mem::replace(&mut as_done.members, shown.members.clone());
     assert!(are_shown_as(&done.expect("an answer shows members"), members.iter()));
     assert_eq!(shown, as_done, "an ensured load balancer is shown as a list shows it");
@@ -81,7 +81,7 @@ pub(crate) async fn a_list_that_lacks_one_proves_nothing(place: Place) {
     assert!(matches!(answer, Ok(Progress::Done(_))), "{answer:?}");
     assert_eq!(lab.side().rows().len(), 1);
     for _ in 0..3 {
-        // Whatever the answer is, nothing is proven gone that is there.
+        // Whatever the answer is, it never proves that an existing load balancer is gone.
         if let Ok(Progress::Done(_)) = lab.delete(&unwanted(&web, Some(&made.id))).await {
             assert_eq!(lab.side().rows(), []);
         }

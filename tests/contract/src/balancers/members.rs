@@ -39,7 +39,7 @@ pub(crate) async fn the_last_member_stays(place: Place) {
     web.members = none;
     assert!(matches!(lab.ensure(&web).await, Ok(Progress::Done(_))));
     assert_eq!((lab.only("web").nodes, lab.written()), (last, 0));
-    // It leaves when another one comes. One that cannot come is none.
+    // It leaves when another one comes. A member that cannot be added does not count.
     let unusable = Members { present: [homeless(7)].into(), ..members(&[], &[1, 2, 3]) };
     lab.members_set(&web, &id, unusable).await;
     assert_eq!(lab.only("web").nodes.len(), 1);
@@ -85,7 +85,7 @@ pub(crate) async fn a_bad_member_affects_no_others(place: Place) {
     assert!(moved.is_shown_as(of(3)), "one with another address is replaced");
 }
 
-/// The audit compares versions: it must know that of our own write.
+/// The audit compares versions: it must know the version of our own write.
 pub(crate) async fn a_change_of_members_answers_with_its_version(place: Place) {
     let lab = place.lab().await;
     let web = wanted("web");
@@ -97,7 +97,7 @@ pub(crate) async fn a_change_of_members_answers_with_its_version(place: Place) {
     assert_eq!(shown().await, set.version);
     lab.written();
     let again = lab.members_set(&web, id, members(&[4], &[1])).await;
-    assert_eq!((again.version, lab.written()), (set.version.clone(), 0), "nothing was to change");
+    assert_eq!((again.version, lab.written()), (set.version.clone(), 0), "nothing had to change");
     // Another client's write changes it: it is not the version that we know.
     lab.side().harm(id, Harm::Members);
     assert_ne!(shown().await, set.version);

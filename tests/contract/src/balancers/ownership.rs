@@ -100,7 +100,7 @@ pub(crate) async fn two_of_one_owner_are_listed_and_one_is_deleted(place: Place)
     assert_eq!(proof.method, ProofMethod::ById);
     assert!(proof.evidence.contains(&older.id), "{proof:?}");
     assert_eq!(lab.only("web"), kept);
-    // The last one is no duplicate.
+    // The last one is not a duplicate.
     let only = Unwanted { duplicate: true, ..unwanted(&web, Some(&younger.id)) };
     assert_eq!(lab.delete(&only).await.unwrap_err().kind, ErrorKind::Conflict);
     assert_eq!(lab.settle(&web).await.id, younger.id);

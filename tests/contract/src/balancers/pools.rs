@@ -65,7 +65,7 @@ pub(crate) async fn what_was_not_seen_is_not_done(place: Place) {
         assert!(why.contains(&id) || why.contains("member"), "{why}");
     }
     assert_eq!((lab.only("web"), lab.written()), (before, 0));
-    // If the call names no members, none are missing.
+    // If the call names no members, no member is missing.
     let answer = lab.set_members(&web, &id, members(&[], &[3])).await.unwrap();
     let Progress::Done(MembersSet { changed: false, .. }) = answer else { panic!("{answer:?}") };
     // A full comparison finds the ports. Later changes of members see them.

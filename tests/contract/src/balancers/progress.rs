@@ -128,7 +128,7 @@ pub(crate) async fn the_state_decides_and_not_the_digest(place: Place) {
     let old = wanted("web");
     let id = lab.settle(&old).await.id;
     lab.written();
-    // Another version, or none: no write, until something is to be changed.
+    // Another version, or a missing one: no write, until something must change.
     let mut new = changed(&old, |it| it.digest = Digest { version: 2, hash: 99 });
     for stored in [Some(old.front_end.digest), None] {
         if stored.is_none() {
@@ -144,7 +144,7 @@ pub(crate) async fn the_state_decides_and_not_the_digest(place: Place) {
     Arc::make_mut(&mut new.front_end).digest.hash = 100;
     assert_eq!(lab.settle(&new).await.digest, Some(new.front_end.digest));
     assert_eq!(lab.written(), 1);
-    // Members are no part of it.
+    // Members are not part of it.
     lab.side().drop_digest(&id);
     new.members = members(&[1, 2, 3, 4], &[]);
     assert_eq!(lab.settle(&new).await.digest, None);

@@ -1,4 +1,4 @@
-//! What is done about load balancers that others change or delete, or that fail.
+//! The treatment of load balancers that others change or delete, or that fail.
 
 use ccm_cloud::{CloudError, Cure, Depth, ErrorKind, LoadBalancer, Loss, Phase, Progress, Wanted};
 
@@ -125,11 +125,11 @@ pub(crate) async fn asks_before_it_replaces(place: Place) {
             assert!(loss.why.contains(&made.id), "{loss:?}");
         }
     }
-    // A Service that has none gets one, and one that may have another one as well.
+    // A Service without a load balancer gets one, and so does a Service that may have another one.
     lab.settle(&Wanted { may_replace: false, ..wanted("new") }).await;
     let again = lab.settle(&Wanted { may_replace: true, ..more.clone() }).await;
     assert_ne!(again.id, made.id);
     assert_eq!(addresses(&again).len(), 1);
-    // The one that is there is the owner's, whatever the Service says.
+    // The existing one is the owner's, whatever the Service says.
     assert_eq!(lab.settle(&more).await.id, again.id);
 }

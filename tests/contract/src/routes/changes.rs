@@ -1,4 +1,4 @@
-//! What a change does, and what it leaves alone.
+//! The effects of a change, and what it leaves alone.
 
 use ccm_cloud::{ErrorKind, Route, RouteChange};
 use ipnet::IpNet;
@@ -31,7 +31,7 @@ pub(crate) async fn changes_may_be_repeated(place: Place) {
     assert_eq!(lab.router().table(), []);
 }
 
-/// A deletion or a replacement is about the route as it was listed, and a creation about none.
+/// A deletion or a replacement is about the route as it was listed; a creation is not.
 pub(crate) async fn only_what_was_seen_is_changed(place: Place) {
     let lab = place.lab().await;
     let seen = lab.made(create(1)).await;
@@ -107,12 +107,12 @@ pub(crate) async fn owners_are_recorded_and_kept(place: Place) {
     assert!(lab.routes().traits().records_owner);
     let made = lab.made(create(1)).await;
     assert_eq!(made.owner, Some(node(1)));
-    // A route that is there keeps its owner, also none.
+    // An existing route keeps its owner, even if it has no owner.
     lab.router().add(net(2), hop(2));
     assert_eq!(lab.made(create(2)).await.owner, None);
     let owners: Vec<_> = lab.table().await.routes.into_iter().map(|it| it.owner).collect();
     assert_eq!(owners, [Some(node(1)), None]);
-    // Another owner is another route, and another name is no other owner.
+    // Another owner is another route, but another name is not another owner.
     let (mut theirs, mut renamed) = (made.clone(), made);
     theirs.owner.as_mut().unwrap().cluster.uid = "cluster-2".to_owned();
     assert_eq!(lab.one(delete(&theirs)).await.unwrap_err().kind, ErrorKind::Busy);

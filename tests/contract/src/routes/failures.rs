@@ -40,7 +40,7 @@ pub(crate) async fn a_route_affects_no_others(place: Place) {
     assert_eq!(lab.router().table(), [(net(1), hop(1)), (net(4), hop(4))]);
 }
 
-/// A route that carries no traffic is there with its defect.
+/// A route that carries no traffic is listed with its defect.
 pub(crate) async fn defects_are_shown_and_repaired(place: Place) {
     let lab = place.lab().await;
     lab.router().break_new(true);

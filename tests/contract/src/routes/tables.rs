@@ -5,7 +5,7 @@ use ccm_cloud::{ErrorKind, Route, RouteTarget};
 use super::world::{create, delete, hop, kinds, net};
 use crate::lab::Place;
 
-/// A list shows all routes, and decides of none whose it is.
+/// A list shows all routes, and does not decide whose they are.
 pub(crate) async fn foreign_routes_are_shown_and_stay(place: Place) {
     let lab = place.lab().await;
     let (wide, dead) = ("192.168.0.0/16".parse().unwrap(), [10, 0, 0, 77].into());
@@ -38,7 +38,7 @@ pub(crate) async fn a_table_that_has_changed_is_not_written(place: Place) {
     for answer in &answers {
         assert_eq!(answer.as_ref().unwrap().version.as_ref(), Some(&version), "one for a batch");
     }
-    // A person writes, so that what was seen is old, or the version is none at all.
+    // A person writes, so that the seen version is old, or there is no version at all.
     lab.router().add(net(9), hop(9));
     let seen = &after.routes[0];
     for base in [version.as_str(), "nonsense", ""] {
@@ -69,7 +69,7 @@ pub(crate) async fn a_full_table_takes_what_fits(place: Place) {
     let table = lab.table().await;
     assert_eq!((refused, table.routes.len()), (2, 2));
     assert!(table.room.is_none_or(|room| room == 0));
-    // What is there needs no room, and what goes makes some.
+    // Existing routes need no room, and deleted ones make some.
     let answers = lab.apply(&[create(1), delete(&table.routes[1]), create(3)]).await;
     assert_eq!(kinds(answers), [None; 3]);
 }

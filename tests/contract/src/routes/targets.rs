@@ -1,4 +1,4 @@
-//! Whether the targets of routes exist.
+//! Checks whether the targets of routes exist.
 
 use ccm_cloud::{CloudError, ErrorKind, RouteTarget, TargetState};
 

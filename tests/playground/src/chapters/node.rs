@@ -63,7 +63,7 @@ async fn initialised(demo: &Demo, count: usize) -> Result<String> {
         Ok(Some(()))
     })
     .await?;
-    let node = demo.node("node-000").context("node-000 is there")?;
+    let node = demo.node("node-000").context("node-000 exists")?;
     let writes = demo.accepted_node_writes();
     ensure!(writes >= count, "{writes} writes to {count} nodes");
     let zone = node["metadata"]["labels"]["topology.kubernetes.io/zone"]
@@ -86,7 +86,7 @@ async fn change(demo: &Demo) -> Result<String> {
     demo.cloud().add(instance);
     let start = Instant::now();
     poll::until("node-000 to follow", STEP_TIMEOUT, || async {
-        let node = demo.node("node-000").context("node-000 is there")?;
+        let node = demo.node("node-000").context("node-000 exists")?;
         let kind = node["metadata"]["labels"]["node.kubernetes.io/instance-type"].as_str()
             == Some("m1.xlarge");
         let address = node["status"]["addresses"][0]["address"].as_str() == Some("10.200.0.1");

@@ -1,4 +1,4 @@
-//! What is left at the end: healthy nodes, a Service, and ideas for a person who wants to play.
+//! The state at the end: healthy nodes, a Service, and ideas for a person who wants to play.
 
 use anyhow::{Context as _, Result};
 use ccm_sim::poll;

@@ -133,7 +133,7 @@ async fn leave(demo: &Demo) -> Result<String> {
     let routed = demo.objects("nodes").iter().filter(|node| is_routed(demo, node)).count();
     let nodes = demo.objects("nodes").len();
     ensure!(routed == nodes, "{routed} of {nodes} nodes have their route");
-    Ok(format!("its route is gone after {took:.1} s; those of {nodes} nodes and of others stay"))
+    Ok(format!("its route is gone after {took:.1} s; {nodes} nodes and others keep theirs"))
 }
 
 fn is_routed(demo: &Demo, node: &Value) -> bool {

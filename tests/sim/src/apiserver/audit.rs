@@ -39,7 +39,7 @@ impl Outcome {
 pub struct Record {
     /// When it arrived, as time since the server was created.
     pub at: Duration,
-    /// What it was.
+    /// The verb of the request.
     pub verb: Verb,
     /// Plural name, or empty for paths such as `/readyz`.
     pub resource: String,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{eventview, resources::Resource, shape, status::StatusError};
 
-/// What to do with fields that the type does not have.
+/// The treatment of fields that the type does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum FieldValidation {
     Ignore,
@@ -71,7 +71,7 @@ fn check_type(resource: &Resource, body: &Value) -> Result<(), StatusError> {
     let Value::Object(map) = body else {
         return Err(StatusError::bad_request(unhandled(
             resource,
-            &"json: cannot unmarshal value that is no object into Go value",
+            &"json: cannot unmarshal value that is not an object into Go value",
         )));
     };
     let given = |name: &str| map.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());

@@ -50,7 +50,7 @@ pub enum Action {
     CutWatch {
         /// The duration of the watch.
         after: Duration,
-        /// Whether the connection breaks; otherwise the stream ends cleanly.
+        /// True if the connection breaks; otherwise the stream ends cleanly.
         abrupt: bool,
     },
     /// A watch answers 200 and its stream begins with an `ERROR` event with this code.
@@ -272,7 +272,7 @@ impl FaultPlan {
             .map_or(0, |planned| planned.hits)
     }
 
-    /// Whether a request like this would get 403 at any time. Access reviews use this.
+    /// Returns true if a request like this would get 403 at any time. Access reviews use this.
     pub(super) fn forbids(&self, asked: &Asked<'_>) -> bool {
         let now = Instant::now();
         self.state.lock().planned.iter().any(|planned| {

@@ -57,7 +57,7 @@ fn form_of(clause: &str) -> Option<Form> {
     }
 }
 
-/// Whether the response is pretty-printed: on request, and for command-line tools.
+/// Returns true if the response is pretty-printed: on request, and for command-line tools.
 pub(super) fn pretty(info: &RequestInfo) -> bool {
     if info.query.has("pretty") {
         return info.query.flag("pretty");
@@ -65,7 +65,7 @@ pub(super) fn pretty(info: &RequestInfo) -> bool {
     ["curl", "Wget", "Mozilla/5.0"].iter().any(|tool| info.user_agent.starts_with(tool))
 }
 
-/// Whether the client accepts gzip.
+/// Returns true if the client accepts gzip.
 pub(super) fn gzip(info: &RequestInfo) -> bool {
     info.header(header::ACCEPT_ENCODING).split(',').any(|coding| {
         let (coding, quality) = coding.split_once(';').unwrap_or((coding, ""));

@@ -1,5 +1,5 @@
-//! What the server writes into objects: system metadata, defaults, and the effective part of
-//! an update.
+//! The server's writes into objects: system metadata, defaults, and the effective part of an
+//! update.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! What a request asks for, read from its method, path, query and headers.
+//! The meaning of a request, read from its method, path, query and headers.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, header, request::Parts};
 
 use super::resources::{self, Resource};
 
-/// What a request does, in the words of RBAC and audit logs.
+/// The verb of a request, as in RBAC and audit logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
     /// Read one object, or a path such as `/version`.
@@ -155,7 +155,7 @@ impl RequestInfo {
         self.resource.map_or(unstored, |resource| resource.plural)
     }
 
-    /// Whether it is a self access review, which is served but not stored.
+    /// Returns true if it is a self access review, which is served but not stored.
     pub(super) fn is_review(&self) -> bool {
         self.path.trim_end_matches('/') == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     }

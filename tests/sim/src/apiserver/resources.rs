@@ -17,11 +17,11 @@ pub(super) struct Resource {
     pub(super) shape: Shape,
     /// Field selectors beyond `metadata.name` and `metadata.namespace`.
     pub(super) fields: &'static [&'static str],
-    /// Whether an immediate DELETE returns the object instead of a `Status`.
+    /// True if an immediate DELETE returns the object instead of a `Status`.
     pub(super) returns_deleted: bool,
-    /// Whether PUT may omit the resourceVersion.
+    /// True if PUT may omit the resourceVersion.
     pub(super) unconditional_update: bool,
-    /// Whether PUT creates a missing object.
+    /// True if PUT creates a missing object.
     pub(super) create_on_update: bool,
 }
 
@@ -158,7 +158,7 @@ impl Resource {
         self.kind.to_ascii_lowercase()
     }
 
-    /// Whether this is the `events.k8s.io` view of events, which are stored as core/v1.
+    /// Returns true if this is the `events.k8s.io` view of events, which are stored as core/v1.
     pub(super) fn is_events_view(&self) -> bool {
         self.group == "events.k8s.io"
     }

@@ -29,7 +29,7 @@ enum Field {
 }
 
 impl Selector {
-    /// From the two query parameters. Errors are those of the real server: 400.
+    /// From the two query parameters. Errors are the real server's: 400.
     pub(super) fn parse(
         resource: &Resource,
         labels: &str,

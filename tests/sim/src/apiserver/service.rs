@@ -154,7 +154,7 @@ fn without(field: &str, json: &mut Value) {
     }
 }
 
-/// What faults do to a request that is processed.
+/// The effect of faults on a request that is processed.
 #[derive(Default)]
 struct Injected {
     effects: Effects,

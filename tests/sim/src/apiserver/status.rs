@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub struct StatusError {
     /// HTTP status code.
     pub code: u16,
-    /// Machine readable, for instance `Conflict`. Empty if the real server sends none.
+    /// Machine readable, for instance `Conflict`. Empty if the real server does not send one.
     pub reason: &'static str,
     /// For people.
     pub message: String,

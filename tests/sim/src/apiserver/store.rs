@@ -76,7 +76,7 @@ pub(super) struct Page {
     pub(super) remaining: usize,
 }
 
-/// Which part of a collection to read.
+/// The part of a collection to read.
 pub(super) struct Range<'a> {
     /// The prefix of the keys: a namespace with its slash, or empty.
     pub(super) prefix: &'a str,

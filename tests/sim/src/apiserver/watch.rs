@@ -135,7 +135,7 @@ pub(super) struct Watch {
     from: u64,
     position: u64,
     pending: VecDeque<Bytes>,
-    /// Whether the next table contains the column definitions.
+    /// True if the next table contains the column definitions.
     headings: bool,
     tip: Receiver<u64>,
     deadline: Instant,

@@ -328,7 +328,7 @@ impl Core {
             let range = super::store::Range { prefix: &prefix, after: None, limit: 0 };
             let Ok(page) = self.store.page(inside, None, &range, |_| true) else { continue };
             for object in page.objects {
-                // Objects written meanwhile go with the namespace.
+                // Objects that were written in between go with the namespace.
                 drop(self.store.remove(inside, &object.key, object.revision));
             }
         }

@@ -41,11 +41,11 @@ struct Arguments {
     /// How many instances there are at the start: node-00000, node-00001 and so on.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100_000))]
     instances: u32,
-    /// An instance that is there at the start, by the name of its node. May be repeated.
+    /// An instance that exists at the start, by the name of its node. May be repeated.
     #[arg(long, value_name = "NAME[=ADDRESS[,ADDRESS]]", value_parser = instance)]
     instance: Vec<SimInstance>,
-    /// Which cloud this is, for controllers, until it is changed on the pages; empty is one that cannot
-    /// tell.
+    /// The identity of this cloud, for controllers, until it is changed on the pages; empty if the
+    /// cloud cannot tell.
     #[arg(long, value_name = "TEXT", default_value = IDENTITY)]
     identity: String,
 }
@@ -58,7 +58,7 @@ fn instance(text: &str) -> Result<SimInstance, String> {
     }
     let mut instance = SimInstance::new(name, name);
     for text in addresses.split(',').filter(|text| !text.is_empty()) {
-        let address: IpAddr = text.parse().map_err(|_| format!("{text:?} is no IP address"))?;
+        let address: IpAddr = text.parse().map_err(|_| format!("{text:?} is not an IP address"))?;
         let address = NodeAddress::new(AddressKind::InternalIp, address.to_string());
         instance.addresses.push(address);
     }

@@ -72,26 +72,26 @@ pub struct Times {
 /// The properties of these load balancers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BalancerSettings {
-    /// Whether the cloud has load balancers.
+    /// True if the cloud has load balancers.
     pub offered: bool,
-    /// What the provider says about itself.
+    /// The properties that the provider reports.
     pub traits: LoadBalancerTraits,
     /// How long the cloud works after a write.
     pub times: Times,
-    /// Whether listeners and members are made by the write that creates the load balancer, and
-    /// not by one write each.
+    /// True if listeners and members are made by the write that creates the load balancer, and not
+    /// by one write each.
     pub nested: bool,
-    /// Whether the cloud refuses writes of a former term, and a second load balancer of one
-    /// owner.
+    /// True if the cloud refuses writes of a former term, and a second load balancer of one owner.
     pub fences: bool,
-    /// Whether clients reach load balancers by DNS names.
+    /// True if clients reach load balancers by DNS names.
     pub hostnames: bool,
     /// True if a load balancer without members shows the port of its members. If false, as with
     /// OpenStack, a change of its members returns [`NotSeen`](ccm_cloud::Progress::NotSeen).
     pub shows_empty: bool,
-    /// What the provider says about when to look again.
+    /// The time after which the provider wants to be asked again.
     pub check_after: Duration,
-    /// The labels of the nodes that may be members, where a Service asks for none; as `pool=edge,zone`.
+    /// The labels of the nodes that may be members, unless a Service sets its own; as
+    /// `pool=edge,zone`.
     pub node_selector: String,
 }
 
@@ -126,7 +126,7 @@ pub struct Configuration {
     pub source_ranges: Vec<IpNet>,
     /// How long a client's connections go to the same member.
     pub affinity: Option<Duration>,
-    /// Which members get a connection.
+    /// The members that get a connection.
     pub traffic: Traffic,
     /// The annotations.
     pub settings: BTreeMap<String, String>,
@@ -143,7 +143,7 @@ pub enum State {
         what: &'static str,
         /// Until when. `None`: until a person ends it.
         until: Option<Instant>,
-        /// What comes then.
+        /// The outcome at that time.
         then: Outcome,
     },
     /// The cloud could not carry out a change.
@@ -173,8 +173,8 @@ pub struct SimBalancer {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// The recorded owners. More than one have ports on a shared load balancer; those of a
-    /// controller that records no owners have no UIDs.
+    /// The recorded owners. Several owners share a load balancer by port; the owners of a
+    /// controller that does not record them have no UIDs.
     pub owners: Vec<Owner>,
     /// For what a controller that records no owners has made it: names, no UIDs.
     pub made_for: Option<Owner>,
@@ -199,11 +199,11 @@ pub struct SimBalancer {
 pub struct Applied {
     /// The digest.
     pub digest: Digest,
-    /// What was configured when it was stored.
+    /// The configuration when it was stored.
     configured: String,
 }
 
-/// What a Service of this owner wants that says nothing but its ports: TCP and IPv4, no settings.
+/// The front end of this owner's Service if it sets only its ports: TCP and IPv4, no settings.
 pub fn plain_front_end(owner: Owner, ports: Vec<FrontEndPort>) -> FrontEnd {
     FrontEnd {
         owner,
@@ -276,7 +276,7 @@ impl SimBalancer {
         filled.map(pool).collect()
     }
 
-    /// Whether this is its only owner.
+    /// Returns true if this is its only owner.
     fn is_of(&self, owner: &Owner) -> bool {
         matches!(self.owners.as_slice(), [only] if only.is(owner))
     }
@@ -299,7 +299,7 @@ pub struct Write {
     pub id: String,
     /// Its kind.
     pub kind: WriteKind,
-    /// What was changed.
+    /// The change.
     pub line: String,
     /// The term of leadership that it came with.
     pub term: Option<u64>,
@@ -404,7 +404,7 @@ impl Balancers {
         self.settled(|store| std::mem::take(&mut store.writes))
     }
 
-    /// Whether the cloud has load balancers.
+    /// Returns true if the cloud has load balancers.
     pub(super) fn offered(&self) -> bool {
         self.0.lock().settings.offered
     }

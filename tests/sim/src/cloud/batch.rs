@@ -6,7 +6,7 @@ use tokio::time::sleep_until;
 
 use super::Operation;
 
-/// The answers of a batch that are known, and the items that get none.
+/// The known answers of a batch, and the items that get no answer.
 pub(super) struct Batch<A> {
     pub(super) answers: Vec<(usize, Result<A, CloudError>)>,
     pub(super) unanswered: Vec<usize>,
@@ -19,7 +19,7 @@ impl<A> Batch<A> {
     }
 }
 
-/// The answers of a batch with `items` items, as they become known: those of a failed call all
+/// The answers of a batch with `items` items, as they become known: all answers of a failed call
 /// have its error, and an item that is never answered has an error at the end of the call.
 pub(super) fn answers<'a, A: Send + 'static>(
     operation: Operation,

@@ -24,7 +24,7 @@ pub struct SimInstance {
     pub addresses: Vec<NodeAddress>,
     /// Further labels for its node.
     pub labels: BTreeMap<String, String>,
-    /// Whether it runs.
+    /// Its power state.
     pub power: PowerState,
     /// Its SMBIOS system UUID.
     pub system_uuid: Option<String>,

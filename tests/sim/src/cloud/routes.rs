@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use self::store::Store;
 
-/// What a route's target is.
+/// The kind of a route's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TargetKind {
@@ -31,17 +31,17 @@ pub enum TargetKind {
 /// The properties of the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterSettings {
-    /// Whether the cloud has routes.
+    /// True if the cloud has routes.
     pub offered: bool,
-    /// What the provider says about itself.
+    /// The properties that the provider reports.
     pub traits: RouteTraits,
-    /// What a route's target is.
+    /// The kind of a route's target.
     pub targets: TargetKind,
     /// The most routes.
     pub quota: Option<u32>,
-    /// Whether the table has a version.
+    /// True if the table has a version.
     pub versions: bool,
-    /// Whether the cloud refuses writes of a former term.
+    /// True if the cloud refuses writes of a former term.
     pub fences: bool,
     /// How long the cloud makes a new route, which has a defect until then.
     pub create: Duration,
@@ -71,9 +71,9 @@ impl Default for RouterSettings {
 pub struct Defect {
     /// The cloud's words.
     pub why: String,
-    /// Whether the next creation of the same route repairs it.
+    /// The effect of the next creation of the same route.
     pub cure: Cure,
-    /// When it ends by itself.
+    /// The time when it ends on its own.
     pub until: Option<Instant>,
 }
 
@@ -178,7 +178,7 @@ impl Router {
         self.settled(|store| store.routes.values().map(Vec::len).sum())
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

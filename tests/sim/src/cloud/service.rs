@@ -196,7 +196,7 @@ impl SimCloud {
         outcome
     }
 
-    /// What is planned for this call: an error, or an effect on its answer.
+    /// Injects the faults planned for this call: an error, or an effect on its answer.
     async fn inject(
         &self,
         operation: Operation,

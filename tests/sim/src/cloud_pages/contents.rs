@@ -1,4 +1,4 @@
-//! What the cloud holds, as JSON.
+//! The contents of the cloud, as JSON.
 
 use ccm_cloud::Member;
 use serde_json::{Map, Value, json};

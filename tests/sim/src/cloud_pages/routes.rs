@@ -17,7 +17,7 @@ use crate::cloud::{
     routes::{RouteWriteKind, RouterSettings, SimRoute, TargetKind},
 };
 
-/// What the router holds.
+/// The contents of the router.
 pub(super) fn contents(router: &Router) -> Value {
     let all: Vec<_> = router.all().iter().map(SimRoute::describe).collect();
     json!({"version": router.version(), "routes": all, "ports": router.ports()})
@@ -54,7 +54,7 @@ pub(super) fn settings(settings: &RouterSettings) -> Value {
     })
 }
 
-/// A value that is there, even if it is null.
+/// A field that is present, even if it is null.
 #[expect(clippy::option_option, reason = "null lifts the quota; without the field it stays")]
 fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<u32>>, D::Error> {
     Option::deserialize(from).map(Some)
@@ -135,7 +135,8 @@ impl RouteRequest {
 
 /// Deletes all routes of a destination as a person would.
 pub(super) fn remove(router: &Router, destination: &str) -> Result<Value, Refusal> {
-    let wrong = || Refusal::invalid(format!("{destination:?} is no network, such as 10.0.0.0/8"));
+    let wrong =
+        || Refusal::invalid(format!("{destination:?} is not a network, such as 10.0.0.0/8"));
     let network: IpNet = destination.parse().map_err(|_| wrong())?;
     match router.remove(network) {
         0 => Err(Refusal::missing(format!("no route has the destination {network}"))),
@@ -161,7 +162,7 @@ impl PortRequest {
 
 /// Deletes an address that is no instance's.
 pub(super) fn remove_port(router: &Router, address: &str) -> Result<Value, Refusal> {
-    let wrong = || Refusal::invalid(format!("{address:?} is no IP address"));
+    let wrong = || Refusal::invalid(format!("{address:?} is not an IP address"));
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
     match router.remove_port(address) {
         true => Ok(json!({"deleted": address})),

@@ -70,7 +70,7 @@ impl FaultPlan {
         inner.faults.len() < before
     }
 
-    /// Whether a fault has not ended.
+    /// Returns true if a fault has not ended.
     pub fn is_active(&self, id: FaultId) -> bool {
         let mut inner = self.inner.lock();
         inner.expire();
@@ -89,12 +89,12 @@ impl FaultPlan {
         inner.faults.len()
     }
 
-    /// Whether no fault is active.
+    /// Returns true if no fault is active.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether lookups return each answer when it is known.
+    /// Returns true if lookups return each answer when it is known.
     pub(crate) fn streams(&self) -> bool {
         let mut inner = self.inner.lock();
         inner.expire();

@@ -34,7 +34,7 @@ async fn an_invalid_configuration_is_rejected_in_one_line() {
         (format!("{https}{{ca: cert.pem, cert: cert.pem, key: other.pem}}"), "KeyMismatch"),
         (
             format!("{https}{{ca: cert.pem, serverName: 'a b'}}"),
-            "tls.serverName = \"a b\": is no host name or address",
+            "tls.serverName = \"a b\": is not a host name or address",
         ),
     ] {
         place.write("cloud.yaml", &text);

@@ -49,7 +49,7 @@ async fn large_lookups_are_split_and_counted() {
     assert!(parts == [0, 500, 0] || parts == [500, 0, 0] || parts == [0, 0, 203], "{parts:?}");
 }
 
-/// A list with a hole is no list.
+/// An incomplete list is an error.
 #[tokio::test]
 async fn lists_are_read_page_by_page() {
     let wire = Wire::new(SimCloud::new()).await;

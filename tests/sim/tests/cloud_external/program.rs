@@ -277,9 +277,9 @@ async fn wrong_requests_are_refused_in_one_line() {
         ("POST", "/settings", r#"{"routes": {"targets": "mac"}}"#, 400, "unknown variant `mac`"),
         ("POST", "/routes", r#"{"destination": "10.0.0.0"}"#, 400, "invalid IP"),
         ("POST", "/routes", r#"{"target": {"node": "a"}}"#, 400, "missing field `destination`"),
-        ("DELETE", "/routes/web", "", 400, "\"web\" is no network"),
+        ("DELETE", "/routes/web", "", 400, "\"web\" is not a network"),
         ("POST", "/ports", r#"{"address": "x"}"#, 400, "invalid IP address"),
-        ("DELETE", "/ports/x", "", 400, "\"x\" is no IP address"),
+        ("DELETE", "/ports/x", "", 400, "\"x\" is not an IP address"),
         (
             "POST",
             "/faults",
@@ -316,7 +316,7 @@ async fn it_ends_in_order_and_refuses_wrong_flags() {
         ("--pages=192.0.2.1:80", "--pages: cannot listen on 192.0.2.1:80"),
         ("--cloud-config=/none/cloud.yaml", "--cloud-config: cannot write /none/cloud.yaml"),
         ("--instance==10.0.0.1", "expected the name of a node"),
-        ("--instance=a=b", "\"b\" is no IP address"),
+        ("--instance=a=b", "\"b\" is not an IP address"),
     ] {
         let run = Command::new(env!("CARGO_BIN_EXE_sim-cloud"))
             .args(

@@ -1,4 +1,4 @@
-//! What crosses the wire arrives whole: traits, answers, errors. The transport changes nothing.
+//! Everything crosses the wire unchanged: traits, answers, errors.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

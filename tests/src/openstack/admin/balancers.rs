@@ -28,7 +28,7 @@ impl Admin {
         Ok(all.iter().filter(there).cloned().collect())
     }
 
-    /// The load balancer of this ID, or none.
+    /// The load balancer with this ID, if it exists.
     pub async fn balancer(&self, id: &str) -> Result<Option<Value>> {
         let url = self.balancer_url(&format!("loadbalancers/{id}"));
         let answer = self.call(Method::GET, &url, None).await?;
@@ -98,8 +98,8 @@ impl Admin {
         .await
     }
 
-    /// The ID of a flavor of load balancers, created unless it is there: Octavia keeps one that a
-    /// deleted load balancer had. Only for the operator.
+    /// The ID of a flavor of load balancers, created unless it exists: Octavia keeps a flavor that
+    /// a deleted load balancer had. Only for the operator.
     pub async fn balancer_flavor(&self, name: &str) -> Result<String> {
         if let Ok(id) = self.id_by_name(&self.balancer_url("flavors"), name).await {
             return Ok(id);

@@ -18,7 +18,7 @@ const EACH: Duration = Duration::from_secs(3);
 /// A server to create, on the project's network.
 #[derive(Clone, Debug)]
 pub struct NewServer {
-    /// Its name, also that of the node.
+    /// Its name, and the node's.
     pub name: String,
     /// The flavor's name.
     pub flavor: String,
@@ -97,8 +97,8 @@ impl Admin {
         text(&created, "/server/id")
     }
 
-    /// Creates servers until this number of them has this prefix, waits until all with the
-    /// prefix are `ACTIVE`, and returns them. It deletes none.
+    /// Creates servers until this number of them has this prefix, waits until all with the prefix
+    /// are `ACTIVE`, and returns them. It does not delete servers.
     pub async fn crowd(&self, prefix: &str, count: usize) -> Result<Vec<Server>> {
         let ours = async || {
             let mut servers = self.servers().await?;
@@ -168,7 +168,7 @@ impl Admin {
         text(&answer.json()?, "/images/0/id")
     }
 
-    /// The server, or none if no server has this ID.
+    /// The server, or `None` if no server has this ID.
     pub async fn server(&self, id: &str) -> Result<Option<Server>> {
         let answer = self.call(Method::GET, &self.server_url(id), None).await?;
         if answer.status.as_u16() == 404 {

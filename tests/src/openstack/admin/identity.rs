@@ -114,8 +114,8 @@ impl Admin {
         self.delete(&self.identity_url(&format!("OS-TRUST/trusts/{id}"))).await
     }
 
-    /// Names a second region in the catalog, whose services are those of the only one. Only for
-    /// the operator.
+    /// Names a second region in the catalog, with the same services as the only one. Only for the
+    /// operator.
     pub async fn name_region(&self, region: &str) -> Result<()> {
         let url = self.identity_url(&format!("regions/{region}"));
         if self.call(Method::GET, &url, None).await?.status.is_success() {

@@ -29,8 +29,8 @@ pub enum Effect {
     LoseAnswer,
     /// The proxy cuts the connection; the service gets the request when the fault is removed.
     Late,
-    /// Lists in the service's answer lack the objects with this `alias`, as those of a Neutron
-    /// without this extension.
+    /// Lists in the service's answer lack the objects with this `alias`, like a Neutron without
+    /// this extension.
     Without(&'static str),
     /// The proxy delays the service's answer by this much.
     Slow(Duration),
@@ -229,7 +229,7 @@ impl Faults {
         self.removed.notify_waiters();
     }
 
-    /// The number of requests this fault has hit; none if it is no longer in force.
+    /// The number of requests this fault has hit; 0 if it is no longer in force.
     pub fn hits(&self, id: FaultId) -> usize {
         let state = self.state.lock();
         let mut all = state.faults.iter();

@@ -1,4 +1,4 @@
-//! Forwards requests to the service, and replaces its addresses with those of the proxy.
+//! Forwards requests to the service, and replaces its addresses with the proxy's.
 
 use std::net::SocketAddr;
 
@@ -32,8 +32,8 @@ impl Upstream {
         Self(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http())
     }
 
-    /// The service's whole answer. `Host` stays that of the proxy, so that the links in the
-    /// answers lead to the proxy.
+    /// The service's whole answer. `Host` stays the proxy's, so that the links in the answers lead
+    /// to the proxy.
     pub(super) async fn ask(
         &self,
         at: SocketAddr,

@@ -23,12 +23,12 @@ pub struct Request {
     pub user_agent: String,
     /// When.
     pub at: Instant,
-    /// The answer's status; none before the answer, or if the connection was cut.
+    /// The answer's status; `None` before the answer, or if the connection was cut.
     pub status: Option<u16>,
 }
 
 impl Request {
-    /// Whether it only asks a service for its versions, which login and discovery do.
+    /// Returns true if it only asks a service for its versions, which login and discovery do.
     pub fn is_discovery(&self) -> bool {
         self.method == Method::GET && self.path.trim_matches('/').split('/').count() < 2
     }
@@ -67,8 +67,8 @@ struct Entries {
 }
 
 impl Log {
-    /// The requests from this number on whose user agent does not start with `scenario`, that
-    /// of the tests.
+    /// The requests from this number on whose user agent does not start with `scenario`, the user
+    /// agent of the tests.
     pub fn since(&self, mark: usize) -> Vec<Request> {
         let entries = self.0.lock();
         let later = entries.requests.iter().skip(mark);

@@ -143,7 +143,7 @@ async fn treat(
         }
         _ => {}
     }
-    // A client that ends meanwhile does not take the request back.
+    // A client that ends in the meantime does not take the request back.
     let asked = shared.clone();
     #[expect(clippy::disallowed_methods, reason = "the handle is awaited")]
     let asked = tokio::spawn(async move { ask(&asked, service, request).await });

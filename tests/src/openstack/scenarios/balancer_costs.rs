@@ -1,4 +1,4 @@
-//! What load balancers cost, from creation to deletion.
+//! The cost of load balancers, from creation to deletion.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use crate::{
 const PORTS: u16 = 3;
 /// Nodes of the cluster.
 const NODES: usize = 20;
-/// What one whole comparison reads: the status tree, listeners, pools, a monitor for each pool, and
-/// the floating IP; and the last one again for all that are looked at.
+/// The reads of one whole comparison: the status tree, listeners, pools, a monitor for each pool,
+/// and the floating IP; and the last one again for all that are compared.
 const READS: usize = 8;
 /// How long nothing more may happen after the expected calls.
 const QUIET: Duration = Duration::from_secs(3);

@@ -76,7 +76,7 @@ async fn made(
     let mut four_first = dual("four-first", ["IPv4", "IPv6"], &network.subnet);
     four_first["metadata"]["annotations"][INTERNAL] = "true".into();
     services::create(&rig.client, &four_first).await?;
-    // Without a floating IP: an address of IPv6 needs none, so the virtual addresses are shown.
+    // Without a floating IP: an IPv6 address does not need one, so the virtual addresses are shown.
     services::create(&rig.client, &dual("six-first", ["IPv6", "IPv4"], six)).await?;
     let mut addresses = Vec::new();
     for (name, [first, second], member) in [

@@ -1,4 +1,4 @@
-//! What service-ccm takes for granted of Octavia, asked of Octavia itself.
+//! The assumptions of service-ccm about Octavia, checked on Octavia itself.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn whole(user: &Admin, subnet: &str) -> Result<Value> {
 
 /// The change of one part, and whether it moves `updated_at`.
 async fn moves(user: &Admin, balancer: &str, what: &str, change: (&str, Value)) -> Result<()> {
-    let before = user.balancer(balancer).await?.context("it is there")?["updated_at"].clone();
+    let before = user.balancer(balancer).await?.context("it exists")?["updated_at"].clone();
     // Octavia writes whole seconds.
     sleep(Duration::from_millis(1100)).await;
     let (part, body) = change;

@@ -92,8 +92,7 @@ pub(super) async fn a_failed_one_is_repaired_and_keeps_its_address(rig: &Rig) ->
     let program = start(rig).await?;
     let failed = serve(rig, "failed").await?;
     let shown = Shown::watch(rig);
-    let vip =
-        rig.cloud.user.balancer(&failed).await?.context("it is there")?["vip_address"].clone();
+    let vip = rig.cloud.user.balancer(&failed).await?.context("it exists")?["vip_address"].clone();
     sleep(Duration::from_secs(1)).await;
     rig.cloud.services.set_pool_status(&failed, "ERROR")?;
     rig.cloud.services.set_balancer_status(&failed, "ERROR")?;
@@ -163,7 +162,7 @@ pub(super) async fn a_failed_floating_ip_is_tried_again(rig: &Rig) -> Result<()>
     ensure!(services::addresses(&now).is_empty(), "no address is shown that it does not keep");
     faults.remove(fault);
     let address = services::address(&rig.client, "open", 3 * SOON).await?;
-    ensure!(address.starts_with("127.33."), "{address} is no floating IP");
+    ensure!(address.starts_with("127.33."), "{address} is not a floating IP");
     let calls = Calls::since(rig, mark);
     ensure!(calls.of_pattern(&format!("load-balancer POST {BALANCERS}")) == 1, "{calls:?}");
     let floating = rig.cloud.user.floating_ips().await?;

@@ -25,7 +25,7 @@ const NOTHING: &str = "0f0e0d0c-1111-4222-8333-00000000abcd";
 /// Makes an internal load balancer.
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
-/// What becomes of a wrong value.
+/// The fate of a wrong value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It counts as the default, and an event says so.
@@ -67,14 +67,14 @@ fn with(name: &str, key: &str, value: &str) -> Value {
     annotated(wrong, key, value)
 }
 
-/// What the Service says of its annotation: in its condition or in an event.
+/// The message about the annotation: in the Service's condition or in an event.
 async fn told(rig: &Rig, name: &str, key: &str, fate: Fate) -> Result<String> {
     if fate == Refused {
         let said = says(rig, name, "InvalidConfiguration", SOON).await?;
         ensure!(said.contains(key), "it does not name the annotation: {said}");
         return Ok(said);
     }
-    // It is made together with five others, and said when it is there.
+    // It is created together with five others, and the event comes when it exists.
     poll::until(&format!("an event about {key}"), 3 * SOON, || async {
         let events = services::events(&rig.client, name).await?;
         let mut texts = events.into_iter().map(|(_, text)| text);

@@ -21,7 +21,7 @@ use crate::{
     services,
 };
 
-/// For how long a load balancer is to stay: longer than the rest of a failed one, and some audits.
+/// How long a load balancer must stay: longer than the rest of a failed one, and some audits.
 const WHILE: Duration = Duration::from_secs(90);
 
 /// The number of requests of the program about load balancers themselves since a mark of the log.
@@ -58,7 +58,11 @@ pub(super) async fn one_that_lists_lack_is_not_made_again(rig: &Rig) -> Result<(
     .with_context(|| program.log())?;
     faults.remove(fault);
     provisioned(rig, "unlisted", 3 * SOON).await.with_context(|| program.log())?;
-    ensure!(sent(rig, mark, &Method::POST, BALANCERS) == 0, "none is created: {}", program.log());
+    ensure!(
+        sent(rig, mark, &Method::POST, BALANCERS) == 0,
+        "nothing is created: {}",
+        program.log()
+    );
     ensure!(id_of(rig, "unlisted").await? == balancer, "it is the same one");
     shown.never_changed()?;
     delete_all(rig, &["unlisted".to_owned()], 2 * SOON).await

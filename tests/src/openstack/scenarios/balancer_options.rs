@@ -15,7 +15,7 @@ use crate::{
     services,
 };
 
-/// Which clients may connect, where the spec names none.
+/// The clients that may connect, unless the spec names them.
 const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// The members of all pools.
 const ALL: [&str; 3] = ["member-001", "member-002", "member-003"];
@@ -57,7 +57,7 @@ async fn serve(rig: &Rig) -> Result<Program> {
     Ok(program)
 }
 
-/// What a Service without options has.
+/// The load balancer of a Service without options.
 fn plain() -> Value {
     let pool = |protocol: &str, check: &str| {
         json!({
@@ -183,7 +183,7 @@ fn numbers() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What follows from [`numbers`] for a listener whose pool keeps clients at a member like this.
+/// The result of [`numbers`] for a listener whose pool keeps clients at a member like this.
 fn numbered(persistence: Value) -> Value {
     json!({
         "connection_limit": 1000, "timeout_client_data": 60_000, "timeout_member_connect": 6000,

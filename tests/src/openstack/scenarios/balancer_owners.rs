@@ -107,15 +107,15 @@ async fn shape(rig: &Rig, balancer: &str) -> Result<Value> {
     let floating = user.floating_ip_details().await?;
     let floating: Vec<_> =
         floating.iter().map(|one| json!([one["id"], one["description"], one["port_id"]])).collect();
-    let balancer = user.balancer(balancer).await?.context("it is there")?;
+    let balancer = user.balancer(balancer).await?.context("it exists")?;
     Ok(json!({
         "name": balancer["name"], "description": balancer["description"],
         "vip": balancer["vip_port_id"], "parts": parts, "floating": floating
     }))
 }
 
-/// Only the record of the owner is added, after a plan; and what the other controller looks for
-/// is there still, so it goes on without making anything new.
+/// Only the record of the owner is added, after a plan; and everything that the other controller
+/// looks for still exists, so it goes on without creating anything.
 pub(super) async fn what_the_other_controller_made_is_adopted_and_could_go_back(
     rig: &Rig,
 ) -> Result<()> {
@@ -157,7 +157,7 @@ pub(super) async fn what_the_other_controller_made_is_adopted_and_could_go_back(
     let calls = Calls::since(rig, mark);
     let after = shape(rig, &balancer).await?;
     ensure!(after == before, "was {before}\nis {after}");
-    let now = rig.cloud.user.balancer(&balancer).await?.context("it is there")?;
+    let now = rig.cloud.user.balancer(&balancer).await?.context("it exists")?;
     let all = tags(&now);
     let has = |start: &str| all.iter().any(|tag| tag.starts_with(start));
     let other = format!("{NAME}old");

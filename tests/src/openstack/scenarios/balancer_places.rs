@@ -30,7 +30,7 @@ fn spec(fields: Value) -> Value {
     json!({ "spec": fields })
 }
 
-/// What a user has set up.
+/// The user's setup.
 struct Ground {
     /// For the virtual address.
     port: Port,
@@ -183,7 +183,7 @@ async fn elsewhere(rig: &Rig, program: &Program, ground: &Ground) -> Result<()> 
     let again = "LoadBalancer again, with subnet-id, flavor-id and availability-zone";
     reached(rig, "place", again, &expect).await.with_context(|| program.log())?;
     eprintln!("{again}: {:.1} s", start.elapsed().as_secs_f64());
-    // A new member is in the subnet that the annotation names now; those that are there stay.
+    // A new member is in the subnet that the annotation names now; existing ones stay.
     let narrow = ground.narrow.subnet.clone();
     services::patch(
         &rig.client,

@@ -26,10 +26,10 @@ const QUOTAS: [(&str, &str); 5] = [
     ("health_monitor", "monitor"),
 ];
 
-/// What a quota refuses is tried again after this time.
+/// A request that a quota refused is retried after this time.
 const RETRIED: Duration = Duration::from_mins(5);
 
-/// Whether a text names this, in one or two words.
+/// Returns true if a text names this, in one or two words.
 fn names(text: &str, what: &str) -> bool {
     let plain = |text: &str| text.to_lowercase().replace(['_', ' ', '-'], "");
     plain(text).contains(&plain(what))
@@ -98,7 +98,7 @@ async fn without_room(rig: &Rig, subnet: &str, ports: &[Port]) -> Result<()> {
     let said = says(rig, "crowded", "QuotaExceeded", SOON).await.with_context(|| program.log())?;
     eprintln!("a subnet without room: {said}");
     ensure!(said.contains("subnet-id") && said.contains(subnet), "it names the annotation: {said}");
-    // Others are served meanwhile.
+    // Others are served in the meantime.
     services::create(&rig.client, &service("elsewhere", 1)).await?;
     services::address(&rig.client, "elsewhere", SOON).await?;
     ensure!(rig.cloud.user.balancers().await?.len() == 1, "nothing is left of the refused one");

@@ -56,7 +56,7 @@ async fn keep(
 ) -> Result<()> {
     loop {
         let status = program.wait(2 * HANDED_OVER).await?;
-        let led = program.log().contains("hands over: ");
+        let led = program.log().contains("giving up leadership: ");
         ends.lock().push(End { program: name, at: Instant::now(), status, led });
         tokio::time::sleep(RESTART).await;
         program = launch.start(&folder)?;
@@ -111,7 +111,7 @@ async fn watch_leases(client: Client, gaps: Arc<Mutex<Gaps>>) -> Result<()> {
     }
 }
 
-/// A setting that every program shows, and none may lead without.
+/// A setting that every program shows, and without which no program may lead.
 fn launch(rig: &Rig, program: &str) -> Launch {
     let launch = rig.launch(program);
     match program {

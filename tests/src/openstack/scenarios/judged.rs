@@ -26,8 +26,8 @@ use crate::{
 /// lookup.
 const DELETION: Duration = Duration::from_secs(4);
 
-/// Time limit of one call. All answers of one pass must arrive within it to count together,
-/// and Nova takes most of a second for those of three servers on a busy machine.
+/// Time limit of one call. All answers of one pass must arrive within it to count together, and
+/// Nova takes most of a second to answer for three servers on a busy machine.
 const CALL: Duration = Duration::from_secs(3);
 
 /// The same as [`DELETION`] where each look takes as long as it may: nothing is answered,
@@ -186,6 +186,6 @@ pub(super) async fn a_frozen_nova_deletes_no_node(rig: &Rig) -> Result<()> {
     nodes::stay(&rig.client, &names, SLOW_DELETION).await?;
     ensure!(program.leads().await?, "and the Lease is kept");
     drop((frozen, program));
-    // Nova now answers all that was asked meanwhile, before anything new.
+    // Nova now answers all earlier requests before any new one.
     rig.cloud.user.servers().await.map(drop)
 }

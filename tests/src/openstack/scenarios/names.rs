@@ -1,4 +1,4 @@
-//! Names are no identity.
+//! Names do not identify an instance.
 
 use anyhow::{Result, ensure};
 use tokio::time::{Duration, sleep};

@@ -80,7 +80,7 @@ async fn parts(rig: &Rig, balancer: &str) -> Result<BTreeSet<String>> {
             }
         }
     }
-    let row = user.balancer(balancer).await?.context("it is there")?;
+    let row = user.balancer(balancer).await?.context("it exists")?;
     for floating in user.floating_ip_details().await? {
         if floating["port_id"] == row["vip_port_id"] {
             all.insert(format!("{} {}", id(&floating)?, floating["floating_ip_address"]));
@@ -89,7 +89,7 @@ async fn parts(rig: &Rig, balancer: &str) -> Result<BTreeSet<String>> {
     Ok(all)
 }
 
-/// Waits until it has sent requests, and then none for a while. Returns them.
+/// Waits until it has sent requests, and then stays quiet for a while. Returns them.
 async fn settled(rig: &Rig, mark: usize) -> Result<Vec<Request>> {
     poll::until("openstack-cloud-controller-manager to have settled", 2 * SLOW, || async {
         sleep(Duration::from_millis(500)).await;
@@ -100,7 +100,7 @@ async fn settled(rig: &Rig, mark: usize) -> Result<Vec<Request>> {
     .await
 }
 
-/// What it made is adopted, and what service-ccm made is taken over by it: nothing is made twice.
+/// Its load balancers are adopted, and it takes over service-ccm's: nothing is made twice.
 pub(super) async fn it_recreates_nothing_when_it_is_started_again(rig: &Rig) -> Result<()> {
     if rig.cluster.real().is_none() {
         eprintln!("skipped: openstack-cloud-controller-manager needs a real API server");

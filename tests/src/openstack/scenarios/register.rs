@@ -49,7 +49,7 @@ pub(super) async fn nodes_at_once_cost_few_calls(rig: &Rig) -> Result<()> {
     nodes::all_initialised(&rig.client, SOON).await?;
     let counts = tally(&rig.cloud.proxy.log().since(mark));
     let logins = counts.keys().filter(|pattern| pattern.starts_with("identity")).count();
-    ensure!(logins == 0, "the token is there already: {counts:?}");
+    ensure!(logins == 0, "the token already exists: {counts:?}");
     let calls: usize = counts.values().sum();
     eprint!("{calls} calls for {} nodes; ", servers.len());
     ensure!(calls <= servers.len(), "{calls} calls for {} nodes: {counts:?}", servers.len());

@@ -147,7 +147,7 @@ pub(super) async fn used_up_quotas_are_named(rig: &Rig) -> Result<()> {
     tidy(rig, &router).await
 }
 
-/// What a few nodes cost; `make bench BENCH=openstack` counts 300 in the same way.
+/// The cost of a few nodes; `make bench BENCH=openstack` counts 300 in the same way.
 pub(super) async fn routes_of_many_nodes_cost_few_calls(rig: &Rig) -> Result<()> {
     const NODES: usize = 12;
     for is_secure in [false, true] {

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// What another client routes, and lets a port use.
+/// A network that another client routes, and lets a port use.
 const FOREIGN: &str = "10.99.0.0/24";
 
 /// The pod CIDR of the node with this number.

@@ -89,7 +89,7 @@ pub(super) async fn each_fault_is_answered_as_configured(rig: &Rig) -> Result<()
         ensure!(get().await.is_err(), "{effect:?} does not cut");
     }
     proxy.faults().add(on_servers(Effect::HalfJson).times(1));
-    ensure!(get().await?.json().is_err(), "half a document is none");
+    ensure!(get().await?.json().is_err(), "half a document is not valid");
 
     proxy.faults().add(on_servers(Effect::Slow(Duration::from_secs(1))).times(1));
     let start = Instant::now();

@@ -115,7 +115,7 @@ async fn is_replaced_too_soon(rig: &Rig) -> Result<Joined> {
     let kubelet = rig.machines.start_kubelet(&Machine::of(&next))?;
     let taken = rig.node("node-5", "is the new machine's", SOON, is_usable).await?;
     let info = taken.status.and_then(|status| status.node_info).context("a kubelet reports it")?;
-    ensure!(Some(info.system_uuid) == next.system_uuid, "the kubelet is that of the new machine");
+    ensure!(Some(info.system_uuid) == next.system_uuid, "the kubelet runs on the new machine");
     rig.event("node-5", "NodeKept", SOON).await?;
     sleep(PATIENCE).await;
     rig.is_same(&node).await?;

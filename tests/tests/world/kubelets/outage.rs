@@ -13,8 +13,8 @@ const AWAY: Duration = Duration::from_mins(2);
 /// before must expire.
 const BACK: Duration = Duration::from_mins(2);
 
-/// Leaders end and are started again, kubelets go on. Meanwhile one machine dies with its
-/// instance, and another one boots. Afterwards all is as it should be.
+/// Leaders end and are restarted while kubelets go on. One machine dies with its instance, and
+/// another one boots. Afterwards everything is as it should be.
 pub(super) async fn two_minutes(rig: &mut Rig) -> Result<()> {
     let one = rig.join(nodes::instance("node-1")).await?;
     let two = rig.join(nodes::instance("node-2")).await?;

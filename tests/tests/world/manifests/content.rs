@@ -75,7 +75,7 @@ fn look_at(rig: &Rig, choice: &Choice) -> Result<()> {
             ("prometheus-operator", rendered.of("ServiceMonitor").count() == 1),
         ];
         for (component, there) in found {
-            ensure!(choice.has(component) == there, "{component} is there: {there}");
+            ensure!(choice.has(component) == there, "{component} exists: {there}");
         }
         if objects::name_of(deployment) == "node-ccm" {
             let arguments = objects::arguments(objects::controller(deployment)?);
@@ -90,8 +90,8 @@ fn look_at(rig: &Rig, choice: &Choice) -> Result<()> {
 /// The controller that is installed only through a component.
 const ROUTES: &str = "route-ccm";
 
-/// route-ccm is there with the flags that say for which networks, or nothing names it: no object,
-/// rule, subject, image or flag. Alert rules and the guard are about all programs.
+/// route-ccm is rendered with the flags for its networks, or nothing names it: no object, rule,
+/// subject, image or flag. Alert rules and the guard are about all programs.
 fn only_with_its_component(rendered: &Objects, is_wanted: bool) -> Result<()> {
     if let Some(deployment) = rendered.named("Deployment", ROUTES) {
         ensure!(is_wanted, "a Deployment of {ROUTES}");

@@ -84,7 +84,7 @@ impl Machine {
                 about.node.name
             ),
             Doubt::NoAnswer => return without_answer(heard, cause),
-            Doubt::NoHeartbeat => "wait for one more confirmation period; if it lasts, grant the right to get Leases in kube-node-lease: docs/explanation/lifecycle-ccm.md, Rights".to_owned(),
+            Doubt::NoHeartbeat => "wait for one more confirmation period; if it lasts, grant the right to get Leases in kube-node-lease: docs/reference/rights.md".to_owned(),
             Doubt::NotListed => return self.not_listed(about, cause),
             Doubt::Listed => "wait; if it lasts, the list of the cloud contradicts its answer by ID: tell its support".to_owned(),
         };
@@ -128,7 +128,7 @@ impl Machine {
         match held {
             Some((why, mend)) => Explanation::new(Fares::Held, with(why, evidence), mend),
             None => {
-                let cause = format!("{GONE}; what held its deletion may not hold it any more");
+                let cause = format!("{GONE}; its deletion may no longer be held");
                 Explanation::new(Fares::Working, with(cause, evidence), "wait for the next lookup")
             }
         }
@@ -138,7 +138,7 @@ impl Machine {
         let Breaker::Open { cause, .. } = self.decider.breaker() else { return None };
         let why = format!("{}: {cause}", but_held(heard));
         let mend = format!(
-            "check project, region and credentials in --cloud-config: the breaker closes by itself when the cloud shows the fleet again; only if the machine is really gone: {} (many at once: docs/explanation/lifecycle-ccm.md, Approving a set)",
+            "check project, region and credentials in --cloud-config: the breaker closes on its own when the cloud shows the fleet again; only if the machine is really gone: {} (many at once: docs/how-to/operations.md, Approve what is held)",
             approve(about)
         );
         (!about.view.approved).then_some((why, mend))
@@ -199,11 +199,11 @@ fn without_answer(heard: &Heard, cause: String) -> Explanation {
 
 /// The cloud denies an instance whose machine lives.
 fn denied(cause: String, evidence: &Evidence) -> Explanation {
-    let mend = "check project, region and credentials in --cloud-config: the cloud denies a machine that lives";
+    let mend = "check project, region and credentials in --cloud-config: the cloud reports a running machine as gone";
     Explanation::new(Fares::Blocked, with(cause, evidence), mend)
 }
 
-/// The mend of an answer that is too late or no proof.
+/// The fix for an answer that is too late or proves nothing.
 const NO_EVIDENCE: &str = "wait; if it lasts, see if the cloud answers by the instance's ID, and within --cloud-call-timeout";
 
 /// A cause with the cloud's words.

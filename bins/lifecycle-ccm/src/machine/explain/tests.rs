@@ -260,7 +260,7 @@ fn what_is_missing_before_a_node_is_deleted() {
     let next = machine.explain(object.as_deref(), &|_, _| String::new(), at(1001)).next;
     let expect = "the next lookup is due at 1970-01-01T00:16:45Z, in 4 s; its deletion at 1970-01-01T00:17:00Z, in 19 s at the earliest";
     assert_eq!(next, expect);
-    // The cloud does not answer meanwhile.
+    // The cloud does not answer in the meantime.
     look(&mut machine, at(1005), &Err(failed(ErrorKind::Forbidden)), LISTED);
     let error = "the latest lookup gave no usable answer: forbidden: no luck (request req-1); one answer so far";
     check(&lines(&machine, at(1006)), ["blocked", error, "permission"]);
@@ -328,7 +328,7 @@ fn a_deletion_that_is_held() {
     // An approval lets it pass.
     let approved = changed(|node| drop(node.annotations.insert(APPROVED.into(), "yes".into())));
     see(&mut machine, at(1023), approved);
-    let passes = "what held its deletion may not hold it any more";
+    let passes = "its deletion may no longer be held";
     check(&lines(&machine, at(1024)), ["work is under way", passes, "wait for the next lookup"]);
 
     let mut machine = with_nodes(false);

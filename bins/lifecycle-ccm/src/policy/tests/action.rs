@@ -1,4 +1,4 @@
-//! What is written to nodes.
+//! The writes to nodes.
 
 use ccm_objects::{Node, instance_gone};
 

@@ -17,7 +17,7 @@ pub(super) const NO_NODE: &str = "check the name (kubectl get nodes); if its mac
 pub(super) const NOT_LISTED: &str = "wait; if it lasts, the line nodes of /readyz?verbose says why the API server does not list them";
 pub(super) const CLOUD_SILENT: &str = "wait; if it lasts, the lines cloud and fleet of /readyz?verbose say why the cloud does not answer";
 pub(super) const NO_ADDRESS: &str = "check the ports of the instance and the provider's settings that choose addresses, or give the kubelet --node-ip; if the cloud does not know addresses: --node-addresses-required=false";
-pub(super) const NODE_IP: &str = "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is tried again by itself";
+pub(super) const NODE_IP: &str = "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is retried automatically";
 
 /// Of a node that another controller is responsible for.
 pub(super) fn left_out(is_selected: bool) -> String {
@@ -91,11 +91,11 @@ pub(super) fn held(node: &Node, hold: Hold) -> String {
     );
     match hold {
         Hold::Breaker => format!(
-            "if the cloud is right: {approve}; if it is wrong, mend that, and the next lookup of all nodes releases the brake"
+            "if the cloud is right: {approve}; if it is wrong, fix it, and the next lookup of all nodes releases the brake"
         ),
         Hold::Budget { until: Some(_) } => {
             format!(
-                "wait: it changes by itself when budget is free again; to change it now, if the cloud is right: {approve}"
+                "wait: it changes on its own when budget is free again; to change it now, if the cloud is right: {approve}"
             )
         }
         Hold::Budget { until: None } => {

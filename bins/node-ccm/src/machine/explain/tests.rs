@@ -240,7 +240,7 @@ fn it_is_said_when_budget_is_free_again() {
     let machine = over_budget();
     let told = machine.explain("one", &shown(ready()), at(20));
     assert_eq!(told.fares, Fares::Held, "{told:?}");
-    assert!(told.mend.starts_with("wait: it changes by itself when budget is free again; "));
+    assert!(told.mend.starts_with("wait: it changes on its own when budget is free again; "));
     let cause = "the zone of this Ready node changes from z1 to z2; held: the budget is used up until 1970-01-01T01:16:46.000Z, because";
     assert!(told.cause.starts_with(cause), "{told:?}");
     let next = "with the first lookup of all nodes after budget is free again at 1970-01-01T01:16:46Z, in 59 min";

@@ -31,7 +31,7 @@ enum Kind {
     Others,
     /// The cloud changes its word about many nodes, and leaders die of their changes.
     Budget,
-    /// Kubelets give provider IDs that are not their own, or give none.
+    /// Kubelets give provider IDs that are not their own, or no provider ID.
     Doubts,
     /// The process only observes.
     Observer,

@@ -1,4 +1,4 @@
-//! The numbers are those of the scenarios in docs/internal/parity.md.
+//! The numbers refer to the scenarios in docs/internal/parity.md.
 
 use ccm_cloud::ProviderId;
 
@@ -64,7 +64,7 @@ fn type_zone_and_region_get_both_spellings() {
     ];
     check("5, 15", &node(&[], ""), &instance, &expect);
     check("6: nothing named, nothing set", &node(&[], ""), &cloud(None, &[]), &[]);
-    check("an empty value is none", &node(&[], ""), &cloud(Some(""), &[]), &[]);
+    check("an empty value is absent", &node(&[], ""), &cloud(Some(""), &[]), &[]);
 }
 
 #[test]

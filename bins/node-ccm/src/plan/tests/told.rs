@@ -1,8 +1,8 @@
-//! What is told of addresses that a node does not get.
+//! The messages about addresses that a node does not get.
 
 use super::*;
 
-/// What the provider's own settings leave out is not missing in the cloud.
+/// Addresses that the provider's own settings leave out are not missing in the cloud.
 #[test]
 fn what_settings_leave_out_is_told_with_the_setting() {
     let mut instance = instance();

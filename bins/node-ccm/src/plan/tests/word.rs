@@ -69,7 +69,7 @@ fn of_two_nodes_with_an_id_one_waits() {
     }
 }
 
-/// Never tainted and never emptied; only one without an ID gets none.
+/// It is never tainted or emptied; only a node without an ID does not get one.
 #[test]
 fn an_initialised_node_is_followed_and_told() {
     let rivals = [settled("node0")];
@@ -153,7 +153,7 @@ fn what_the_cloud_changes_meets_the_brake() {
     assert!(plan.needs_brake(), "{plan}");
     let hold = Policy { internal_ip_change: InternalIpChange::Hold, ..Policy::default() };
     assert_eq!(after_agreement(&in_sync(), &moved, hold).steps.len(), 1, "labels only");
-    // Also if another client has written an address meanwhile.
+    // Also if another client has written an address in the meantime.
     let mut node = in_sync();
     node.addresses[0] = Address::new("InternalIP", "10.9.9.9");
     assert!(after_agreement(&node, &moved, Policy::default()).needs_brake());
@@ -164,7 +164,7 @@ fn what_the_cloud_changes_meets_the_brake() {
     assert!(after_agreement(&new, &full_instance(), Policy::default()).needs_brake());
 }
 
-/// A cloud that forgets the addresses does not agree with a node that has none.
+/// A cloud that forgets the addresses does not agree with a node without addresses.
 #[test]
 fn the_last_internal_ip_stays_after_an_agreement_as_well() {
     let mut external = full_instance();

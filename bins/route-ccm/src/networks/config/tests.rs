@@ -105,7 +105,7 @@ fn all_mistakes_are_named_at_once() {
     assert_eq!(flags("x,y", "z").check().unwrap_err().len(), 3);
 }
 
-/// What the service range covers is for the allocator; here it is only said.
+/// The allocator handles what the service range covers; here it is only reported.
 #[test]
 fn what_is_tolerated_is_said() {
     let (config, warnings) = flags("10.244.7.1/16", "10.244.0.0/20").check().unwrap();

@@ -93,7 +93,7 @@ impl Pool {
         self.allocations = self.allocations.saturating_add(short(after.saturating_sub(before)));
     }
 
-    /// The network with all blocks that it touches; `None` if it touches none.
+    /// The network with all blocks that it touches; `None` if it does not touch any.
     pub(super) fn span(&self, network: IpNet) -> Option<IpNet> {
         let range = self.range;
         if !overlap(network, range.network) {
@@ -104,8 +104,9 @@ impl Pool {
         Some(IpNet::new(address.addr(), length).ok()?.trunc())
     }
 
-    /// Returns true if the network contains all blocks. No node needs that, unless there is one block: with it
-    /// the credentials of one kubelet would take the blocks of all nodes. So it takes none.
+    /// Returns true if the network contains all blocks. No node needs that, unless there is one
+    /// block: with it the credentials of one kubelet would take the blocks of all nodes. So it does
+    /// not take any.
     pub(super) fn is_all(&self, network: IpNet) -> bool {
         self.bits() > 0 && network.contains(&self.range.network)
     }

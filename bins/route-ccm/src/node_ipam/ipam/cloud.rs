@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::networks::{Config, family, join};
 
-/// A problem of the pod CIDRs of an instance, with its mend.
+/// A problem of the pod CIDRs of an instance, with its fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unusable {
     /// The problem, in words.
     pub cause: String,
-    /// The mend, for a person.
+    /// The fix, for a person.
     pub mend: String,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Unusable {
 }
 
 /// The pod CIDRs for the node of an instance: one per cluster CIDR, in their order. Without cluster
-/// CIDRs those of the instance, in its order.
+/// CIDRs, the instance's own, in its order.
 ///
 /// # Errors
 ///
@@ -114,7 +114,7 @@ mod tests {
                 &["10.0.7.0/24", "fd00:1::/64"],
                 "fd00:1::/64,10.0.7.0/24",
             ),
-            // Another family than those of the cluster is not for pods.
+            // A family that the cluster does not have is not for pods.
             (&["10.0.0.0/8"], &["fd00:1::/64", "10.0.7.0/24"], "10.0.7.0/24"),
             (&[], &["fd00:1::/64", "10.0.7.0/24"], "fd00:1::/64,10.0.7.0/24"),
             // The size is the cloud's decision.

@@ -1,4 +1,4 @@
-//! What is wrong with a node's pod CIDRs, and why a node gets none.
+//! The problems of a node's pod CIDRs, and the reasons why a node gets none of them.
 
 use std::{fmt, sync::Arc};
 
@@ -58,7 +58,8 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Returns the problem in words and its mend. The mend is empty if the problem does not affect other nodes.
+    /// Returns the problem in words and its fix. The fix is empty if the problem does not affect
+    /// other nodes.
     pub fn parts(&self) -> (String, Option<&'static str>) {
         match self {
             Self::Unreadable { text } => (
@@ -121,7 +122,7 @@ pub struct Exhausted {
 }
 
 impl Exhausted {
-    /// The mend, for a person.
+    /// The fix, for a person.
     pub const MEND: &str =
         "remove nodes, or set --cluster-cidr to a larger network that contains it";
 
@@ -162,7 +163,7 @@ pub enum Refusal {
     Assigned,
     /// The node is being deleted.
     Deleting,
-    /// Another node has the network that was to be given.
+    /// Another node has the network that should be given.
     Taken(Problem),
 }
 

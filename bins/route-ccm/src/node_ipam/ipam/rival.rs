@@ -8,7 +8,7 @@
 //! kubelet can write only to its own node.
 //!
 //! Another allocator gives a node its pod CIDRs within seconds. So the stop ends when a node has
-//! waited for minutes and none has got pod CIDRs from another client.
+//! waited for minutes and no node has got pod CIDRs from another client.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -56,12 +56,12 @@ impl fmt::Display for Foreign {
 /// Another allocator is at work. Ours stops.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rival {
-    /// What it has written.
+    /// The writes that were seen.
     pub signs: Vec<Foreign>,
 }
 
 impl Rival {
-    /// The mend, for a person.
+    /// The fix, for a person.
     pub const MEND: &str = "set --allocate-node-cidrs in one program only";
 
     /// Says what the other allocator did, and what node IPAM does about it.
@@ -108,7 +108,8 @@ impl Signs {
         Some(self.stop.insert(Rival { signs }))
     }
 
-    /// Why this node, which needs pod CIDRs, gets none now. Ends the stop if it was left alone.
+    /// Why this node, which needs pod CIDRs, does not get them now. Ends the stop if it was left
+    /// alone.
     pub(super) fn stops(&mut self, uid: &str, now: At) -> Option<&Rival> {
         if self.stop.is_some() {
             let since = *self.left_alone.entry(Uid::from(uid)).or_insert(now);
@@ -130,7 +131,7 @@ impl Signs {
     }
 }
 
-/// What is known of our writes to one node.
+/// The state of our writes to one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Writes {
     /// A write has begun, and there is no answer yet.

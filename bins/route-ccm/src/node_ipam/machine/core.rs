@@ -45,7 +45,7 @@ pub(super) struct Core {
     /// The last failures of nodes without pod CIDRs, and when they came: for explanations.
     #[serde(default)]
     pub(super) failed: BTreeMap<Name, (At, Failed)>,
-    /// The UIDs of the nodes that are there. An answer meets only the node that it was asked for.
+    /// The UIDs of the existing nodes. An answer meets only the node that it was asked for.
     pub(super) here: BTreeMap<Name, Box<str>>,
 }
 
@@ -81,7 +81,7 @@ impl Core {
         self.is_here(node) && now.is_some_and(|now| now.uid == node.uid && needs_cidrs(now))
     }
 
-    /// Records that the node gets none for now, which is worth to be shown.
+    /// Records that the node gets no pod CIDRs for now, which is worth showing.
     pub(super) fn has_none(
         &mut self,
         fixed: &Fixed,
@@ -138,7 +138,7 @@ impl Core {
 pub(super) fn settled(fixed: &Fixed, node: &Arc<Node>, effects: &mut Vec<Effect>) {
     let name = || Name::clone(&node.name);
     effects.extend([Effect::Forget(name()), Effect::HasCidrs(Arc::clone(node))]);
-    // Without routes, its condition may say that it has none.
+    // Without routes, its condition may say that it has no pod CIDRs.
     if !fixed.hold.routes && !fixed.is_observing {
         effects.push(Effect::Condition(name(), Priority::Urgent));
     }

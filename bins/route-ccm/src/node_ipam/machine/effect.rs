@@ -45,7 +45,7 @@ pub(crate) enum Effect {
     Runs(bool),
     /// The allocator stops because another one is at work, or goes on.
     Stops(bool),
-    /// All nodes are known: so many have pod CIDRs, so many have none.
+    /// All nodes are known: so many have pod CIDRs, so many do not.
     Known { assigned: usize, bare: usize },
     /// So many places were looked at for the blocks of each cluster CIDR.
     Tried(Vec<u32>),
@@ -53,7 +53,7 @@ pub(crate) enum Effect {
     Ended(WriteEnd),
     /// The node has got its pod CIDRs from us.
     Given(Arc<Node>),
-    /// Report that the node gets none now.
+    /// Report that the node gets no pod CIDRs now.
     HasNone { node: Arc<Node>, state: String, why: String },
     /// Report the end of that.
     HasCidrs(Arc<Node>),

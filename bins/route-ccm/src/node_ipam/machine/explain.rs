@@ -1,5 +1,5 @@
-//! What the page `/explain` says of a node's pod CIDRs. It tries the allocator on a copy, so it says what the node would
-//! get now.
+//! Explains a node's pod CIDRs on the page `/explain`. It tries the allocator on a copy, so it says
+//! what the node would get now.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ pub(super) struct Waiting {
     last: u64,
     order: BTreeMap<u64, Name>,
     nodes: HashMap<Name, (u64, Option<String>)>,
-    /// Those of them that get a turn only when a block is free.
+    /// The nodes that get a turn only when a block is free.
     #[serde(default)]
     asleep: BTreeMap<u64, Name>,
     /// Those that a free block has woken, until they have their turn.
@@ -76,7 +76,7 @@ impl Waiting {
         self.order.values()
     }
 
-    /// Why the node waits, if that is to be shown.
+    /// Why the node waits, if that should be shown.
     pub(super) fn why(&self, name: &str) -> Option<String> {
         self.nodes.get(name)?.1.clone()
     }

@@ -141,9 +141,9 @@ impl Machine {
     }
 }
 
-/// Says what the answer of the API server proves. An answer without pod CIDRs does not prove that the API server
-/// has stored none: a webhook may change the answer. Pod CIDRs that the watch shows later must not look like
-/// another allocator's.
+/// Says what the answer of the API server proves. An answer without pod CIDRs does not prove that
+/// the API server has stored nothing: a webhook may change the answer. Pod CIDRs that the watch
+/// shows later must not look like another allocator's.
 fn outcome(cidrs: &[IpNet], answer: &Node) -> ipam::Written {
     let shown: Vec<_> = answer.pod_cidrs.iter().map(|text| network(text)).collect();
     let is_stored = shown.iter().copied().eq(cidrs.iter().map(|cidr| Some(*cidr)));

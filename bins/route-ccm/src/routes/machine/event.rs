@@ -49,7 +49,7 @@ pub(crate) enum Event {
     Asked {
         /// The answers.
         answers: Vec<(RouteTarget, Result<TargetState, CloudError>)>,
-        /// Those of the targets that belong to nodes.
+        /// The targets that belong to nodes.
         witnesses: Vec<RouteTarget>,
     },
     /// The cloud has answered about the instances of nodes.

@@ -76,8 +76,8 @@ impl Machine {
         self.changed.replace(BTreeSet::new()).unwrap_or_default()
     }
 
-    /// Looks for conditions that an earlier controller of routes has left on nodes for which this program makes none. It
-    /// cannot know that their network works, so it names them.
+    /// Looks for conditions that an earlier controller of routes has left on nodes for which this
+    /// program makes no routes. It cannot know that their network works, so it names them.
     pub(super) fn left_over(&self, nodes: Vec<NodeView>, effects: &mut Vec<Effect>) {
         let is_left = |view: &NodeView| {
             condition::is_not_created(&view.node)

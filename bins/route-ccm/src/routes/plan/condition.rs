@@ -88,7 +88,8 @@ fn topic(message: &str) -> impl Iterator<Item = &str> {
     first.split(' ').filter(|word| !word.contains(|one: char| one.is_ascii_digit()))
 }
 
-/// What to write of a node with pod CIDRs, if anything. `waited` is how long it has lacked routes.
+/// The condition to write for a node with pod CIDRs, if any. `waited` is how long it has lacked
+/// routes.
 pub fn of_routes(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<NewCondition> {
     let change = match routes.why() {
         None => NewCondition {
@@ -112,7 +113,7 @@ pub fn of_routes(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<N
 /// another component's, except in this case.
 const NOT_AVAILABLE: &str = "CIDRNotAvailable";
 
-/// What to write for a node that gets no pod CIDRs, if anything.
+/// The condition to write for a node that gets no pod CIDRs, if any.
 pub fn without_cidrs(node: &Node, why: &str, has_routes: bool) -> Option<NewCondition> {
     let (reason, message) = match has_routes {
         true => (NOT_CREATED, format!("{FAILED}: {NO_CIDRS}: {why}")),
@@ -133,7 +134,7 @@ pub fn is_not_created(node: &Node) -> bool {
     shown.is_some_and(|shown| shown.reason.as_deref() == Some(NOT_CREATED))
 }
 
-/// What to write for a node that has got them, if this program makes no routes.
+/// The condition to write for a node that has got them, if this program makes no routes.
 pub fn with_cidrs(node: &Node) -> Option<NewCondition> {
     is_without_cidrs(node).then(|| NewCondition {
         status: Status::False,
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!(reason(without_cidrs(&new, "x", false)), Some(("True", "CIDRNotAvailable")));
         assert_eq!(without_cidrs(&marked, "x", false), None);
         assert_eq!(reason(with_cidrs(&marked)), Some(("False", "CIDRAssigned")));
-        // That of a controller of routes.
+        // The condition of a controller of routes.
         assert_eq!(with_cidrs(&node(Some(("True", "NoRouteCreated")))), None);
     }
 

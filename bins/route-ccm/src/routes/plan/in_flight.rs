@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// How many changes are under way at once: a few calls of the largest size. More would not be
 /// faster, and each is in memory in several forms.
 const AT_ONCE: usize = 1000;
-/// How long a change counts as one of them: a call that hangs holds up no other.
+/// How long a change counts as one of them: a hanging call does not block the others.
 const SLOW: Duration = Duration::from_secs(3);
-/// How many there are with those of calls that hang.
+/// The most changes, including calls that hang.
 const MOST: usize = 4 * AT_ONCE;
 
 /// The destinations of these changes, with the times at which they were sent.
@@ -42,7 +42,7 @@ impl InFlight {
         self.going.get(&route.destination.trunc()) == Some(route)
     }
 
-    /// Whether there is one of this destination.
+    /// Returns true if a change of this destination is in flight.
     pub fn contains(&self, destination: IpNet) -> bool {
         self.sent.contains_key(&destination)
     }
@@ -52,7 +52,7 @@ impl InFlight {
         self.sent.get(&destination).copied()
     }
 
-    /// Whether there is none.
+    /// Returns true if it is empty.
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty()
     }

@@ -77,7 +77,7 @@ fn settled_is_what_all_load_balancers_have() {
     assert_eq!(balancers.settled(), Some(eligible::digest(&nodes)));
     balancers.named("default/web").unwrap().agrees = None;
     assert_eq!(balancers.settled(), None, "one has other members");
-    // With other nodes none has them.
+    // With other nodes, no load balancer has them.
     balancers.publish(&vec![member("a")].into());
     assert_eq!(balancers.settled(), None);
 }

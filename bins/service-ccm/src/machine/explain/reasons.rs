@@ -1,4 +1,4 @@
-//! Explains a Service by its conditions, and has the mend of each reason.
+//! Explains a Service by its conditions, with the fix for each reason.
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_objects::Service;
@@ -65,7 +65,7 @@ pub(super) const fn fares(reason: Reason) -> Fares {
     }
 }
 
-/// Returns the mend of a reason.
+/// Returns the fix for a reason.
 pub(super) fn mend_of(reason: Reason, service: &Service) -> String {
     let of_cloud = |kind| mend(&CloudError::new(kind, ""));
     match reason {

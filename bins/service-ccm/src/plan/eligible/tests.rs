@@ -72,7 +72,7 @@ fn nodes_of_other_providers_are_no_members_unless_a_setting_says_so() {
     let with = set(true, &nodes);
     assert_eq!(names(&with), ["bare", "edge", "odd", "own"]);
     assert_eq!(with.summary(), "4 of 4 nodes can be members of load balancers");
-    // Where no node is the provider's, none is known to be another's.
+    // If no node is the provider's, no node is known to be another's.
     assert_eq!(names(&set(false, &nodes[..3])), ["bare", "edge", "odd"]);
 }
 
@@ -164,7 +164,7 @@ fn why_no_node_is_a_member() {
     assert_ne!(without_numbers(&two), without_numbers(&one));
 }
 
-/// Whether the change of this node changes the members of load balancers.
+/// Returns true if the change of this node changes the members of load balancers.
 fn passes_on(before: &Node, after: &Node) -> bool {
     let scale_down_taints = ["ToBeDeletedByClusterAutoscaler".to_owned()];
     let traits = traits();

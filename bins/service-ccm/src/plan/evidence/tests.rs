@@ -1,4 +1,4 @@
-//! Which controller a Service belongs to, and what follows for its finalizer.
+//! The controller that a Service belongs to, and the consequence for its finalizer.
 
 use ccm_base::At;
 use ccm_cloud::{Cure, LoadBalancer, Phase};

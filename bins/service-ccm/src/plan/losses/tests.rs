@@ -144,7 +144,7 @@ fn answers_before_the_cloud_shows_others_prove_nothing() {
     assert_eq!(losses.decide(&uid(0), now(22)), Verdict::Asks);
     losses.answered(at(22), &uid(0), gone());
     assert_eq!(losses.decide(&uid(0), now(22)), Verdict::Replaced);
-    // It has shown none meanwhile.
+    // It has not shown any in the meantime.
     losses.see_instance(at(23), false);
     losses.see_instance(at(24), true);
     losses.answered(at(25), &uid(1), gone());

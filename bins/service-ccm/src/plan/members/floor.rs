@@ -64,7 +64,7 @@ impl Floor {
         self.0.contains_key(node)
     }
 
-    /// Returns true if no member has left, and none may leave.
+    /// Returns true if no member has left or may leave.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,9 +1,9 @@
-//! Which members that joined make up for members that left without a mark.
+//! Matches members that joined with members that left without a mark.
 //!
-//! A cluster whose nodes are replaced loses none, so a node that joins takes the place of one that left.
-//! But an autoscaler that replaces nodes must give no budget to a list of nodes that is short: a member
-//! that joins first takes the place of one that was marked or cordoned, and that one may leave before
-//! or after it. For one without a mark it counts after [`SETTLED`].
+//! A cluster whose nodes are replaced does not lose nodes, so a node that joins takes the place of
+//! a node that left. But an autoscaler that replaces nodes must not give budget to a list that
+//! lacks nodes: a member that joins first takes the place of a marked or cordoned one, which may
+//! leave before or after it. For a member without a mark it counts after [`SETTLED`].
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{Membership, NodeSet, Pool, Rules};
 /// How long a member that joins waits for one that was marked or cordoned.
 const SETTLED: Duration = Duration::from_hours(1);
 
-/// Nodes, with the time, and whether the place of one that left or joined is still open.
+/// Nodes, with the time, and whether the place of the node that left or joined is still open.
 type Places = BTreeMap<Arc<str>, (At, bool)>;
 
 /// The members that joined, and those that were meant to leave, while others are missing.
@@ -32,7 +32,7 @@ impl Joins {
         self.left.retain(|_, (at, _)| *at + window > now);
     }
 
-    /// Returns true if none is known.
+    /// Returns true if it is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.joined.is_empty() && self.left.is_empty()
     }
@@ -42,8 +42,8 @@ impl Joins {
         self.joined.contains_key(node) || self.left.contains_key(node)
     }
 
-    /// A member joins. It takes the place of one that left: of one that was meant to, or else of the one
-    /// that `fill` finds.
+    /// A member joins. It takes the place of a member that left on purpose, or else of the one that
+    /// `fill` finds.
     pub(super) fn join(&mut self, now: At, node: &str, fill: impl FnOnce() -> bool) {
         let is_spare = !take_first(&mut self.left) && !fill();
         self.joined.insert(node.into(), (now, is_spare));
@@ -88,7 +88,7 @@ impl Joins {
 impl Membership {
     /// Counts the members that join, and have joined, for those that left.
     pub(super) fn joined(&mut self, now: At, pool: &Pool<'_>, nodes: &NodeSet, rules: Rules<'_>) {
-        // Its node is there, and was not picked any more.
+        // Its node exists, but was no longer picked.
         self.charged.retain(|node| pool.has(node));
         for (node, joined) in self.joins.take_settled(now) {
             let is_earlier = |one: &str, at: At| at <= joined && !pool.has(one);

@@ -301,7 +301,7 @@ fn a_member_that_may_have_left_stays_charged_when_its_node_is_back() {
         membership.decide(at(10), &nodes(0..10), RULES);
         let left = membership.decide(at(20), &nodes((0..3).chain(6..10)), RULES);
         assert_eq!(left.members.absent.len(), if is_sent { 0 } else { 3 });
-        // The cloud shows that they are there.
+        // The cloud shows that they exist.
         shows(&mut membership, at(30), 0..10);
         membership.decide(at(31), &nodes(0..10), RULES);
         assert_eq!(step(&mut membership, at(32), &nodes(0..7)), (3, 0));
@@ -343,7 +343,7 @@ fn the_last_member_leaves_when_another_one_joins() {
     assert_eq!(step(&mut membership, at(60), &nodes(4..7)), (2, 1));
 }
 
-/// What the last leader has left to the next one of it.
+/// The membership that the next leader gets from the last one.
 fn resumed(membership: &Membership, now: At) -> Membership {
     let mut left = Departures::default();
     membership.add_departures(now - WINDOW, &mut left);
@@ -351,7 +351,7 @@ fn resumed(membership: &Membership, now: At) -> Membership {
     Membership::resume(now, &serde_json::from_str(&stored).unwrap())
 }
 
-/// What the next leader knows of it.
+/// The next leader's view of it.
 fn handed_over(membership: &Membership, now: At) -> Membership {
     let mut next = resumed(membership, now);
     next.shown(membership.known.as_ref().unwrap(), &NodeSet::default(), now);

@@ -158,7 +158,8 @@ fn the_operator_decides_about_networks() {
     assert!(!shown("10.96.0.2", &allowed) && !shown("127.0.0.1", &allowed));
 }
 
-/// An upgrade takes no traffic away, and the provider cannot use an address that is there in another mode.
+/// An upgrade takes no traffic away, and the provider cannot use an existing address in another
+/// mode.
 #[test]
 fn an_address_that_the_service_shows_stays() {
     let mut service = service();
@@ -274,7 +275,7 @@ fn annotations_that_are_not_confirmed_are_not_written() {
     });
     let keys: Vec<&str> = change.annotations.keys().map(String::as_str).collect();
     assert_eq!(keys, ["example.com/id", super::super::status::ID]);
-    // The user cannot mend that.
+    // The user cannot fix that.
     assert_eq!(message(&change, PROVISIONING).0, Reason::Provisioned);
 }
 

@@ -4,7 +4,8 @@ use super::*;
 
 #[test]
 fn nodes_named_in_malformed_entries_may_exist() {
-    let lines = ["instance i-7: zone is no string.".to_owned(), "no ID: K8s-Worker-1".to_owned()];
+    let lines =
+        ["instance i-7: zone is not a string.".to_owned(), "no ID: K8s-Worker-1".to_owned()];
     for (name, id, expect) in [
         ("n", Some("sim://i-7"), true),
         ("n", Some("sim:///region/i-7"), true),

@@ -78,7 +78,7 @@ struct Model {
     delayed: Vec<(Key, u64, Priority)>,
     failures: HashMap<Key, u32>,
     urgent_in_a_row: u32,
-    /// Whether the keys have groups.
+    /// True if the keys have groups.
     grouped: bool,
     /// How often the second group was served while the first one waited.
     passed: HashMap<(Priority, u8, u8), u32>,

@@ -5,8 +5,8 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-/// Blocks with a meaning of their own: first address, and length of the prefix. An address inside of one stays
-/// inside, and none comes in. The prefix stays as it is.
+/// Blocks with a meaning of their own: first address, and length of the prefix. An address inside a
+/// block stays inside, and no other address moves in. The prefix stays as it is.
 const MEANINGS: [(&str, u32); 19] = [
     ("0.0.0.0", 8),
     ("10.0.0.0", 8),

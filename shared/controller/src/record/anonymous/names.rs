@@ -162,7 +162,7 @@ impl Names {
 
     /// A text that is known as a whole.
     fn whole<'a>(&self, text: &'a str) -> Option<Part<'a>> {
-        // A name cannot have capitals at these places, so it is none.
+        // A name cannot have capitals at these places, so it is not a name.
         let is_time = || text.contains('T') && text.parse::<Timestamp>().is_ok();
         // A digest has to stay readable, and does not tell anything about a cluster.
         let is_digest = || text.parse::<Digest>().is_ok();

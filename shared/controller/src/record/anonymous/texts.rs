@@ -1,4 +1,5 @@
-//! A value as JSON, with each of its texts learned or replaced. Fields and variants are none.
+//! A value as JSON, with each of its texts learned or replaced. Fields and variants do not count as
+//! texts.
 
 use serde::{
     Serialize,
@@ -265,7 +266,7 @@ impl SerializeMap for Many<'_> {
             Value::Null => String::new(),
             Value::Number(number) => number.to_string(),
             Value::Bool(truth) => truth.to_string(),
-            _ => return Err(Error::custom("a key that is no text")),
+            _ => return Err(Error::custom("a key that is not a text")),
         };
         Ok(())
     }

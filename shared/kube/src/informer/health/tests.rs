@@ -68,7 +68,7 @@ async fn a_watch_has_to_show_that_it_works() {
     assert_eq!(
         case.silence(1),
         Some(silent(0, NOTHING_YET)),
-        "a list and an accepted watch are no proof"
+        "a list and an accepted watch do not prove it"
     );
     case.shows(1, "101");
     assert_eq!(case.silence(50), None);

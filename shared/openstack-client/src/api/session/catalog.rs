@@ -58,13 +58,13 @@ impl Catalog {
             .ok_or_else(|| self.missing(service, interface, region))
     }
 
-    /// Whether the service has an endpoint in `region`, if one is given, for whatever interface.
+    /// Returns true if the service has an endpoint in `region`, if one is given, for whatever
+    /// interface.
     pub fn has(&self, service: Service, region: Option<&str>) -> bool {
         self.of(service).any(|endpoint| region.is_none_or(|region| endpoint.lies_in(region)))
     }
 
-    /// Whether the first endpoint of the service that is meant for `interface` lies in
-    /// `region`.
+    /// Returns true if the first endpoint of the service for `interface` lies in `region`.
     pub fn lies_in(&self, service: Service, interface: Interface, region: &str) -> bool {
         self.endpoint(service, interface, None).is_some_and(|endpoint| endpoint.lies_in(region))
     }

@@ -1,4 +1,4 @@
-//! What Keystone is sent for a token, by method.
+//! The requests to Keystone for a token, by method.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ impl Login {
     /// With these credentials at the Keystone whose version 3 has this base.
     pub fn new(auth_url: &Url, base: &Url, credentials: Credentials) -> Self {
         let mut shown = auth_url.clone();
-        // An URL without a host has no place for them, and then none are there.
+        // A URL without a host cannot contain them.
         shown.set_password(None).ok();
         shown.set_username("").ok();
         Self { auth_url: shown.to_string(), url: format!("{base}auth/tokens"), credentials }
@@ -60,8 +60,8 @@ impl Login {
         }
     }
 
-    /// Whether another login gives a token that lives longer. One had with a token
-    /// ends when that does.
+    /// Returns true if another login gives a token that lives longer. A token obtained with another
+    /// token ends with it.
     pub fn prolongs(&self) -> bool {
         !matches!(self.credentials, Credentials::Token { .. })
     }

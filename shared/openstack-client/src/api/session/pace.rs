@@ -1,4 +1,4 @@
-//! What a refused login is, and for how long its credentials are not shown again.
+//! Detects refused logins, and how long their credentials are not sent again.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use ccm_cloud::{CloudError, ErrorKind};
 pub const REFUSED: Backoff =
     Backoff { first: Duration::from_secs(30), longest: Duration::from_mins(30) };
 
-/// What the error of a login begins with.
+/// The beginning of a login's error.
 pub const LOGIN_AT: &str = "login at ";
 
-/// Whether the credentials are to blame.
+/// Returns true if the credentials caused the failure.
 pub const fn is_refusal(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Unauthorized | ErrorKind::Forbidden)
 }
 
-/// Whether Keystone refused a login. Another service can refuse something, too, but that
-/// is no step towards a locked account.
+/// Returns true if Keystone refused a login. Another service can refuse something, too, but that
+/// does not lock the account.
 pub fn is_refused_login(error: &CloudError) -> bool {
     is_refusal(error.kind) && error.message.starts_with(LOGIN_AT)
 }
 
-/// What to do where Keystone's words say more than that it refuses.
+/// Advice for the user if Keystone's message says more than that it refuses.
 pub fn advice(error: &CloudError) -> &'static str {
     let is_locked = error.message.to_ascii_lowercase().contains("account is locked");
     match is_refusal(error.kind) && is_locked {
@@ -40,7 +40,7 @@ pub fn advice(error: &CloudError) -> &'static str {
 mod tests {
     use super::*;
 
-    /// The pauses that `docs/reference/openstack.md` tells.
+    /// The pauses that `docs/explanation/openstack.md` tells.
     #[test]
     fn refused_credentials_are_shown_ever_more_seldom() {
         let minutes: Vec<_> = (2..=9).map(|nth| REFUSED.after(nth).as_secs() / 60).collect();

@@ -20,10 +20,10 @@ use crate::{
 const SUBJECT: HeaderName = HeaderName::from_static("x-subject-token");
 /// A token is not renewed before this time, whatever its life is said to be.
 const SHORTEST: Duration = Duration::from_secs(30);
-/// Times beyond this are no times but nonsense.
+/// Times beyond this do not make sense.
 const LONGEST: Duration = Duration::from_hours(24 * 30);
 
-/// What Keystone gave.
+/// A token from Keystone.
 #[derive(Debug)]
 pub struct Token {
     /// Counts the logins of a session.
@@ -86,12 +86,12 @@ impl Token {
         })
     }
 
-    /// Whether its time is not over.
+    /// Returns true if it has not expired.
     pub fn lives(&self) -> bool {
         self.life.is_none_or(|life| self.since.elapsed() < life)
     }
 
-    /// Whether four fifths of its time are over.
+    /// Returns true if four fifths of its time are over.
     pub fn ages(&self) -> bool {
         self.life.is_some_and(|life| self.since.elapsed() >= life.mul_f64(0.8))
     }

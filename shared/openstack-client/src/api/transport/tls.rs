@@ -1,4 +1,4 @@
-//! Which certificates are accepted, and which one we show.
+//! The certificates that are accepted, and the one that we show.
 
 use ccm_base::Files;
 use ccm_cloud::{CloudError, ErrorKind};

@@ -78,7 +78,7 @@ impl Octavia {
         if !given.is_object() {
             return Err((400, format!("Missing argument: \"{key}_\"")));
         }
-        // The real one fails likewise.
+        // The real one fails in the same way.
         if ["default_pool", "members", "healthmonitor"]
             .iter()
             .any(|nested| given.get(nested).is_some())
@@ -234,7 +234,7 @@ impl Octavia {
         Ok((202, Value::Null))
     }
 
-    /// Whether the pool of a member or monitor may be changed.
+    /// Fails unless the pool of a member or monitor may be changed.
     fn pool_mutable(&self, row: &Value) -> Done<()> {
         match self.pools.iter().find(|pool| pool["id"] == row["_pool"]) {
             Some(pool) if pool["provisioning_status"] != "ACTIVE" => {
@@ -448,7 +448,7 @@ impl Octavia {
         Ok(id)
     }
 
-    /// What the driver `ovn` cannot do.
+    /// Refuses what the driver `ovn` cannot do.
     fn suits_driver(&self, balancer: &str, kind: &str, what: &str, given: &Value) -> Done<()> {
         if self.balancer(balancer)?["provider"] != "ovn" {
             return Ok(());

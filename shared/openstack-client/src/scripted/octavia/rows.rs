@@ -31,11 +31,11 @@ pub const MONITOR: [&str; 10] = [
     "http_method",
     "expected_codes",
 ];
-/// What queries hold besides filters.
+/// The parameters of queries besides filters.
 const AUXILIARY: [&str; 3] = ["fields", "limit", "marker"];
 
 impl Octavia {
-    /// Whether this version knows the field.
+    /// Returns true if this version knows the field.
     fn knows(&self, field: &str) -> bool {
         SINCE.iter().all(|(name, minor)| *name != field || *minor <= self.minor)
     }

@@ -25,7 +25,7 @@ const KNOWN: [&str; 14] = [
     "pools",
 ];
 
-/// Where a virtual address is to be: its subnet and network, and the address if it is given.
+/// The place of a virtual address: its subnet and network, and the address if it is given.
 struct Place {
     subnet: Value,
     address: Option<IpAddr>,

@@ -1,4 +1,5 @@
-//! What is told of words that have no effect, of options that are not managed yet, and of cut secrets.
+//! Messages about words that have no effect, options that are not managed yet, and truncated
+//! secrets.
 
 use super::*;
 

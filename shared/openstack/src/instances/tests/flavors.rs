@@ -86,7 +86,7 @@ async fn a_refused_flavor_is_asked_for_again_after_a_while() {
     assert_eq!(kinds(&rig).await[0], some("m1.tiny"));
 }
 
-/// A server whose flavor's name is no label value, one whose flavor is unknown, one whose
+/// A server whose flavor's name is not a label value, one whose flavor is unknown, one whose
 /// flavor's name has nothing that fits, one without a flavor.
 fn embedded() -> Rig {
     let rig = Rig::new(Scripted::with_servers(0..4));

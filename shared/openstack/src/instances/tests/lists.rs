@@ -35,7 +35,7 @@ async fn a_server_on_two_pages_counts_once() {
     let rig = Rig::new(Scripted::with_servers(0..6));
     rig.cloud.world.lock().page = Some(3);
     rig.cloud.fail(|path, _| {
-        // Another user built server 9 meanwhile, so server 2 moved on to the second page.
+        // Another user built server 9 in the meantime, so server 2 moved to the second page.
         let page: Vec<_> = [2, 3, 4, 5].map(server).into();
         path.contains("/servers?marker").then(|| Ok(answer(200, &json!({"servers": page}))))
     });

@@ -1,4 +1,4 @@
-//! Questions after nothing but who is there.
+//! Lookups that only ask which instances exist.
 
 use ccm_cloud::PowerState;
 use serde_json::json;

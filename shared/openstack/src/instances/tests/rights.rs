@@ -1,4 +1,4 @@
-//! What node-ccm and lifecycle-ccm may do in the cloud.
+//! The rights of node-ccm and lifecycle-ccm in the cloud.
 
 use ccm_cloud::Instances as _;
 use ccm_openstack_client::{api::Service, scripted::port};

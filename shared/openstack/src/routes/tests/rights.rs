@@ -1,4 +1,4 @@
-//! What route-ccm may do in the cloud.
+//! The rights of route-ccm in the cloud.
 
 use super::*;
 use crate::tests::access_rules;

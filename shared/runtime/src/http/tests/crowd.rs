@@ -132,7 +132,7 @@ async fn a_crowd_gets_one_answer_per_connection() {
     token.cancel();
 }
 
-/// A connection that sends no request, or none any more, does not stay.
+/// A connection that sends no request, or no further one, is closed.
 #[tokio::test(start_paused = true)]
 async fn a_silent_connection_ends_after_ten_seconds() {
     let (address, token, _tasks) = serve(None);

@@ -190,7 +190,7 @@ proptest! {
                     }
                     Err(at) => {
                         prop_assert!(at > now);
-                        prop_assert!(bucket.clone().take(at).is_ok(), "a token is there when it was promised");
+                        prop_assert!(bucket.clone().take(at).is_ok(), "a token is ready when it was promised");
                         prop_assert!(bucket.clone().take(at - Duration::from_micros(1)).is_err(), "and not before");
                     }
                 },

@@ -1,4 +1,4 @@
-//! The changes that lead from what is to what is wanted. Pure.
+//! The changes that lead from the actual to the wanted state. Pure.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr};
 
@@ -37,7 +37,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// Whether it is about what the digest stands for.
+    /// Returns true if it is about what the digest stands for.
     pub(super) fn configures(&self) -> bool {
         !matches!(self, Self::Adopt { .. } | Self::Repair(_) | Self::Members { .. })
     }
@@ -83,7 +83,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// Whether clients are to reach it at a floating address.
+/// Returns true if clients should reach it at a floating address.
 pub(super) fn wants_floating(front_end: &FrontEnd) -> bool {
     front_end.settings.get(FLOATING).is_some_and(|value| value == "true")
 }
@@ -100,7 +100,8 @@ fn configuration(front_end: &FrontEnd) -> Configuration {
     }
 }
 
-/// What one write can create: everything but a floating address, or only the load balancer.
+/// The part that one write can create: everything but a floating address, or only the load
+/// balancer.
 pub(super) fn created(
     wanted: &Wanted,
     id: String,
@@ -215,7 +216,7 @@ fn float(now: Option<IpAddr>, front_end: &FrontEnd, changes: &mut Vec<Change>) {
     }
 }
 
-/// What a node needs to be a member.
+/// The properties that a node needs to be a member.
 #[derive(Clone, Copy)]
 pub(super) struct Needs<'a> {
     pub(super) families: &'a [IpFamily],
@@ -232,10 +233,10 @@ pub(super) fn selector(
     NodeSelector::parse(text.unwrap_or(&cloud.node_selector))
 }
 
-/// The members to add or to replace, and those to remove; none if nothing is to do.
+/// The members to add or to replace, and the members to remove; both empty if nothing must change.
 ///
-/// What is in neither list stays. A member that lacks what a member needs is left out, and
-/// stays if it is there. The last member stays.
+/// Members in neither list stay. A member that lacks what a member needs is not added, but an
+/// existing one stays. The last member stays.
 pub(super) fn members(
     now: &[Member],
     wanted: &Members,
@@ -262,7 +263,8 @@ pub(super) fn members(
     (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
 }
 
-/// Explains why none of the wanted members can be a member. `None` if one can, or if none is wanted.
+/// Explains why none of the wanted members can be a member. `None` if one can, or if no member is
+/// wanted.
 pub(super) fn why_none(wanted: &Members, needs: Needs<'_>) -> Option<String> {
     let Needs { families, traits, selector } = needs;
     let can = |member: &Member| as_stored(member, needs).is_some();
@@ -279,7 +281,7 @@ pub(super) fn why_none(wanted: &Members, needs: Needs<'_>) -> Option<String> {
     Some(format!("none of {} nodes has {}", wanted.present.len(), needs.join(" and ")))
 }
 
-/// Whether both are the same node: by name, or by an address if the cloud has no name.
+/// Returns true if both are the same node: by name, or by an address if the cloud has no name.
 pub(super) fn same(one: &Member, other: &Member) -> bool {
     match (one.node.is_empty(), other.node.is_empty()) {
         (false, false) => one.node == other.node,
@@ -288,7 +290,7 @@ pub(super) fn same(one: &Member, other: &Member) -> bool {
     }
 }
 
-/// What the cloud stores of a member. None if it lacks what the cloud needs.
+/// The part of a member that the cloud stores. `None` if it lacks what the cloud needs.
 fn as_stored(member: &Member, needs: Needs<'_>) -> Option<Member> {
     let Needs { families, traits, selector } = needs;
     let addresses: Vec<_> = families

@@ -1,4 +1,4 @@
-//! What these load balancers cannot be.
+//! The limits of these load balancers.
 
 use std::net::IpAddr;
 
@@ -10,8 +10,8 @@ use super::{
     store::{Floating, Store},
 };
 
-/// Refuses a configuration that this cloud cannot have, or that the contract does not allow.
-/// `now` is the load balancer that is to get it.
+/// Refuses a configuration that this cloud cannot have, or that the contract does not allow. `now`
+/// is the load balancer that would get it.
 pub(super) fn check(
     store: &Store,
     front_end: &FrontEnd,

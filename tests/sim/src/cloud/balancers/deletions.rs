@@ -77,7 +77,7 @@ impl Store {
         Ok(Progress::Done(self.proof(unwanted)))
     }
 
-    /// The load balancers that are to be deleted.
+    /// The load balancers that must be deleted.
     fn doomed(&self, unwanted: &Unwanted) -> Vec<String> {
         let Unwanted { owner, known, duplicate, .. } = unwanted;
         let mut ids: Vec<_> = self.owned(owner).map(|balancer| balancer.id.clone()).collect();
@@ -85,7 +85,7 @@ impl Store {
         ids
     }
 
-    /// Refuses a duplicate that is none.
+    /// Refuses to delete as a duplicate what is not one.
     fn check_duplicate(&self, owner: &Owner, known: Option<&str>) -> Result<(), CloudError> {
         let Some(id) = known else {
             let what = "a duplicate without an ID";

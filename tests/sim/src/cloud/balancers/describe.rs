@@ -40,7 +40,7 @@ impl SimBalancer {
         self.version.to_string()
     }
 
-    /// Whether a list of this scope shows it.
+    /// Returns true if a list of this scope shows it.
     pub(super) fn is_in(&self, scope: &Scope, cluster: &ClusterId) -> bool {
         match scope {
             Scope::All => true,
@@ -125,7 +125,7 @@ impl Store {
     }
 }
 
-/// What is configured, to compare it with what a digest was stored for.
+/// The current configuration, to compare it with the one that a digest was stored for.
 pub(super) fn configured(balancer: &SimBalancer, floating: Option<IpAddr>) -> String {
     format!("{:?} {:?} {floating:?}", balancer.configuration, balancer.addresses)
 }

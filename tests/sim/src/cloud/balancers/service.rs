@@ -27,7 +27,7 @@ struct Work<T, A> {
     act: Act<T, A>,
 }
 
-/// What is done for one item.
+/// The action for one item.
 type Act<T, A> = fn(&mut Store, &T, &Context) -> Result<A, CloudError>;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What the cloud holds, and what a write does to it.
+//! The contents of the cloud, and the effect of a write on them.
 
 use std::{
     collections::BTreeMap,
@@ -49,14 +49,14 @@ pub(super) struct Context {
     pub(super) now: Instant,
     pub(super) term: Option<u64>,
     pub(super) trouble: Option<Trouble>,
-    /// Whether a load balancer of this owner was found when the request began.
+    /// True if a load balancer of this owner was found when the request began.
     pub(super) found: bool,
-    /// Whether the request is sent to the wrong project.
+    /// True if the request is sent to the wrong project.
     pub(super) wrong_project: bool,
 }
 
 impl Store {
-    /// Carries out what was to happen until now.
+    /// Carries out everything that was due until now.
     pub(super) fn settle(&mut self, now: Instant) {
         while let Some(first) = self.late.first_entry().filter(|first| *first.key() <= now) {
             let (due, late) = first.remove_entry();
@@ -166,12 +166,12 @@ impl Store {
         format!("req-{}", self.writes.len())
     }
 
-    /// What is waited for: the cloud's work, or nothing but the next call.
+    /// The thing to wait for: the cloud's work, or only the next call.
     pub(super) fn waiting(&self, id: &str) -> Waiting {
         let (what, check_after) = match self.balancers.get(id).map(|balancer| &balancer.state) {
             Some(State::Pending { what, .. }) => ((*what).to_owned(), self.settings.check_after),
             Some(State::Failed { why, .. }) => (why.clone(), Duration::ZERO),
-            _ => ("more changes are to follow".to_owned(), Duration::ZERO),
+            _ => ("more changes will follow".to_owned(), Duration::ZERO),
         };
         let (id, request_id) = (Some(id.to_owned()), Some(self.request_id()));
         Waiting { what, check_after, id, request_id, changed: false }

@@ -121,7 +121,7 @@ async fn addresses_are_unique_and_of_the_wanted_families() {
     assert_eq!(balancer.ingress[0].address, name);
 }
 
-/// With the credentials of the wrong project everything looks gone, also what is to be deleted.
+/// With the credentials of the wrong project everything looks gone, also a load balancer to delete.
 #[tokio::test(start_paused = true)]
 async fn the_wrong_project_shows_no_load_balancers() {
     let cloud = SimCloud::new();

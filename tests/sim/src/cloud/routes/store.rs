@@ -1,4 +1,4 @@
-//! What the router holds, and what a change does to it.
+//! The contents of the router, and the effect of a change on them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,12 +42,12 @@ pub(super) struct Context {
     pub(super) cluster: ClusterId,
     pub(super) term: Option<u64>,
     pub(super) trouble: Option<Trouble>,
-    /// What the wanted route's target is; an error if the node has none.
+    /// The wanted route's target; an error if the node does not have one.
     pub(super) target: Result<Option<RouteTarget>, CloudError>,
 }
 
 impl Store {
-    /// Carries out what was to happen until now.
+    /// Carries out everything that was due until now.
     pub(super) fn settle(&mut self, now: Instant) {
         while let Some(first) = self.late.first_entry().filter(|first| *first.key() <= now) {
             let (due, late) = first.remove_entry();
@@ -243,7 +243,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a route is as it was listed.
+    /// Returns true if a route is as it was listed.
     fn is_same(&self, route: &SimRoute, old: &Route) -> bool {
         let owner = match (&route.owner, &old.owner) {
             (Some(its), Some(listed)) => its.is(listed),

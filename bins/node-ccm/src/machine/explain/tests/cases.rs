@@ -1,4 +1,4 @@
-//! The first three lines of the page: how a node fares, the cause and the mend.
+//! The first three lines of the page: how a node fares, the cause and the fix.
 
 use super::*;
 
@@ -163,7 +163,7 @@ fn what_the_cloud_refuses() {
         &after(tainted("one"), failed(ErrorKind::Conflict)),
         [
             "blocked",
-            "conflict: the cloud's words (request req-7); it stays tainted until that is mended",
+            "conflict: the cloud's words (request req-7); it stays tainted until that is fixed",
             "two facts in the cloud contradict each other: correct one",
         ],
     );
@@ -172,7 +172,7 @@ fn what_the_cloud_refuses() {
         &after(tainted("one"), failed(ErrorKind::QuotaExceeded)),
         [
             "blocked",
-            "quota_exceeded: the cloud's words (request req-7); it stays tainted until that is mended",
+            "quota_exceeded: the cloud's words (request req-7); it stays tainted until that is fixed",
             "raise the quota of the cloud project, or free some of it",
         ],
     );
@@ -181,7 +181,7 @@ fn what_the_cloud_refuses() {
         &after(tainted("one"), failed(ErrorKind::Forbidden)),
         [
             "blocked",
-            "forbidden: the cloud's words (request req-7); it stays tainted until that is mended",
+            "forbidden: the cloud's words (request req-7); it stays tainted until that is fixed",
             "give the cloud user the permission that is missing",
         ],
     );
@@ -190,7 +190,7 @@ fn what_the_cloud_refuses() {
         &after(ready(), failed(ErrorKind::Unauthorized)),
         [
             "blocked",
-            "unauthorized: the cloud's words (request req-7); it keeps what it has until that is mended",
+            "unauthorized: the cloud's words (request req-7); it keeps what it has until that is fixed",
             "renew the credentials of the cloud: they are wrong or expired",
         ],
     );
@@ -213,7 +213,7 @@ fn what_does_not_fit() {
         [
             "blocked",
             "it stays tainted until its annotation matches its instance: provided node ip for node \"one\" is not valid: annotation alpha.kubernetes.io/provided-node-ip: failed to get node address from cloud provider that matches ip: 10.9.9.9; the cloud's addresses are InternalIP 10.0.0.1 (InvalidNodeIP)",
-            "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is tried again by itself",
+            "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is retried automatically",
         ],
     );
     // Node ip, initialised.
@@ -222,7 +222,7 @@ fn what_does_not_fit() {
         [
             "blocked",
             "the node keeps its addresses: provided node ip for node \"one\" is not valid: annotation alpha.kubernetes.io/provided-node-ip: failed to get node address from cloud provider that matches ip: 10.9.9.9; the cloud's addresses are InternalIP 10.0.0.1 (InvalidNodeIP)",
-            "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is tried again by itself",
+            "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is retried automatically",
         ],
     );
     // No address.
@@ -262,7 +262,7 @@ fn what_the_brake_and_settings_hold() {
         [
             "held",
             "the zone of this Ready node changes from z1 to z2; held: the breaker is open, because too many Ready nodes would change; if the cloud is right, approve with the annotation or label quartet.dev/change-approved=yes",
-            "if the cloud is right: kubectl annotate node one quartet.dev/change-approved=yes, or for many nodes quartet.dev/approved-selector and quartet.dev/approved-until on the Lease; if it is wrong, mend that, and the next lookup of all nodes releases the brake",
+            "if the cloud is right: kubectl annotate node one quartet.dev/change-approved=yes, or for many nodes quartet.dev/approved-selector and quartet.dev/approved-until on the Lease; if it is wrong, fix it, and the next lookup of all nodes releases the brake",
         ],
     );
     // Gathers.

@@ -171,7 +171,7 @@ impl World {
         self.set(node);
     }
 
-    /// The name of a node, often of one that is being looked up or written.
+    /// The name of a node, often a node that is being looked up or written.
     fn name_at_work(&mut self) -> Name {
         let name = self.name();
         if self.flights.is_empty() || !self.random.one_in(3) {

@@ -24,7 +24,7 @@ enum End {
     State(State),
     /// Initialised, and as its instance.
     Right,
-    /// Several nodes have the ID, and none has the instance's name.
+    /// Several nodes have the ID, but no node has the instance's name.
     Unclear,
 }
 

@@ -275,7 +275,8 @@ impl World {
         count(&self.objects).max(count(&self.store))
     }
 
-    /// Explains a node. Each explanation has a cause and a mend, and a node with the taint is never fine.
+    /// Explains a node. Each explanation has a cause and a fix, and a node with the taint is never
+    /// fine.
     pub(super) fn told(&self, node: &Arc<Node>) -> Explanation {
         let is_selected = self.is_selected(node);
         let is_left_out = !is_selected || self.is_foreign(node);

@@ -1,4 +1,4 @@
-//! What each node holds.
+//! The blocks that each node holds.
 
 use std::{
     collections::BTreeSet,
@@ -17,13 +17,13 @@ use crate::{
     node_ipam::ipam::{networks::Uid, problem::Problem, rival::Writes},
 };
 
-/// What a node holds.
+/// The blocks that a node holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) name: Arc<str>,
     /// Without host bits, in their order.
     pub(super) networks: Box<[IpNet]>,
-    /// Pod CIDRs that are no networks.
+    /// Pod CIDRs that are not networks.
     pub(super) unreadable: Box<[Box<str>]>,
     /// Our writes, if the networks are only reserved. `None` if the node shows them.
     pub(super) writes: Option<Writes>,
@@ -47,7 +47,7 @@ pub(super) struct Gone {
 }
 
 impl Record {
-    /// What the node shows.
+    /// The record of what the node shows.
     pub(super) fn shown(node: &Node) -> Self {
         let (mut networks, mut unreadable) = (Vec::new(), Vec::new());
         for text in &node.pod_cidrs {
@@ -257,7 +257,7 @@ impl Allocator {
         is_one_of_each && are_of_pools && networks.iter().all(is_right)
     }
 
-    /// What is wrong with a pod CIDR, no matter which node has it.
+    /// The problem of a pod CIDR, no matter which node has it.
     fn misplaced(&self, cidr: IpNet) -> Option<Problem> {
         let mut clusters = self.config.ranges.iter().map(|range| range.network);
         let other_size = |pool: &&Pool| {

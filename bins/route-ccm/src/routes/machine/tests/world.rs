@@ -76,7 +76,7 @@ enum Due {
     Port(std::net::IpAddr),
     /// The API server shows all nodes again.
     Truth,
-    /// The rival of the condition looks at it.
+    /// The competing writer of the condition looks at it.
     Rival(u32),
 }
 
@@ -96,7 +96,7 @@ pub(super) struct World {
     store: BTreeMap<Name, NodeView>,
     /// True while the process does not see changes of nodes.
     is_blind: bool,
-    /// The targets that the process has seen as those of nodes, with the last node of each.
+    /// The targets that the process has seen on nodes, with the last node of each.
     known: BTreeMap<RouteTarget, Arc<Node>>,
     /// The targets of nodes that were marked when they went, and since when a node has had them again.
     marked: BTreeMap<RouteTarget, Option<At>>,
@@ -392,7 +392,7 @@ fn cluster(uid: &str) -> ClusterId {
     ClusterId { name: "kubernetes".to_owned(), uid: uid.to_owned() }
 }
 
-/// The settings. Those of some variants are others.
+/// The settings. Some variants have others.
 fn parameters(variant: Variant, limit: u32, is_rare: bool) -> Parameters {
     let limit = if variant == Variant::NoBrake { 1000 } else { limit };
     let networks = match variant {
@@ -409,7 +409,7 @@ fn parameters(variant: Variant, limit: u32, is_rare: bool) -> Parameters {
     }
 }
 
-/// The order of what has none: sets and maps as lists.
+/// Sorts what has no order: sets and maps as lists.
 fn sorted(value: serde_json::Value) -> serde_json::Value {
     use serde_json::Value;
     match value {

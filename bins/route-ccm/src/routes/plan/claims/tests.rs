@@ -185,7 +185,7 @@ fn a_route_to_another_address_of_the_node_waits_for_the_cloud() {
 #[test]
 fn what_this_process_has_made_is_ours_wherever_it_leads() {
     let mut world = world();
-    // Its kubelet says an address of before, until node-ccm corrects it.
+    // Its kubelet reports an old address, until node-ccm corrects it.
     world.nodes.push(node(3, &["10.120.3.0/24"]));
     says(&mut world, 3, &[77]);
     let plan = world.plan(at(0));

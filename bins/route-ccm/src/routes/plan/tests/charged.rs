@@ -1,4 +1,4 @@
-//! What is charged to the budget, and what is given back.
+//! Charges to the budget, and refunds.
 
 use super::*;
 

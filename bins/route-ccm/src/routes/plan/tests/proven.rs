@@ -66,7 +66,7 @@ fn a_proof_without_a_target_of_a_node_counts_for_the_brake() {
         assert_eq!(ask(&mut world, at(time), |_| false), 0, "no target of a node shows a lie");
     }
     assert_eq!(world.due(at(122)), first, "no more than the budget");
-    // The same for targets that were no nodes'.
+    // The same for targets that did not belong to nodes.
     let hop = |number: u8| RouteTarget::Address([10, 9, 9, number].into());
     let routes = (1..6).map(|number| route(&format!("10.120.{number}.0/24"), hop(number)));
     let mut world = World::new(vec![node(9, &["10.120.9.0/24"])], routes.collect());

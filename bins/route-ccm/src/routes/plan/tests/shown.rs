@@ -1,4 +1,4 @@
-//! What the plan says about nodes: their conditions follow from it.
+//! The plan's statements about nodes: their conditions follow from them.
 
 use super::*;
 
@@ -80,7 +80,7 @@ fn of_two_nodes_with_one_pod_cidr_one_has_the_route() {
     assert_eq!(plan.counts.ours, 2);
 }
 
-/// What Kubernetes takes for one network or address is one.
+/// Whatever Kubernetes treats as one network or address is one.
 #[test]
 fn networks_and_addresses_are_read_as_kubernetes_reads_them() {
     let mut odd = Node::clone(&node(1, &["::ffff:10.120.1.7/120"]).node);

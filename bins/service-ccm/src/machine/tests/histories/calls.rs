@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// Another cloud has none of the load balancers, and makes none that replaces one.
+    /// Another cloud has none of the load balancers, and does not replace them.
     fn ensure_elsewhere(&mut self, wanted: &Wanted) -> Result<Progress<LoadBalancer>, CloudError> {
         let uid = &wanted.front_end.owner.uid;
         if wanted.known.is_some() && !wanted.may_replace {

@@ -255,8 +255,8 @@ impl Rules {
         }
     }
 
-    /// Each explanation has a cause and a mend, and a Service without an address is never fine. When nothing is left
-    /// to do, each Service is fine, or asks for nothing.
+    /// Each explanation has a cause and a fix, and a Service without an address is never fine. When
+    /// nothing is left to do, each Service is fine, or asks for nothing.
     pub(super) fn explained(&self, service: &Service, told: &Explanation) {
         assert!(
             !told.cause.is_empty() && !told.mend.is_empty(),

@@ -4,7 +4,7 @@ use super::*;
 
 const HOURS: Duration = Duration::from_hours(6);
 
-/// These nodes; those of `gone` went with this mark.
+/// These nodes; the nodes of `gone` went with this mark.
 fn marked(
     numbers: impl IntoIterator<Item = usize>,
     gone: impl IntoIterator<Item = usize>,
@@ -140,7 +140,7 @@ fn members_that_were_replaced_are_not_counted() {
     }
 }
 
-/// More nodes than before are no new budget for a view that lies later.
+/// More nodes than before do not add budget for a view that is wrong later.
 #[test]
 fn nodes_that_joined_before_are_no_budget() {
     const LONG: Rules<'static> = Rules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
@@ -196,7 +196,7 @@ fn what_left_in_the_future_counts_for_one_window() {
     assert!(floor.is_empty());
 }
 
-/// A load balancer that has lost none has its whole budget, whatever others have lost.
+/// A load balancer that has not lost any has its whole budget, whatever others have lost.
 #[test]
 fn what_other_load_balancers_lost_is_no_loss_of_this_one() {
     let mut other = with(10);
@@ -215,7 +215,7 @@ fn what_is_left_to_the_next_leader_names_each_once_with_its_last_departure() {
     first.add_departures(at(0), &mut left);
     second.add_departures(at(0), &mut left);
     assert_eq!(left.charged, [("n009".to_owned(), at(100))].into());
-    // Unnamed ones are there already.
+    // Unnamed ones already exist.
     left.charged.insert("~3".to_owned(), at(50));
     let mut again = left.clone();
     Membership::resume(at(101), &left).add_departures(at(0), &mut again);

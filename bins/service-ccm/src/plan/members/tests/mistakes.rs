@@ -18,8 +18,9 @@ fn drained(mut set: NodeSet, numbers: impl IntoIterator<Item = usize>, mark: Mar
     set
 }
 
-/// The list lacks the nodes 0 to 49 of 100 by mistake: ten leave. Meanwhile the nodes 60 to 89 are replaced one by one
-/// (cordoned and deleted, or by Karpenter), each by a new one. Net nothing but ten may be missing.
+/// The list lacks the nodes 0 to 49 of 100 by mistake: ten leave. At the same time the nodes 60 to
+/// 89 are replaced one by one (cordoned and deleted, or by Karpenter), each by a new one. Net
+/// nothing but ten may be missing.
 fn rolling(mark: Mark, joins_first: bool) -> usize {
     let mut membership = with(100);
     assert_eq!(go(&mut membership, 0, &nodes(50..100)), 90);

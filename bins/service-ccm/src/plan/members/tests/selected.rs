@@ -21,7 +21,7 @@ fn names(members: &[Member]) -> Vec<&str> {
     members.iter().map(|one| one.node.as_str()).collect()
 }
 
-/// Those of the members that the provider makes or keeps.
+/// The members that the provider makes or keeps.
 fn made<'a>(decision: &'a Decision, selector: &NodeSelector) -> Vec<&'a str> {
     let present = decision.members.present.iter();
     present.filter(|one| selector.matches(&one.labels)).map(|one| one.node.as_str()).collect()
@@ -215,7 +215,7 @@ fn nodes_that_lose_the_label_of_the_default_selector_are_braked() {
     assert_eq!((made(&decision, &edge).len(), decision.held.len()), (7, 0));
 }
 
-/// The nodes that another default does not pick are there. That does not bring them back.
+/// The nodes that another default does not pick exist. That does not bring them back.
 #[test]
 fn members_that_another_default_has_taken_count_for_the_next_leader() {
     let edge = NodeSelector::parse("pool=edge");

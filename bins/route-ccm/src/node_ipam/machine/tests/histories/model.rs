@@ -109,7 +109,7 @@ impl Model {
         new
     }
 
-    /// The blocks that these networks touch. A network with all blocks takes none.
+    /// The blocks that these networks touch. A network with all blocks does not take any.
     fn blocks(&self, networks: &[IpNet]) -> Blocks {
         let mut blocks = [0; 2];
         for (bits, all) in blocks.iter_mut().zip(&self.all) {

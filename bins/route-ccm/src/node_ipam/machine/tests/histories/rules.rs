@@ -143,7 +143,7 @@ impl World {
         self.rules.must(holds, rule, what);
     }
 
-    /// A node that has its turn gets blocks, or it is said why it gets none.
+    /// A node that has its turn gets blocks, or the reason why it does not is reported.
     pub(super) fn turn_has_an_end(&mut self, turn: Option<Name>, effects: &[Effect]) {
         let Some(name) = turn else { return };
         let is_end =
@@ -312,7 +312,7 @@ impl World {
 
     fn sees_none(&mut self, node: &Arc<Node>, state: &str) {
         self.rules.count("refused");
-        // The cloud may name none: then the allocator is not asked.
+        // The cloud may not name any: then the allocator is not asked.
         if self.kind != Kind::Cloud || state.contains("delete one of the nodes") {
             self.model.forget_old_writes(node);
         }

@@ -277,7 +277,7 @@ impl World {
         self.later(Duration::from_secs(1), Due::Rival(turn + 1));
     }
 
-    /// The rival begins, or ends.
+    /// The competing writer starts, or stops.
     pub(super) fn toggle_rival(&mut self) {
         self.has_rival = !self.has_rival;
         self.agenda.retain(|_, due| !matches!(due, Due::Rival(_)));
@@ -310,7 +310,7 @@ impl World {
         self.catch_up();
     }
 
-    /// A node that is there for the process alone.
+    /// A node that exists for the process alone.
     pub(super) fn phantom(&self) -> Option<NodeView> {
         let node = || Node { name: "phantom".into(), uid: "phantom".into(), ..Node::default() };
         let view = || NodeView { node: Arc::new(node()), id: None, left_out: None };

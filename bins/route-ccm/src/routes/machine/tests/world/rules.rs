@@ -55,11 +55,11 @@ pub(in super::super) enum Rule {
     Gap,
     /// A node that is left out gets no route and no condition, and a route to it stays.
     LeftOut,
-    /// The network of a node is said to be available only if its routes are there.
+    /// The network of a node is reported as available only if its routes exist.
     Available,
     /// A condition is reported as written only if the node shows it.
     Told,
-    /// An explanation has a cause and a mend, and says that a node is fine only if it is.
+    /// An explanation has a cause and a fix, and says that a node is fine only if it is.
     Explained,
     /// In the end each node has its routes, nothing is left over, and the conditions say so.
     Converges,
@@ -295,7 +295,7 @@ impl World {
                     self.nodes.values().filter(|node| self.store.contains_key(&node.name));
                 let node = nodes.find(|node| old.target.as_ref().is_some_and(|to| is_of(to, node)));
                 let is_its = node.is_some_and(|node| self.was_left_out(node));
-                // The route of another node is there as well.
+                // The route of another node exists as well.
                 let is_surplus = self.truth().wanted.contains_key(&old.destination);
                 if is_its && !is_surplus {
                     self.breaks(Rule::LeftOut, format!("{} goes", old.destination));
@@ -337,7 +337,7 @@ impl World {
         }
     }
 
-    /// The only route of a node's pod CIDR is not deleted, and none to a pod CIDR that is in dispute.
+    /// The only route of a node's pod CIDR is not deleted, nor is a route to a disputed pod CIDR.
     fn check_gap(&mut self, old: &Route) {
         let destination = old.destination.trunc();
         let truth = self.truth();
@@ -425,7 +425,7 @@ impl World {
         }
     }
 
-    /// The program says that the routes of a node are there.
+    /// The program says that the routes of a node exist.
     pub(super) fn check_available(&mut self, node: &Node, rule: Rule) {
         for cidr in truth::pod_cidrs(node) {
             let is_known = self.rules.is_touched(self.now, cidr);

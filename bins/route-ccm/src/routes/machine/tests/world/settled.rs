@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// What is wrong.
+    /// The remaining faults.
     fn wrong(&self) -> Vec<String> {
         let truth = self.truth();
         let mut wrong = Vec::new();

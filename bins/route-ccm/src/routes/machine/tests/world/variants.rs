@@ -40,7 +40,7 @@ pub(in super::super) enum Variant {
     TwoSteps,
     /// Where there may be two targets, the old one goes first.
     OldFirst,
-    /// A deletion takes whatever is there.
+    /// A deletion takes whatever exists.
     Whatever,
     /// The table is listed once.
     OneList,
@@ -77,9 +77,9 @@ pub(in super::super) enum Variant {
 /// A history.
 type Script = fn(u64, Variant) -> World;
 
-/// The rule that each variant breaks, and the history. In a random one people seldom change a route just before its
-/// node goes, a node seldom moves just while its route is made,
-/// a rival seldom meets a route that fails for long, and a standby seldom takes over.
+/// The rule that each variant breaks, and the history. In a random one people seldom change a route
+/// just before its node goes, a node seldom moves just while its route is made, a competing writer
+/// seldom meets a route that fails for long, and a standby seldom takes over.
 pub(in super::super) const BROKEN: &[(Variant, Rule, Option<Script>)] = &[
     (Variant::NoBrake, Rule::Loss, None),
     (Variant::ForgetfulLeader, Rule::Loss, None),
