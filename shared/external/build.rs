@@ -14,17 +14,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = files.file.iter().find(|file| file.package() == PACKAGE);
     fs::write(out.join("shapes.rs"), shapes(file.ok_or("the protocol has another package")?)?)?;
     tonic_prost_build::configure().btree_map(".").compile_fds(files)?;
-    // A provider of the first revision, which the tests keep.
-    let tests = "tests/revision_1";
-    println!("cargo::rerun-if-changed={tests}");
-    let files = protox::compile(["quartet/cloud/v1/cloud.proto"], [tests])?;
-    let folder = out.join("revision_1");
-    fs::create_dir_all(&folder)?;
-    tonic_prost_build::configure()
-        .build_client(false)
-        .btree_map(".")
-        .out_dir(folder)
-        .compile_fds(files)?;
     Ok(())
 }
 

@@ -32,7 +32,7 @@ pub fn folder(package: &str) -> PathBuf {
 pub struct Mutants {
     /// The test targets that must find them, in the order in which they run: `--lib`, `--test=histories`.
     pub tests: Vec<String>,
-    /// Other packages whose tests of these targets must find them as well.
+    /// Other packages with targets of these names.
     #[serde(default)]
     pub packages: Vec<String>,
     /// The mutants.

@@ -159,6 +159,9 @@ impl Said {
             }
             Tell::Deleting => good(Once, "DeletingLoadBalancer", "Deleting load balancer"),
             Tell::Deleted => good(Once, "DeletedLoadBalancer", "Deleted load balancer"),
+            Tell::Kept(kept) => {
+                Self::new(Always, "KeptInCloud", kept, format!("The provider has kept {kept}"))
+            }
             Tell::DuplicateDeleted => {
                 let text = "Deleted the second load balancer of this Service";
                 Self::new(Always, "DeletedLoadBalancer", "duplicate", text)

@@ -33,8 +33,6 @@ pub struct LoadBalancerTraits {
     pub member_addresses: bool,
     /// True if the provider needs [`Member::labels`](crate::Member::labels).
     pub member_labels: bool,
-    /// True if changes of members are cheap. If not, the controller collects them for longer.
-    pub cheap_members: bool,
     /// True if [`LoadBalancers::list`](crate::LoadBalancers::list) works. Without it the controller
     /// cannot audit load balancers or find orphans.
     pub lists: bool,
@@ -63,7 +61,6 @@ impl Default for LoadBalancerTraits {
             member_ids: false,
             member_addresses: true,
             member_labels: false,
-            cheap_members: true,
             lists: true,
             stores_digest: true,
             wants_service: false,

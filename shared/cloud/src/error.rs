@@ -40,6 +40,9 @@ pub enum ErrorKind {
     /// Something else changes the object at the moment, or has just changed it. Not a mistake;
     /// retry soon.
     Busy,
+    /// The cloud is still making this change, and has not answered if it succeeds. Not a mistake: look
+    /// at the object again, and repeat the change if it is still needed.
+    Pending,
     /// Two facts contradict each other, for instance two servers with one name.
     Conflict,
     /// The write was made in an older term of leadership than the cloud has seen: another replica
@@ -104,7 +107,12 @@ impl fmt::Display for CloudError {
         if let Some(id) = &self.request_id {
             write!(f, " (request {id})")?;
         }
-        if self.maybe_done {
+        let is_refused = matches!(
+            self.kind,
+            ErrorKind::QuotaExceeded | ErrorKind::Invalid | ErrorKind::Forbidden
+        );
+        // A provider cannot always tell; the words of a refusal say that nothing was done.
+        if self.maybe_done && !is_refused {
             write!(f, " (it may have taken effect)")?;
         }
         Ok(())
@@ -121,7 +129,8 @@ impl CloudError {
             subject: None,
             request_id: None,
             retry_after: None,
-            maybe_done: false,
+            // Of such a change nobody knows more.
+            maybe_done: kind == ErrorKind::Pending,
             unsent: false,
         }
     }

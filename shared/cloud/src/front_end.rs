@@ -127,9 +127,9 @@ pub struct FrontEnd {
     /// [`LoadBalancerTraits::annotations`](crate::LoadBalancerTraits::annotations). An empty
     /// value differs from an absent one.
     pub settings: BTreeMap<String, String>,
-    /// The Service as JSON, metadata and spec, if
-    /// [`LoadBalancerTraits::wants_service`](crate::LoadBalancerTraits::wants_service) is set. Of its
-    /// annotations it has those that the provider reads or writes, and Quartet's own.
+    /// The Service as JSON (metadata, spec and `status.loadBalancer`), if
+    /// [`LoadBalancerTraits::wants_service`](crate::LoadBalancerTraits::wants_service) is set. The
+    /// digest covers its spec and its annotations.
     pub service: Option<Arc<str>>,
 }
 

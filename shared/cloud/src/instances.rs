@@ -120,6 +120,17 @@ pub struct AbsenceProof {
     pub evidence: String,
     /// The cloud's request ID.
     pub request_id: Option<String>,
+    /// What the provider has left in the cloud on purpose after the deletion of a load balancer, in one
+    /// line. The controller shows it in an event.
+    #[serde(default)]
+    pub kept: Option<String>,
+}
+
+impl AbsenceProof {
+    /// A proof by this method, with the cloud's words.
+    pub fn new(method: ProofMethod, evidence: impl Into<String>) -> Self {
+        Self { method, evidence: evidence.into(), request_id: None, kept: None }
+    }
 }
 
 impl fmt::Display for AbsenceProof {

@@ -12,8 +12,8 @@
 //!   success. So a call may be repeated, by any process.
 //! * **One change per route, one answer per change.** A change that fails affects no other one,
 //!   unless the cloud can only write the table as a whole.
-//! * **It never waits for the cloud.** A route that the cloud is still making is answered with
-//!   its [`Route::defect`].
+//! * **It never waits for the cloud.** A change that the cloud is still making is answered with
+//!   [`ErrorKind::Pending`]; the caller lists the table and sends the change again if it is still needed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -80,6 +80,8 @@ pub enum RouteTarget {
     Instance(ProviderId),
     /// The node of this name.
     Node(String),
+    /// A target that the cloud itself shows as gone ("blackhole"), by a text that names it.
+    Blackhole(String),
 }
 
 impl fmt::Display for RouteTarget {
@@ -88,6 +90,7 @@ impl fmt::Display for RouteTarget {
             Self::Address(address) => address.fmt(f),
             Self::Instance(id) => id.fmt(f),
             Self::Node(name) => f.write_str(name),
+            Self::Blackhole(name) => write!(f, "a blackhole ({name})"),
         }
     }
 }
@@ -155,7 +158,8 @@ pub enum RouteChange {
     Replace {
         /// The route as it was listed.
         old: Box<Route>,
-        /// The route to be.
+        /// The route to be, of the same destination. Otherwise this fails with
+        /// [`ErrorKind::Invalid`].
         new: Arc<WantedRoute>,
     },
     /// Removes a route.

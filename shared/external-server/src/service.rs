@@ -7,7 +7,7 @@ use ccm_cloud::{
     Lookup::Found, LookupResult, NodeIdentity, ProviderId,
 };
 use ccm_external::{
-    MAX_BATCH, MAX_LOOKUP, PROTOCOL_REVISION, TERM,
+    MAX_BATCH, MAX_LOOKUP, TERM,
     answers::flowing,
     convert::{
         answer_to_wire, detail_from_wire, load_balancers, priority_from_wire, routes, wants_to_wire,
@@ -16,7 +16,6 @@ use ccm_external::{
     status::to_status,
 };
 use futures::{StreamExt as _, stream::BoxStream};
-use parking_lot::Mutex;
 use tokio::time::timeout_at;
 use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap};
 
@@ -75,7 +74,6 @@ impl provider_server::Provider for ProviderService {
             provider: Some(self.cloud.name().to_owned()),
             schemes: self.cloud.schemes(),
             capabilities,
-            protocol_revision: Some(PROTOCOL_REVISION),
             max_batch: u32::try_from(max_batch).ok(),
             lists: Some(lists),
             labels_only_add: Some(labels_only_add),
@@ -187,31 +185,12 @@ fn recognise(answer: &mut LookupResult, spelt: Option<&Option<ProviderId>>) {
 
 #[async_trait]
 impl instances_server::Instances for InstancesService {
-    type StreamLookupInstancesStream =
-        BoxStream<'static, Result<proto::LookupInstancesItem, Status>>;
+    type LookupInstancesStream = BoxStream<'static, Result<proto::LookupInstancesItem, Status>>;
 
     async fn lookup_instances(
         &self,
         request: Request<proto::LookupInstancesRequest>,
-    ) -> Result<Response<proto::LookupInstancesResponse>, Status> {
-        let lookup = Lookup::read(&*self.cloud, request)?;
-        let instances = self.instances().map_err(|error| to_status(&error))?;
-        // Every node gets an answer, so none of these stays empty.
-        let answers = Mutex::new(vec![proto::LookupAnswer::default(); lookup.nodes.len()]);
-        let collect = |place: usize, node: &NodeIdentity, answer: &LookupResult| {
-            if let Some(slot) = answers.lock().get_mut(place) {
-                *slot = answer_to_wire(&node.name, answer);
-            }
-        };
-        lookup.answer(instances, collect).await;
-        let answers = answers.into_inner();
-        Ok(Response::new(proto::LookupInstancesResponse { answers }))
-    }
-
-    async fn stream_lookup_instances(
-        &self,
-        request: Request<proto::LookupInstancesRequest>,
-    ) -> Result<Response<Self::StreamLookupInstancesStream>, Status> {
+    ) -> Result<Response<Self::LookupInstancesStream>, Status> {
         let lookup = Lookup::read(&*self.cloud, request)?;
         let instances = self.instances().map_err(|error| to_status(&error))?;
         let answers = flowing(|sender| {

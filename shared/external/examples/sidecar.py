@@ -71,7 +71,6 @@ class Provider(services.ProviderServicer):
             provider="metal",
             schemes=[SCHEME],
             capabilities=["instances", "load-balancers", "routes"],
-            protocol_revision=4,
             # Another text is another cloud: controllers stop until a person approves it.
             identity="metal, " + os.path.abspath(self.path),
             # False: ListInstances is never called. Saying so is required: UNIMPLEMENTED alone
@@ -102,11 +101,6 @@ class Instances(services.InstancesServicer):
             fail(context, pb.ERROR_KIND_UNAVAILABLE, grpc.StatusCode.UNAVAILABLE, str(error))
 
     def LookupInstances(self, request, context):
-        known = self.known(context)
-        answers = [lookup(known, node) for node in request.nodes]
-        return pb.LookupInstancesResponse(answers=answers)
-
-    def StreamLookupInstances(self, request, context):
         # Each answer is sent as soon as it is known: a slow lookup does not delay the others.
         known = self.known(context)
         for place, node in enumerate(request.nodes):

@@ -286,7 +286,7 @@ pub fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -> Looku
 }
 
 pub fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
-    let AbsenceProof { method, evidence, request_id } = proof;
+    let AbsenceProof { method, evidence, request_id, kept } = proof;
     let method = match method {
         ProofMethod::ById => proto::ProofMethod::ById,
         ProofMethod::BySystemUuid => proto::ProofMethod::BySystemUuid,
@@ -298,12 +298,13 @@ pub fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
         method: Some(method.into()),
         evidence: Some(evidence.clone()),
         request_id: request_id.clone(),
+        kept: kept.clone(),
     }
 }
 
 /// Nodes are deleted because of this proof, so an incomplete one is rejected.
 pub fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudError> {
-    let proto::Absence { method, evidence, request_id } = wire;
+    let proto::Absence { method, evidence, request_id, kept } = wire;
     let (number, evidence) = (method.unwrap_or_default(), evidence.unwrap_or_default());
     let method = match proto::ProofMethod::try_from(number) {
         Ok(proto::ProofMethod::ById) => ProofMethod::ById,
@@ -320,7 +321,13 @@ pub fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudErro
     if evidence.trim().is_empty() {
         return Err(malformed("the provider says gone without evidence"));
     }
-    Ok(AbsenceProof { method, evidence, request_id: request_id.filter(|id| !id.is_empty()) })
+    let whole = |text: &String| !text.trim().is_empty();
+    Ok(AbsenceProof {
+        method,
+        evidence,
+        request_id: request_id.filter(whole),
+        kept: kept.filter(whole).map(|text| one_line(&text, LONGEST_LINE)),
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use ccm_cloud::{
 };
 
 use super::{
-    MAX_BATCH, MAX_LOOKUP, OLDEST_REVISION, STREAMS_SINCE,
+    MAX_BATCH, MAX_LOOKUP,
     convert::{load_balancers, routes, wants_from_wire},
     pages::lines,
     proto,
@@ -22,7 +22,6 @@ pub struct Description {
     pub capabilities: Vec<String>,
     /// Which cloud it is, if the provider tells.
     pub identity: Option<String>,
-    pub revision: u32,
     pub max_batch: usize,
     pub traits: InstanceTraits,
     pub load_balancers: LoadBalancerTraits,
@@ -32,11 +31,6 @@ pub struct Description {
 }
 
 impl Description {
-    /// Whether lookups support one answer per node.
-    pub fn streams(&self) -> bool {
-        self.revision >= STREAMS_SINCE
-    }
-
     fn offers(&self, capability: Capability) -> bool {
         self.capabilities.iter().any(|name| name == capability.as_str())
     }
@@ -57,11 +51,9 @@ impl TryFrom<proto::DescribeResponse> for Description {
     fn try_from(wire: proto::DescribeResponse) -> Result<Self, CloudError> {
         let malformed =
             |what: String| CloudError::new(ErrorKind::Malformed, one_line(&what, LONGEST_LINE));
-        let (provider, revision) = (wire.provider(), wire.protocol_revision());
-        if revision < OLDEST_REVISION {
-            return Err(malformed(format!(
-                "the provider {provider:?} says protocol revision {revision}; expected {OLDEST_REVISION} or later"
-            )));
+        let provider = wire.provider();
+        if provider.trim().is_empty() {
+            return Err(malformed("the description does not name the provider".to_owned()));
         }
         if let Some(scheme) = wire.schemes.iter().find(|scheme| !is_scheme(scheme)) {
             return Err(malformed(format!(
@@ -81,7 +73,6 @@ impl TryFrom<proto::DescribeResponse> for Description {
         Ok(Self {
             provider: one_line(provider, LONGEST_LINE),
             identity: identity(wire.identity.as_deref()),
-            revision,
             schemes: wire.schemes,
             capabilities: lines(&wire.capabilities).collect(),
             max_batch,
@@ -135,7 +126,6 @@ mod tests {
         let wire = proto::DescribeResponse {
             provider: Some(text("rogue")),
             capabilities: vec![text("instances")],
-            protocol_revision: Some(OLDEST_REVISION),
             identity: Some(text("one")),
             unknown: vec![unknown],
             ..Default::default()

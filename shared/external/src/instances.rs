@@ -14,7 +14,7 @@ use tonic::{Code, Response, Status};
 
 use super::{
     MAX_BATCH,
-    answers::{error_of_all, flowing, next},
+    answers::{flowing, next},
     convert::{answer_from_wire, detail_to_wire, priority_to_wire},
     exchange::{PARTS_AT_ONCE, split_by_size},
     halves::Halves,
@@ -163,27 +163,17 @@ impl ExternalInstances {
         }
     }
 
-    /// Looks up some nodes, with one answer per node if the provider supports it. Returns those that
-    /// have no answer, and why.
+    /// Looks up some nodes and forwards each answer as it arrives. Returns the nodes that have no
+    /// answer, and why.
     async fn lookup_part(&self, part: &Part<'_>, call: Call) -> (BTreeSet<usize>, CloudError) {
         let mut left: BTreeSet<usize> = (0..part.nodes.len()).collect();
-        let streams = self.shared.description().is_some_and(|description| description.streams());
-        let mut failed = match streams {
-            true => self.lookup_as_they_come(part, &mut left, call).await,
-            false => CloudError::new(ErrorKind::Unsupported, "a provider of an older revision"),
-        };
-        if failed.kind == ErrorKind::Unsupported && left.len() == part.nodes.len() {
-            match self.lookup_at_once(part, call).await {
-                Ok(()) => left.clear(),
-                Err(error) => failed = error,
-            }
-        }
+        let failed = self.hear_answers(part, &mut left, call).await;
         (left, failed)
     }
 
     /// Forwards each answer as it arrives and removes its index from `left`. Returns the
     /// answer for the remaining nodes.
-    async fn lookup_as_they_come(
+    async fn hear_answers(
         &self,
         part: &Part<'_>,
         left: &mut BTreeSet<usize>,
@@ -196,7 +186,7 @@ impl ExternalInstances {
         };
         let mut client = instances_client(wire.connection.channel());
         let message = question(part.request(call), open.terms.clone());
-        let mut answers = match open.hear(client.stream_lookup_instances(message)).await {
+        let mut answers = match open.hear(client.lookup_instances(message)).await {
             Ok(answers) => answers.into_inner(),
             Err(error) => {
                 open.close(Some(error.clone()));
@@ -218,34 +208,6 @@ impl ExternalInstances {
         };
         open.close_batch(&errors, left.len(), &end);
         end
-    }
-
-    /// One call with one answer: an error of the call applies to each node.
-    async fn lookup_at_once(&self, part: &Part<'_>, call: Call) -> Result<(), CloudError> {
-        let open = self.shared.wire.open(read("lookup_instances"), call, part.budget).await?;
-        let mut client = instances_client(self.shared.wire.connection.channel());
-        let message = question(part.request(call), open.terms.clone());
-        let response = match open.hear(client.lookup_instances(message)).await {
-            Ok(response) => response,
-            Err(error) => {
-                open.close(Some(error.clone()));
-                return Err(error);
-            }
-        };
-        let (_, response, _memory) = response.into_parts();
-        let (asked, answered) = (part.nodes.len(), response.answers.len());
-        if asked != answered {
-            // The missing answer cannot be identified, so all are discarded.
-            let what = format!("asked about {asked} nodes, the provider gave {answered} answers");
-            let error = CloudError::new(ErrorKind::Malformed, what);
-            let errors: Vec<_> = response.answers.iter().map(error_in).collect();
-            open.close(error_of_all(&errors).or_else(|| Some(error.clone())));
-            return Err(error);
-        }
-        let answers = response.answers.into_iter().enumerate();
-        let errors: Vec<_> = answers.map(|(place, answer)| part.answer(place, answer)).collect();
-        open.close_batch(&errors, 0, &unanswered());
-        Ok(())
     }
 
     async fn page(

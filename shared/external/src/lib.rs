@@ -57,15 +57,6 @@ pub const MAX_BATCH: usize = 500;
 /// cloud for which that is cheaper.
 pub const MAX_LOOKUP: usize = 10_000;
 
-/// The protocol revision of this build.
-pub const PROTOCOL_REVISION: u32 = 4;
-
-/// The oldest supported revision of a provider.
-const OLDEST_REVISION: u32 = 1;
-
-/// The first revision with lookups that are answered node by node.
-const STREAMS_SINCE: u32 = 2;
-
 /// The maximum size of an accepted answer, in bytes: a page of 500 instances has about 200 kB,
 /// and other servers may send more at once.
 const MAX_ANSWER: usize = ccm_net::AnswerMemory::LONGEST;

@@ -74,7 +74,8 @@ impl From<proto::Error> for CloudError {
             text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
         };
         let (subject, request_id) = (line(subject), line(request_id));
-        let (maybe_done, unsent) = (maybe_done == Some(true), unsent == Some(true));
+        let maybe_done = maybe_done == Some(true) || kind == ErrorKind::Pending;
+        let unsent = unsent == Some(true);
         let retry_after = retry_after.and_then(wait);
         CloudError { kind, message, subject, request_id, retry_after, maybe_done, unsent }
     }
@@ -103,6 +104,7 @@ fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
         ErrorKind::Malformed => proto::ErrorKind::Malformed,
         ErrorKind::Busy => proto::ErrorKind::Busy,
         ErrorKind::Stale => proto::ErrorKind::Stale,
+        ErrorKind::Pending => proto::ErrorKind::Pending,
     }
 }
 
@@ -118,7 +120,7 @@ pub fn to_status(error: &CloudError) -> Status {
         ErrorKind::Unauthorized => Code::Unauthenticated,
         ErrorKind::Forbidden => Code::PermissionDenied,
         ErrorKind::Invalid => Code::InvalidArgument,
-        ErrorKind::Conflict | ErrorKind::Busy => Code::Aborted,
+        ErrorKind::Conflict | ErrorKind::Busy | ErrorKind::Pending => Code::Aborted,
         ErrorKind::Stale => Code::FailedPrecondition,
         ErrorKind::Unavailable => Code::Unavailable,
         ErrorKind::Timeout => Code::DeadlineExceeded,

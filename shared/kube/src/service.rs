@@ -66,8 +66,9 @@ impl Kind for Service {
         let is_marked = service.has_finalizer || shows_traces(metadata, object);
         if is_marked || service.is_load_balancer && is_served {
             let parts = Parts::of(metadata, object, reading);
-            service.json = parts.json();
-            let details = details(parts, metadata, &object.object("status"));
+            let status = object.object("status");
+            service.json = parts.json(&status);
+            let details = details(parts, metadata, &status);
             service.details = Some(Box::new(ServiceDetails { class, ..details }));
         } else if service.is_load_balancer {
             let details = ServiceDetails { class, ..ServiceDetails::default() };

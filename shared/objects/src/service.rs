@@ -30,8 +30,8 @@ pub struct Service {
     /// Service has only the type, and its class is not [served](crate::ServiceReading), only the
     /// class is kept.
     pub details: Option<Box<ServiceDetails>>,
-    /// Metadata and spec as JSON, without `managedFields` and annotations that are not read, for
-    /// providers that [want](crate::ServiceReading) the whole Service.
+    /// Metadata, spec and `status.loadBalancer` as JSON, without `managedFields` and kubectl's copy of the
+    /// Service, for providers that [want](crate::ServiceReading) the whole Service.
     pub json: Option<Arc<str>>,
     /// The number of the rule by which it was read.
     pub rule: u32,
@@ -145,6 +145,7 @@ impl PartialEq for Service {
             && self.is_load_balancer == other.is_load_balancer
             && self.cluster_ips == other.cluster_ips
             && self.details == other.details
+            && self.json == other.json
     }
 }
 

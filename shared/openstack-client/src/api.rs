@@ -132,6 +132,7 @@ impl<'a> Request<'a> {
     }
 
     /// The same request, for an object of this revision only.
+    #[must_use]
     pub fn at_revision(self, revision: Option<u64>) -> Self {
         Self { revision, ..self }
     }

@@ -194,7 +194,7 @@ impl NeutronRoutes {
     ) -> Result<BTreeSet<IpAddr>, CloudError> {
         let address = |target: &RouteTarget| match target {
             RouteTarget::Address(address) => Some(*address),
-            RouteTarget::Instance(_) | RouteTarget::Node(_) => None,
+            RouteTarget::Instance(_) | RouteTarget::Node(_) | RouteTarget::Blackhole(_) => None,
         };
         let asked: BTreeSet<IpAddr> = targets.iter().filter_map(address).collect();
         let own = self.neutron.router_ports(&self.router, call);
@@ -220,8 +220,9 @@ fn state(target: &RouteTarget, found: &BTreeSet<IpAddr>) -> Result<TargetState, 
             method: ProofMethod::ByName,
             evidence: format!("no port that the project sees has the address {address}"),
             request_id: None,
+            kept: None,
         })),
-        RouteTarget::Instance(_) | RouteTarget::Node(_) => {
+        RouteTarget::Instance(_) | RouteTarget::Node(_) | RouteTarget::Blackhole(_) => {
             let what = format!("{target} is no next hop of Neutron: that is an address");
             Err(CloudError::new(ErrorKind::Invalid, what))
         }

@@ -133,6 +133,7 @@ pub fn fares(error: &CloudError) -> Fares {
         | ErrorKind::Unsupported => Fares::Blocked,
         ErrorKind::Throttled
         | ErrorKind::Busy
+        | ErrorKind::Pending
         | ErrorKind::Stale
         | ErrorKind::Unavailable
         | ErrorKind::Timeout
@@ -164,6 +165,7 @@ pub fn mend(error: &CloudError) -> String {
             format!("change what the cloud refuses{subject} in the object or the cloud config")
         }
         ErrorKind::Busy => "wait: another change is under way in the cloud".to_owned(),
+        ErrorKind::Pending => "wait: the cloud is still making the change".to_owned(),
         ErrorKind::Conflict => {
             format!("two facts in the cloud contradict each other{subject}: correct one")
         }

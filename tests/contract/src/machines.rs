@@ -122,9 +122,15 @@ pub(crate) async fn that_a_list_lacks_are_not_gone(place: Place) {
     (0..12).for_each(|number| side.build(number));
     side.hide(true);
     assert_eq!(instances(&lab).list(call()).await.unwrap().instances, []);
+    // Alone, and among so many that the cloud may be asked for a list.
     let fresh = NodeIdentity { system_uuid: Some(side.uuid(11)), ..named(11) };
-    for node in [with_id("node-00011", side.id(11)), fresh] {
-        assert_eq!(found(look(&lab, node).await), "node-00011");
+    let known: Vec<_> =
+        (0..12).map(|number| with_id(&named(number).name, side.id(number))).collect();
+    for node in [&known[11], &fresh] {
+        assert_eq!(found(look(&lab, node.clone()).await), "node-00011");
+    }
+    for (node, answer) in known.iter().zip(look_all(&lab, &known).await) {
+        assert_eq!(found(answer), node.name);
     }
 }
 

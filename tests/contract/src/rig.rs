@@ -9,6 +9,8 @@ use ipnet::IpNet;
 /// A need of a case that not every cloud meets. A stage makes a rig that meets the named needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
+    /// The provider's own `Cloud`, and not only its capabilities.
+    WholeCloud,
     /// One load balancer needs several writes until it is complete.
     Steps,
     /// The cloud refuses writes of a former term, and a second load balancer of one owner.

@@ -27,7 +27,7 @@ macro_rules! cases {
 }
 
 cases![machines:
-    are_claimed_by_scheme,
+    are_claimed_by_scheme [WholeCloud],
     are_found_by_id_then_uuid_then_name,
     are_answered_each_by_itself_and_in_order,
     that_a_list_lacks_are_not_gone,

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// revision is that of the protocol file.
-	revision = 4
 	// maxBatch is the most nodes in one lookup: what the provider answers within some seconds.
 	maxBatch = 100
 	// parallel is the most concurrent calls to the provider.
@@ -46,11 +44,10 @@ type provider struct {
 
 func (p *provider) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeResponse, error) {
 	return &pb.DescribeResponse{
-		Provider:         new(p.cloud.ProviderName()),
-		Schemes:          p.options.Schemes,
-		Capabilities:     []string{"instances"},
-		ProtocolRevision: new(uint32(revision)),
-		MaxBatch:         new(uint32(maxBatch)),
+		Provider:     new(p.cloud.ProviderName()),
+		Schemes:      p.options.Schemes,
+		Capabilities: []string{"instances"},
+		MaxBatch:     new(uint32(maxBatch)),
 		// cloudprovider.Interface has no list. ListInstances stays unimplemented.
 		Lists: new(false),
 		// Some providers leave out labels that a node has.
@@ -63,14 +60,14 @@ func (p *provider) Health(context.Context, *pb.HealthRequest) (*pb.HealthRespons
 	return &pb.HealthResponse{}, nil
 }
 
-// lookups implements LookupInstances. StreamLookupInstances stays unimplemented: the answers of
-// a batch come together.
+// lookups implements LookupInstances. The answers of a batch come together.
 type lookups struct {
 	pb.UnimplementedInstancesServer
 	instances cloudprovider.InstancesV2
 }
 
-func (l *lookups) LookupInstances(ctx context.Context, request *pb.LookupInstancesRequest) (*pb.LookupInstancesResponse, error) {
+func (l *lookups) LookupInstances(request *pb.LookupInstancesRequest, stream grpc.ServerStreamingServer[pb.LookupInstancesItem]) error {
+	ctx := stream.Context()
 	// The answer must arrive before the client gives up.
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -79,5 +76,10 @@ func (l *lookups) LookupInstances(ctx context.Context, request *pb.LookupInstanc
 	}
 	batch := newBatch(ctx, l.instances, request)
 	batch.run()
-	return &pb.LookupInstancesResponse{Answers: batch.answers()}, nil
+	for place, answer := range batch.answers() {
+		if err := stream.Send(&pb.LookupInstancesItem{Place: new(uint32(place)), Answer: answer}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -58,11 +58,7 @@ async fn run() -> Result<bool> {
     for (file, text) in list.applied(&folder)? {
         write_if_other(&package.join(file), text.as_bytes())?;
     }
-    let mut targets = Vec::new();
-    for package in [&program].into_iter().chain(&list.packages) {
-        let built = build(&copy, package, &list.tests).await?;
-        targets.extend(built.into_iter().map(|target| (package.clone(), target)));
-    }
+    let targets = build(&copy, &program, &list).await?;
     if let Some(found) = first_failure(&targets, None).await? {
         eprintln!("without a mutant: {found}");
         return Ok(false);
@@ -121,12 +117,22 @@ fn write_if_other(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).with_context(|| format!("write {}", path.display()))
 }
 
+/// A test target of the copy.
+struct Target {
+    package: String,
+    /// The folder of its package.
+    folder: PathBuf,
+    program: PathBuf,
+}
+
 /// Builds the test targets. Returns the paths of their programs.
-async fn build(copy: &Path, program: &str, tests: &[String]) -> Result<Vec<PathBuf>> {
-    let mut programs = Vec::new();
+async fn build(copy: &Path, program: &str, list: &Mutants) -> Result<Vec<Target>> {
+    let mut targets = Vec::new();
+    let packages = list.packages.iter().flat_map(|package| ["-p", package]);
     let output = Command::new("cargo")
         .args(["test", "--locked", "--no-run", "--message-format=json", "-p", program])
-        .args(tests)
+        .args(packages)
+        .args(&list.tests)
         .env("CARGO_TARGET_DIR", repository().join("target/mutants/build"))
         .env("CARGO_PROFILE_DEV_DEBUG", "false")
         // A replacement may leave names unused that the original expression uses.
@@ -141,27 +147,30 @@ async fn build(copy: &Path, program: &str, tests: &[String]) -> Result<Vec<PathB
         if message["profile"]["test"] == true
             && let Some(path) = message["executable"].as_str()
         {
-            programs.push(path.into());
+            let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
+            let folder = manifest.parent().context("a manifest has a folder")?.to_owned();
+            // `path+file:///...#name@version`, or without a name that is the folder's.
+            let id = message["package_id"].as_str().unwrap_or_default();
+            let named = id.rsplit('#').next().and_then(|end| Some(end.split_once('@')?.0));
+            let package = named.or(folder.file_name().and_then(|name| name.to_str()));
+            let package = package.unwrap_or_default().to_owned();
+            targets.push(Target { package, folder, program: path.into() });
         }
     }
-    Ok(programs)
+    Ok(targets)
 }
 
 /// Returns the first test that fails with this mutant. Runs the targets of these packages as `cargo test` does.
-async fn first_failure(
-    targets: &[(String, PathBuf)],
-    mutant: Option<usize>,
-) -> Result<Option<String>> {
-    for (program, target) in targets {
-        let package = tree().join(mutants::folder(program));
-        let mut command = Command::new(target);
+async fn first_failure(targets: &[Target], mutant: Option<usize>) -> Result<Option<String>> {
+    for Target { package, folder, program } in targets {
+        let mut command = Command::new(program);
         // Variants break the program themselves: their tests say nothing about a mutant.
         command.args(["--skip", "variants::"]);
         if let Some(number) = mutant {
             command.env(SWITCH, number.to_string());
         }
-        command.env("CARGO_PKG_NAME", program);
-        command.current_dir(package).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.env("CARGO_PKG_NAME", package);
+        command.current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.kill_on_drop(true).spawn()?;
         let output = child.stdout.take().context("the output of a test is a pipe")?;
         match timeout(LONGEST, failed_test(output)).await {

@@ -45,7 +45,7 @@ impl Run {
             _ if is_seen && misnamed.is_none() => {}
             _ => {
                 let (evidence, request_id) = (format!("{mode:?}"), None);
-                return Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id }));
+                return Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id, kept: None }));
             }
         }
         // Each machine is off now and then.

@@ -416,3 +416,21 @@ fn code_and_links_do_not_make_a_line_long() {
     assert!(has_two_sentences("One ends. Two begins."));
     assert!(!has_two_sentences("One (it has. Two) ends."));
 }
+
+/// A page that the index does not name is found by nobody. Runbooks have an index of their own.
+#[test]
+fn every_page_is_in_the_index() {
+    let docs = root().join("docs");
+    let index = read(&docs.join("README.md"));
+    let kinds = ["tutorial", "how-to", "reference", "explanation", "internal"];
+    let missing: Vec<String> = files(&["md"])
+        .iter()
+        .filter_map(|path| path.strip_prefix(&docs).ok())
+        .filter(|page| {
+            page.components().count() == 2 && kinds.iter().any(|kind| page.starts_with(kind))
+        })
+        .map(|page| page.display().to_string())
+        .filter(|page| !index.contains(&format!("]({page}")))
+        .collect();
+    check("docs/README.md does not name these pages", &missing);
+}

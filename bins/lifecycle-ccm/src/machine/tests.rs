@@ -66,7 +66,7 @@ pub(super) fn sight(now: At) -> Sight {
 
 pub(super) fn gone() -> Lookup {
     let (method, evidence) = (ProofMethod::ById, "no such instance".to_owned());
-    Lookup::Gone(AbsenceProof { method, evidence, request_id: None })
+    Lookup::Gone(AbsenceProof { method, evidence, request_id: None, kept: None })
 }
 
 pub(super) fn is_asked(effects: &[Effect]) -> Option<&Ask> {

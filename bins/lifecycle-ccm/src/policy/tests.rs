@@ -78,6 +78,7 @@ fn gone_by(method: ProofMethod) -> LookupResult {
         method,
         evidence: "no such instance".to_owned(),
         request_id: None,
+        kept: None,
     }))
 }
 

@@ -208,6 +208,7 @@ fn a_node_whose_lookup_fails_keeps_its_taint_with_a_reason() {
             method: ProofMethod::ByName,
             evidence,
             request_id: request.map(str::to_owned),
+            kept: None,
         }))
     };
     let mut initialised = tainted();

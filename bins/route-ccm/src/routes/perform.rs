@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use super::{
     machine::Effect,
     metrics::RouteMetrics,
-    plan::{condition::NETWORK_UNAVAILABLE, failures::is_conflict},
+    plan::{condition::NETWORK_UNAVAILABLE, failures::is_failure},
     report::{self, RouteReports},
 };
 use crate::{lease::Handover, node_ipam::NodeIpam};
@@ -188,8 +188,8 @@ impl Perform {
         self.metrics.changed(&planned.change, answer.as_ref().map(drop), replaces);
         match answer {
             Ok(defect) => report::changed(&planned, replaces, defect.as_deref()),
-            Err(error) if is_conflict(&error) => {
-                tracing::debug!(%error, "{}: the table has changed, listing it", planned.words());
+            Err(error) if !is_failure(&error) => {
+                tracing::debug!(%error, "{}: listing the table", planned.words());
             }
             Err(error) => self.reports.failed(&planned, node.as_deref(), &error),
         }

@@ -399,7 +399,7 @@ impl Planner {
     /// The table was listed.
     pub fn listed(&mut self, now: At, table: &Table) {
         self.claims.retain(now, &table.targets());
-        self.failures.forget_conflicts();
+        self.failures.forget_open();
     }
 
     /// The cloud has confirmed this change several times and does not keep it: if the change is due

@@ -48,7 +48,7 @@ impl Machine {
                 lane,
                 &asked,
                 answer,
-                |machine, asked, _, _| machine.deleted(asked),
+                |machine, asked, proof, _| machine.deleted(asked, proof.kept),
                 now,
             ),
             Answer::Preview(..) => Vec::new(),
@@ -144,13 +144,13 @@ impl Machine {
         Vec::new()
     }
 
-    fn deleted(&mut self, asked: &Asked) -> Vec<Effect> {
+    fn deleted(&mut self, asked: &Asked, kept: Option<String>) -> Vec<Effect> {
         let entry = self.balancers.entry(&asked.service);
         match asked.call {
             CallKind::DeleteDuplicate => entry.duplicate_deleted(),
             _ => entry.deleted(),
         }
-        Vec::new()
+        kept.map(|kept| tell(&asked.service, Tell::Kept(kept))).into_iter().collect()
     }
 
     /// Records a call that the provider has confirmed, and reports it if it does not last.

@@ -109,7 +109,9 @@ impl Machine {
         let orphan = due.orphan;
         let mut effects = vec![Effect::Count(Count::Ended(CallKind::Delete, ended(&answer)))];
         let error = match answer {
-            Ok(Progress::Done(AbsenceProof { evidence, .. })) => {
+            Ok(Progress::Done(AbsenceProof { evidence, kept, .. })) => {
+                let kept = kept.map(|kept| format!("; the provider has kept {kept}"));
+                let evidence = evidence + &kept.unwrap_or_default();
                 self.orphans.ended(&orphan.id);
                 effects.push(Effect::Count(Count::OrphanDeleted));
                 effects.push(Effect::TellOrphan(TellOrphan::Deleted { orphan, evidence }));

@@ -12,9 +12,12 @@ use ccm_cloud::{
     ClusterId, Digest, FrontEnd, FrontEndPort, IpFamily, LoadBalancerTraits, Owner, Protocol,
     Traffic,
 };
-use ccm_objects::{LARGEST_SERVICE, Service, ServiceDetails, TooLarge, service_keys};
+use ccm_objects::{
+    LARGEST_SERVICE, OWN_ANNOTATIONS, Service, ServiceDetails, TooLarge, service_keys,
+};
 use ipnet::IpNet;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::{ADOPT, by_provider};
@@ -24,6 +27,8 @@ const DIGEST_VERSION: u32 = 1;
 
 /// The `ipFamilyPolicy` of a Service that needs both IP families.
 const REQUIRE: &str = "RequireDualStack";
+/// How kubectl's own annotations begin.
+const KUBECTL_ANNOTATIONS: &str = "kubectl.kubernetes.io/";
 /// How many characters of a user's text a message quotes.
 const QUOTED: usize = 60;
 /// The most characters of the ID of a load balancer.
@@ -117,13 +122,13 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
 }
 
 /// The digest of a configuration: of everything but the owner, whose names may not change
-/// anyway, the whole Service, which holds more than the configuration, and the annotations that
-/// the provider only remarks on.
+/// anyway, and the annotations that the provider only remarks on. Of the whole Service, if the provider
+/// gets it, the digest covers the [`configuration`].
 fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
     let FrontEnd {
         owner: _,
         digest: _,
-        service: _,
+        service,
         requires_families: _,
         families,
         ports,
@@ -138,10 +143,38 @@ fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
         settings.iter().filter(|(key, _)| traits.configures(key)).collect();
     // Written down without a map of serde_json's, whose order is a matter of its features.
     let fields = (families, ports, source_ranges, address, affinity, traffic, class, &settings);
-    let text = serde_json::to_vec(&fields).unwrap_or_default();
+    let mut text = serde_json::to_vec(&fields).unwrap_or_default();
+    text.extend(
+        service.as_deref().and_then(|json| configuration(json, traits)).unwrap_or_default(),
+    );
     let hash = Sha256::digest(&text);
     let hash = hash.iter().take(16).fold(0, |hash, byte| hash << 8 | u128::from(*byte));
     Digest { version: DIGEST_VERSION, hash }
+}
+
+/// What a provider that gets the whole Service may act on: the spec, and all annotations but the provider's own,
+/// kubectl's and Quartet's. Nobody else knows which of them the provider reads.
+fn configuration(json: &str, traits: &LoadBalancerTraits) -> Option<Vec<u8>> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(default)]
+        annotations: BTreeMap<String, String>,
+    }
+    #[derive(Deserialize)]
+    struct Whole<'a> {
+        metadata: Metadata,
+        #[serde(borrow)]
+        spec: &'a RawValue,
+    }
+    let Whole { metadata, spec } = serde_json::from_str(json).ok()?;
+    let is_own = |key: &str| {
+        key.starts_with(OWN_ANNOTATIONS)
+            || key.starts_with(KUBECTL_ANNOTATIONS)
+            || traits.writes(key)
+    };
+    let annotations: BTreeMap<_, _> =
+        metadata.annotations.into_iter().filter(|(key, _)| !is_own(key)).collect();
+    serde_json::to_vec(&(annotations, spec)).ok()
 }
 
 /// Returns the annotations that the provider reads or remarks on, except its own ones.

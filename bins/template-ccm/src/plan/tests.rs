@@ -37,8 +37,12 @@ fn line(plan: &Plan) -> String {
 
 #[test]
 fn each_answer_has_its_plan() {
-    let proof =
-        AbsenceProof { method: ProofMethod::ById, evidence: "404".to_owned(), request_id: None };
+    let proof = AbsenceProof {
+        method: ProofMethod::ById,
+        evidence: "404".to_owned(),
+        request_id: None,
+        kept: None,
+    };
     let throttled = failed(ErrorKind::Throttled).with_retry_after(Duration::from_secs(3));
     let deleting = Node { deleting: true, ..node(None) };
     let lines: Vec<_> = [

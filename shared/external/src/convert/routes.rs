@@ -90,6 +90,7 @@ pub fn target_to_wire(target: &RouteTarget) -> proto::RouteTarget {
             RouteTarget::Address(address) => Target::Address(address.to_string()),
             RouteTarget::Instance(id) => Target::Instance(id.as_str().to_owned()),
             RouteTarget::Node(name) => Target::Node(name.clone()),
+            RouteTarget::Blackhole(name) => Target::Blackhole(name.clone()),
         }),
     }
 }
@@ -106,7 +107,12 @@ pub fn target_from_wire(wire: proto::RouteTarget) -> Result<RouteTarget, CloudEr
         Some(Target::Node(name)) if !name.is_empty() => {
             whole("the name of the target", name).map(RouteTarget::Node)
         }
-        Some(Target::Node(_)) => Err(malformed("the name of the target is empty")),
+        Some(Target::Blackhole(name)) if !name.is_empty() => {
+            whole("the name of the target", name).map(RouteTarget::Blackhole)
+        }
+        Some(Target::Node(_) | Target::Blackhole(_)) => {
+            Err(malformed("the name of the target is empty"))
+        }
         None => Err(malformed("its target is of an unknown kind")),
     }
 }
@@ -117,6 +123,7 @@ pub fn target_key(target: &RouteTarget) -> String {
         RouteTarget::Address(address) => format!("address {address}"),
         RouteTarget::Instance(id) => format!("instance {id}"),
         RouteTarget::Node(name) => format!("node {name}"),
+        RouteTarget::Blackhole(name) => format!("blackhole {name}"),
     }
 }
 
@@ -250,6 +257,7 @@ pub fn gone_from_wire(
     match (proof.method, target) {
         (ProofMethod::ById, _) => Ok(proof),
         (ProofMethod::ByName, RouteTarget::Address(_) | RouteTarget::Node(_)) => Ok(proof),
+        (ProofMethod::ProvidersWord, RouteTarget::Node(_) | RouteTarget::Blackhole(_)) => Ok(proof),
         (method, _) => Err(malformed(format!(
             "the provider says that target {target} is gone by {method:?}, which is no proof"
         ))),

@@ -52,6 +52,7 @@ fn answers_survive_the_wire_whole() {
             method,
             evidence,
             request_id: request_id.map(str::to_owned),
+            kept: None,
         }))
     };
     for sent in [
@@ -116,6 +117,7 @@ fn an_answer_that_is_not_whole_is_malformed() {
             method: Some(method),
             evidence: Some(evidence.to_owned()),
             request_id: None,
+            kept: None,
         }))
     };
     let node = NodeIdentity::named("n");

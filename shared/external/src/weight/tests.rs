@@ -3,7 +3,7 @@ use prost::Message;
 use super::*;
 
 const INSTANCES: &str = "/quartet.cloud.v1.Instances/ListInstances";
-const LOOKUP: &str = "/quartet.cloud.v1.Instances/StreamLookupInstances";
+const LOOKUP: &str = "/quartet.cloud.v1.Instances/LookupInstances";
 const BALANCERS: &str = "/quartet.cloud.v1.LoadBalancers/ListLoadBalancers";
 const ENSURE: &str = "/quartet.cloud.v1.LoadBalancers/EnsureLoadBalancers";
 const ROUTES: &str = "/quartet.cloud.v1.Routes/ListRoutes";
@@ -101,14 +101,14 @@ fn what_grows_when_it_is_decoded_is_refused_before() {
         (ROUTES, &[0x0a, 0]),
         (ROUTES, &[0x12, 0]),
         (DESCRIBE, &[0x12, 0]),
-        (DESCRIBE, &[0x52, 0]),
+        (DESCRIBE, &[0x4a, 0]),
         // Numbers.
-        (DESCRIBE, &[0x40, 1]),
+        (DESCRIBE, &[0x38, 1]),
     ] {
         let bytes = few.repeat((30 << 20) / few.len());
         assert_eq!(weigh_parts(path, &bytes, 1 << 14), Err(Refused::Heavy), "{path} {few:?}");
     }
-    let packed = [&[0x42, 0x80, 0x80, 0x80, 8][..], &vec![1; 16 << 20]].concat();
+    let packed = [&[0x3a, 0x80, 0x80, 0x80, 8][..], &vec![1; 16 << 20]].concat();
     assert_eq!(weigh_parts(DESCRIBE, &packed, 1 << 14), Err(Refused::Heavy));
     let many = (0..400_000).map(|at| (at.to_string(), String::new())).collect();
     let list = proto::ListInstancesResponse {

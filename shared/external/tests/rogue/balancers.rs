@@ -86,7 +86,6 @@ fn change() -> MemberChange {
 async fn place() -> (Crooked, Arc<dyn Cloud>, JoinSet<()>) {
     let description = proto::DescribeResponse {
         capabilities: vec!["load-balancers".to_owned()],
-        protocol_revision: Some(4),
         load_balancers: Some(proto::LoadBalancerTraits {
             max_batch: Some(100),
             ..Default::default()

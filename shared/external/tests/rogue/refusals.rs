@@ -140,27 +140,22 @@ impl routes_server::Routes for Picky {
     }
 }
 
-/// Answers at once, so that a request of an older revision is refused as well.
 #[async_trait]
 impl instances_server::Instances for Picky {
-    type StreamLookupInstancesStream = Items<proto::LookupInstancesItem>;
+    type LookupInstancesStream = Items<proto::LookupInstancesItem>;
 
     async fn lookup_instances(
         &self,
         request: Request<proto::LookupInstancesRequest>,
-    ) -> Result<Response<proto::LookupInstancesResponse>, Status> {
+    ) -> Result<Response<Self::LookupInstancesStream>, Status> {
         let nodes = request.into_inner().nodes.into_iter().map(|node| node.name.unwrap());
         let nodes: Vec<String> = nodes.collect();
         self.asked(&nodes)?;
-        let answers = nodes.iter().map(|node| good(node)).collect();
-        Ok(Response::new(proto::LookupInstancesResponse { answers }))
-    }
-
-    async fn stream_lookup_instances(
-        &self,
-        _: Request<proto::LookupInstancesRequest>,
-    ) -> Result<Response<Self::StreamLookupInstancesStream>, Status> {
-        Err(Status::unimplemented(""))
+        let item = |(node, place): (&String, u32)| {
+            Ok(proto::LookupInstancesItem { place: Some(place), answer: Some(good(node)) })
+        };
+        let items: Vec<_> = nodes.iter().zip(0..).map(item).collect();
+        Ok(Response::new(stream::iter(items).boxed()))
     }
 
     async fn list_instances(
@@ -176,7 +171,6 @@ async fn place(status: Status) -> (Picky, Arc<dyn Cloud>, JoinSet<()>) {
     let max_batch = Some(100);
     let description = proto::DescribeResponse {
         capabilities: ["instances", "load-balancers", "routes"].map(str::to_owned).into(),
-        protocol_revision: Some(4),
         load_balancers: Some(proto::LoadBalancerTraits { max_batch, ..Default::default() }),
         routes: Some(proto::RouteTraits { max_batch, ..Default::default() }),
         ..description()

@@ -71,7 +71,6 @@ impl Place {
     async fn with(traits: proto::RouteTraits) -> Self {
         let description = proto::DescribeResponse {
             capabilities: vec!["instances".to_owned(), "routes".to_owned()],
-            protocol_revision: Some(4),
             routes: Some(traits),
             ..description()
         };
@@ -318,7 +317,7 @@ async fn what_routes_a_server_says_nothing_about_has_defaults() {
         ..RouteTraits::default()
     };
     assert_eq!(traits(odd).await, expect);
-    // A provider of an earlier revision offers none.
+    // A provider without the capability offers none.
     let running = Running::new().await;
     assert!(matches!(running.cloud.routes(), Ok(None)));
 }
@@ -410,6 +409,7 @@ async fn a_target_is_gone_only_with_its_own_proof() {
             method: Some(method.into()),
             evidence: Some(evidence.to_owned()),
             request_id: None,
+            kept: None,
         }))
     };
     let instance = || target(Target::Instance("rogue://1".to_owned()));
@@ -444,4 +444,10 @@ async fn a_target_is_gone_only_with_its_own_proof() {
     let answers = place.find(&targets, vec![item(0, instance(), by_id())]).await;
     assert!(matches!(&answers[0], Ok(TargetState::Gone(_))), "{answers:?}");
     assert_eq!(failed(&answers[1]), Some((ErrorKind::Malformed, false)), "no answer");
+    // A cloud that shows the end of a target only by its route has no ID to ask for.
+    let blackhole = RouteTarget::Blackhole("rtb-1".to_owned());
+    let word = gone(proto::ProofMethod::ProvidersWord, "blackhole");
+    let about = target(Target::Blackhole("rtb-1".to_owned()));
+    let answers = place.find(&[blackhole], vec![item(0, about, word)]).await;
+    assert!(matches!(&answers[0], Ok(TargetState::Gone(_))), "{answers:?}");
 }

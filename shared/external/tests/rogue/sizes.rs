@@ -81,11 +81,7 @@ async fn the_answers_of_a_lookup_count_together() {
         .zip(0..)
         .map(|(name, place)| Step::Answer(place, Box::new(answer(name, Some(found(name))))));
     // One request for all of them.
-    let description = proto::DescribeResponse {
-        protocol_revision: Some(2),
-        max_batch: Some(1000),
-        ..description()
-    };
+    let description = proto::DescribeResponse { max_batch: Some(1000), ..description() };
     let running = Running::describing(description).await;
     running.cloud.health(call()).await.unwrap();
     *running.rogue.streams.lock() = [Ok(steps.collect())].into();

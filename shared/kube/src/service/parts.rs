@@ -29,8 +29,10 @@ impl<'a> Parts<'a> {
         object: &Fields<'a>,
         reading: Option<&ServiceReading>,
     ) -> Self {
+        let has_json = reading.is_none_or(|reading| reading.json);
         let is_read = |key: &str| {
-            key != service_keys::LAST_APPLIED && reading.is_none_or(|reading| reading.reads(key))
+            let is_wanted = has_json || reading.is_none_or(|reading| reading.reads(key));
+            key != service_keys::LAST_APPLIED && is_wanted
         };
         let others = ["managedFields", "resourceVersion", "annotations", "labels"];
         let mut parts = Self {
@@ -38,7 +40,7 @@ impl<'a> Parts<'a> {
             labels: metadata.object("labels"),
             spec: object.object("spec"),
             metadata: metadata.clone().only(|key| !others.contains(&key)),
-            has_json: reading.is_none_or(|reading| reading.json),
+            has_json,
             too_large: None,
         };
         if reading.is_some() {
@@ -79,8 +81,8 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Metadata and spec, if they are wanted and whole.
-    pub(super) fn json(&self) -> Option<Arc<str>> {
+    /// Metadata, spec and `status.loadBalancer` as JSON, if the provider wants the Service and the Service is whole.
+    pub(super) fn json(&self, status: &Fields<'_>) -> Option<Arc<str>> {
         if !self.has_json || self.too_large.is_some() {
             return None;
         }
@@ -94,11 +96,13 @@ impl<'a> Parts<'a> {
         let metadata = to_raw_value(&metadata).ok()?;
         let (kind, version) = (to_raw_value("Service").ok()?, to_raw_value("v1").ok()?);
         let spec = raw(&self.spec).ok()?;
+        let status = raw(&status.clone().only(|key| key == "loadBalancer")).ok()?;
         let whole = BTreeMap::from([
             ("apiVersion", &version),
             ("kind", &kind),
             ("metadata", &metadata),
             ("spec", &spec),
+            ("status", &status),
         ]);
         serde_json::to_string(&whole).ok().map(Into::into)
     }

@@ -37,6 +37,7 @@ pub struct Failure {
 
 impl Failure {
     /// The failure for another caller: it holds for this much longer.
+    #[must_use]
     pub fn with_left(mut self, left: Duration) -> Self {
         self.error.retry_after = self.error.retry_after.map(|after| after.min(left));
         self

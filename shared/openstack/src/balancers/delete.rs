@@ -241,10 +241,10 @@ fn stays(ip: &FloatingIp, unwanted: &Unwanted) -> bool {
 
 fn by_id(id: &str, request_id: Option<String>) -> AbsenceProof {
     let evidence = format!("Octavia has no load balancer {id}");
-    AbsenceProof { method: ProofMethod::ById, evidence, request_id }
+    AbsenceProof { method: ProofMethod::ById, evidence, request_id, kept: None }
 }
 
 fn by_owner(owner: &Owner) -> AbsenceProof {
     let evidence = format!("Octavia lists no load balancer with the tags of Service {owner}");
-    AbsenceProof { method: ProofMethod::ByOwner, evidence, request_id: None }
+    AbsenceProof { method: ProofMethod::ByOwner, evidence, request_id: None, kept: None }
 }

@@ -96,7 +96,7 @@ pub fn contradiction(by_uuid: &ServerId, name: &str, by_name: &ServerId) -> Clou
 }
 
 fn gone(method: ProofMethod, evidence: String, request_id: Option<String>) -> Found {
-    Found::Settled(Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id })))
+    Found::Settled(Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id, kept: None })))
 }
 
 #[cfg(test)]

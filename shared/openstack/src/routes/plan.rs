@@ -89,6 +89,10 @@ pub fn step(at: usize, change: &RouteChange, table: &Table) -> Result<Step, Clou
         }
         RouteChange::Replace { old, new } => {
             let (before, entry) = (listed(old)?, entry_of(new)?);
+            if before.0 != entry.0 {
+                let what = format!("it cannot be replaced by a route to {}", entry.0);
+                return Err(CloudError::new(ErrorKind::Invalid, what).about(before.0.to_string()));
+            }
             unchanged(before, Some(entry), table)?;
             let remove = (before != entry && table.entries.contains_key(&before)).then_some(before);
             Ok(Step { at, add: Some(spelt(entry)), remove: remove.map(spelt) })

@@ -29,7 +29,8 @@ pub(crate) async fn members_are_shown_by_port(place: Place) {
     let set = lab.members_set(&wanted("web"), id, members(&[4, 5], &[1])).await;
     assert_eq!((&set.pools, shown().await), (&pools(&[80, 443], 4), pools(&[80, 443], 4)));
     // A port without a node port has no members, and therefore no pool.
-    let more = changed(&wanted("web"), |front_end| {
+    let all = Wanted { members: members(&[1, 2, 3, 4, 5], &[]), ..wanted("web") };
+    let more = changed(&all, |front_end| {
         let mut bare = port(9000, Protocol::Udp);
         bare.member_port = None;
         front_end.ports = vec![tcp(80), bare, tcp(8080)];

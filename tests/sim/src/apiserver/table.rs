@@ -162,6 +162,3 @@ fn human(seconds: i64) -> String {
         _ => format!("{}y", days / 365),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -265,10 +265,18 @@ impl SimCloud {
             }
         };
         match found.as_slice() {
-            [] => Ok(Lookup::Gone(AbsenceProof { method, evidence: what, request_id: None })),
-            _ if hidden => {
-                Ok(Lookup::Gone(AbsenceProof { method, evidence: what, request_id: None }))
-            }
+            [] => Ok(Lookup::Gone(AbsenceProof {
+                method,
+                evidence: what,
+                request_id: None,
+                kept: None,
+            })),
+            _ if hidden => Ok(Lookup::Gone(AbsenceProof {
+                method,
+                evidence: what,
+                request_id: None,
+                kept: None,
+            })),
             [one] if is_malformed(one, effect) => {
                 Err(CloudError::new(ErrorKind::Malformed, nonsense(one)))
             }

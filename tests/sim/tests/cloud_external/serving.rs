@@ -8,8 +8,8 @@ use ccm_cloud::{
     ProviderId,
 };
 use ccm_external::proto::{
-    self, instances_client::InstancesClient, lookup_answer::Answer,
-    provider_client::ProviderClient, routes_client::RoutesClient,
+    self, instances_client::InstancesClient, provider_client::ProviderClient,
+    routes_client::RoutesClient,
 };
 use ccm_external_server::Listener;
 use ccm_sim::{
@@ -71,7 +71,7 @@ async fn limits_are_advertised_and_enforced() {
         .await
         .unwrap()
         .into_inner();
-    assert_eq!((description.max_batch(), description.protocol_revision()), (500, 4));
+    assert_eq!(description.max_batch(), 500);
     assert_eq!(
         (description.provider().to_owned(), description.capabilities),
         ("sim".to_owned(), ["instances", "load-balancers", "routes"].map(str::to_owned).to_vec())
@@ -123,8 +123,6 @@ async fn missing_capabilities_are_unimplemented() {
     let question = || proto::LookupInstancesRequest::default();
     let status = client.lookup_instances(question()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented, "{status}");
-    let status = client.stream_lookup_instances(question()).await.unwrap_err();
-    assert_eq!(status.code(), Code::Unimplemented, "{status}");
     let mut client = RoutesClient::new(raw(&served).await);
     let status = client.list_routes(proto::ListRoutesRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
@@ -158,31 +156,6 @@ async fn a_wrong_number_of_answers_is_rejected() {
         assert!(count == 500 || count == 100, "one part only: {count}");
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 600 - count);
     }
-}
-
-/// A client without streams gets the answers that came before the deadline, too.
-#[tokio::test]
-async fn a_deadline_loses_no_answer_that_came_before() {
-    let sim = SimCloud::new();
-    let names = sim.add_many(0, 60).into_iter().map(|instance| instance.name);
-    let nodes = names.map(|name| proto::NodeIdentity { name: Some(name), ..Default::default() });
-    let question = proto::LookupInstancesRequest { nodes: nodes.collect(), ..Default::default() };
-    let each = Duration::from_millis(50);
-    sim.faults().add(Fault::new(Effect::OneByOne { each, streams: true }));
-    let served = Served::start(sim, "http://127.0.0.1:0", None).await;
-    let mut client = InstancesClient::new(raw(&served).await);
-    let mut question = tonic::Request::new(question);
-    question.set_timeout(Duration::from_secs(1));
-    let answers = client.lookup_instances(question).await.unwrap().into_inner().answers;
-    let (found, missing): (Vec<_>, Vec<_>) =
-        answers.iter().partition(|answer| matches!(answer.answer, Some(Answer::Found(_))));
-    assert_eq!(answers.len(), 60);
-    assert!(!found.is_empty() && !missing.is_empty(), "{} answers", found.len());
-    let late = |answer: &&proto::LookupAnswer| match &answer.answer {
-        Some(Answer::Error(error)) => error.kind() == proto::ErrorKind::Timeout,
-        _ => false,
-    };
-    assert!(missing.iter().all(late), "{missing:?}");
 }
 
 #[tokio::test]

@@ -100,7 +100,7 @@ async fn traits_arrive_whole() {
     sim.set_traits(InstanceTraits { lists: false, ..InstanceTraits::default() });
     sim.balancers().configure(|settings| {
         let traits = &mut settings.traits;
-        (traits.lists, traits.stores_digest, traits.cheap_members) = (false, false, false);
+        (traits.lists, traits.stores_digest) = (false, false);
         (traits.wants_service, traits.member_ids, traits.max_batch) = (true, true, 1);
         (traits.asks_before_replacing, traits.protocols) = (false, vec![Protocol::Sctp]);
     });

@@ -54,7 +54,7 @@ fn found(power: PowerState) -> Lookup {
 
 fn gone(method: ProofMethod) -> Lookup {
     let (evidence, request_id) = ("no instance a".to_owned(), Some("req-7".to_owned()));
-    Lookup::Gone(AbsenceProof { method, evidence, request_id })
+    Lookup::Gone(AbsenceProof { method, evidence, request_id, kept: None })
 }
 
 fn failed(kind: ErrorKind) -> CloudError {

@@ -138,6 +138,7 @@ fn a_providers_own_word_needs_three_answers() {
             method: ProofMethod::ProvidersWord,
             evidence: "no".to_owned(),
             request_id: request_id.map(str::to_owned),
+            kept: None,
         }))
     };
     for (request, times) in [(None, [0.0, 20.0, 40.0, 60.0]), (Some("r"), [0.0, 5.0, 10.0, 20.0])] {

@@ -44,7 +44,7 @@ fn failed(kind: ErrorKind) -> LookupResult {
 fn gone() -> LookupResult {
     let evidence = "no instance sim://one".to_owned();
     let request_id = Some("req-7".to_owned());
-    Ok(Lookup::Gone(AbsenceProof { method: ProofMethod::ById, evidence, request_id }))
+    Ok(Lookup::Gone(AbsenceProof { method: ProofMethod::ById, evidence, request_id, kept: None }))
 }
 
 fn annotated(node: Node, key: &str, value: &str) -> Node {

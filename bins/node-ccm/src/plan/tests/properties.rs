@@ -122,8 +122,12 @@ prop_compose! {
 }
 
 fn answers() -> impl Strategy<Value = LookupResult> {
-    let gone =
-        AbsenceProof { method: ProofMethod::ById, evidence: "404".to_owned(), request_id: None };
+    let gone = AbsenceProof {
+        method: ProofMethod::ById,
+        evidence: "404".to_owned(),
+        request_id: None,
+        kept: None,
+    };
     prop_oneof![
         6 => instances().prop_map(found),
         1 => Just(Ok(Lookup::Gone(gone))),

@@ -12,7 +12,7 @@ use super::{Applied, Basis, Call, Effect, Machine, Sending};
 use crate::routes::plan::{
     Planned,
     again::Again,
-    failures::is_conflict,
+    failures::{is_conflict, is_failure},
     wanted::{NodeView, Terms},
 };
 
@@ -125,7 +125,7 @@ impl Machine {
         }
         let node = node.map(|view| view.node);
         let told = || (Box::new(planned.clone()), node.clone());
-        let has_failed = answer.as_ref().is_err_and(|error| !is_conflict(error));
+        let has_failed = answer.as_ref().is_err_and(is_failure);
         let is_done = answer.is_ok();
         let answer = answer.map(|done| done.route.and_then(|route| route.defect));
         let (change, about) = told();

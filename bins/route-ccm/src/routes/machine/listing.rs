@@ -155,8 +155,9 @@ impl Listing {
         }
         if must_look {
             let is_conflict = answer.as_ref().is_err_and(is_conflict);
+            let asked = answer.as_ref().err().filter(|error| error.kind == ErrorKind::Pending);
             let wait = match (is_conflict, self.conflicts) {
-                (false, _) => LOOK_AGAIN,
+                (false, _) => asked.and_then(|error| error.retry_after).unwrap_or(LOOK_AGAIN),
                 (true, 0) => Duration::ZERO,
                 (true, before) => CONFLICTS.after(before),
             };

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::routes::plan::{
     Counts, Lack, NodeRoutes,
     condition::{GRACE, NETWORK_UNAVAILABLE},
-    failures::is_conflict,
+    failures::is_failure,
     targets::is_target,
     wanted::NodeView,
 };
@@ -133,7 +133,7 @@ impl Progress {
                 routes.lack(destination, defect.map_or_else(none, Lack::pending));
             }
             Err(error) => {
-                let has_failed = !is_conflict(error);
+                let has_failed = is_failure(error);
                 routes.lack(destination, Lack { why: error.to_string(), has_failed });
             }
         }

@@ -7,13 +7,16 @@ use std::{
 };
 
 use ccm_base::{At, Backoff};
-use ccm_cloud::{CloudError, Route, RouteTarget, TargetState};
+use ccm_cloud::{CloudError, ProofMethod, Route, RouteTarget, TargetState};
 use serde::{Deserialize, Serialize};
 
 use super::pairs;
 
 /// The time between the two answers that prove that a target is gone.
 pub const CONFIRM: Duration = Duration::from_mins(1);
+
+/// The same for an answer that is only the provider's word.
+const CONFIRM_WORD: Duration = Duration::from_mins(5);
 
 /// The wait before a target that exists is asked about again: its machine may be about to end. As long as at last,
 /// one that is proven to be gone.
@@ -31,7 +34,7 @@ enum Case {
     Exists { answers: u32 },
     /// The first answer "gone" came at this time.
     Gone { first: At, is_witnessed: bool },
-    /// The second came at least [`CONFIRM`] later.
+    /// The second came at least [`CONFIRM`] later, or [`CONFIRM_WORD`].
     Proven { evidence: String, is_witnessed: bool },
 }
 
@@ -105,20 +108,24 @@ impl Cases {
                 (Case::Exists { answers }, now + AGAIN.after(answers))
             }
             (Ok(TargetState::Gone(proof)), before) => {
+                let confirm = match proof.method {
+                    ProofMethod::ProvidersWord => CONFIRM_WORD,
+                    _ => CONFIRM,
+                };
                 let evidence = proof.evidence;
                 match before {
-                    Some(Case::Gone { first, is_witnessed }) if now >= first + CONFIRM => {
+                    Some(Case::Gone { first, is_witnessed }) if now >= first + confirm => {
                         let is_witnessed = is_witnessed && found;
                         (Case::Proven { evidence, is_witnessed }, now + AGAIN.longest)
                     }
                     Some(Case::Gone { first, is_witnessed }) => {
-                        (Case::Gone { first, is_witnessed }, first + CONFIRM)
+                        (Case::Gone { first, is_witnessed }, first + confirm)
                     }
                     Some(Case::Proven { is_witnessed, .. }) => {
                         (Case::Proven { evidence, is_witnessed }, now + AGAIN.longest)
                     }
                     Some(Case::Open | Case::Exists { .. }) | None => {
-                        (Case::Gone { first: now, is_witnessed: found }, now + CONFIRM)
+                        (Case::Gone { first: now, is_witnessed: found }, now + confirm)
                     }
                 }
             }

@@ -158,6 +158,7 @@ fn has(instance: &Instance, node: &Node, target: &RouteTarget) -> bool {
             is_its && Agreement::of(node, instance) > Agreement::Nothing
         }
         RouteTarget::Node(name) => **name == *node.name,
+        RouteTarget::Blackhole(_) => false,
     }
 }
 

@@ -28,13 +28,23 @@ pub struct Failure {
 impl Failure {
     /// What it means for the node of the route.
     pub fn lack(&self) -> Lack {
-        Lack { why: self.error.clone(), has_failed: self.kind != Some(ErrorKind::Busy) }
+        Lack { why: self.error.clone(), has_failed: !is_open(self.kind) }
     }
 }
 
-/// Whether others have changed the table meanwhile: no failure, and the next list shows it.
+/// Returns true if others have changed the table in the meantime: not a failure, and the next list shows it.
 pub fn is_conflict(error: &CloudError) -> bool {
     error.kind == ErrorKind::Busy
+}
+
+/// Returns true if the change has failed. A conflict is not a failure, nor is a change that the cloud is still making:
+/// the next list shows what became of it.
+pub fn is_failure(error: &CloudError) -> bool {
+    !is_open(Some(error.kind))
+}
+
+fn is_open(kind: Option<ErrorKind>) -> bool {
+    matches!(kind, Some(ErrorKind::Busy | ErrorKind::Pending))
 }
 
 /// The failed changes by destination.
@@ -88,9 +98,9 @@ impl Failures {
         self.failures.remove(&destination);
     }
 
-    /// The table was listed: what others have changed is known.
-    pub fn forget_conflicts(&mut self) {
-        self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::Busy));
+    /// The table was listed: it shows what others have changed, and what the cloud has made.
+    pub fn forget_open(&mut self) {
+        self.failures.retain(|_, failure| !is_open(failure.kind));
     }
 
     /// There is room for another route: those that found none are tried at once.

@@ -101,7 +101,7 @@ fn target_like(old: &Route, new: &WantedRoute) -> String {
             ips.find(|ip: &IpAddr| IpFamily::of(*ip) == family).map(|ip| ip.to_string())
         }
         Some(RouteTarget::Instance(_)) => new.node.provider_id.clone(),
-        Some(RouteTarget::Node(_)) | None => None,
+        Some(RouteTarget::Node(_) | RouteTarget::Blackhole(_)) | None => None,
     };
     like.unwrap_or_else(|| new.node.name.clone())
 }

@@ -59,6 +59,7 @@ impl<'a> Targets<'a> {
             RouteTarget::Node(name) => self.names.get(name.as_str()),
             RouteTarget::Instance(id) => self.ids.get(id),
             RouteTarget::Address(ip) => self.ips.get(ip),
+            RouteTarget::Blackhole(_) => None,
         }
         .copied()
     }
@@ -70,6 +71,7 @@ pub fn is_target(target: &RouteTarget, view: &NodeView) -> bool {
         RouteTarget::Node(name) => **name == *view.node.name,
         RouteTarget::Instance(id) => view.id.as_ref() == Some(id),
         RouteTarget::Address(address) => view.ips().any(|ip| ip == *address),
+        RouteTarget::Blackhole(_) => false,
     }
 }
 

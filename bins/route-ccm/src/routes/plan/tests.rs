@@ -171,6 +171,7 @@ pub(super) fn gone() -> TargetState {
         method: ProofMethod::ById,
         evidence: "404".to_owned(),
         request_id: None,
+        kept: None,
     })
 }
 

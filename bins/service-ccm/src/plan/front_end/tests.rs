@@ -193,6 +193,35 @@ fn what_the_provider_writes_is_in_no_digest() {
     assert_ne!(with(&["cloud.example/flavor", "cloud.example/id-format"]).digest, before.digest);
 }
 
+/// Nobody but the provider knows which parts of the whole Service it reads.
+#[test]
+fn the_whole_service_is_in_the_digest_of_a_provider_that_gets_it() {
+    let traits = LoadBalancerTraits {
+        wants_service: true,
+        own_annotations: vec!["vendor.example/id".to_owned()],
+        ..traits()
+    };
+    let digest = |key: &str, ip: &str, selector: &str| {
+        let json = format!(
+            r#"{{"metadata":{{"name":"web","annotations":{{"{key}":"1"}}}},"spec":{{"selector":{selector}}},"status":{{"loadBalancer":"{ip}"}}}}"#
+        );
+        let service = Service {
+            key: "shop/web".into(),
+            uid: "u-1".into(),
+            details: Some(Box::new(details())),
+            json: Some(json.into()),
+            ..Service::default()
+        };
+        desired(&service, &cluster(), &traits).front_end.expect("a front end").digest
+    };
+    let before = digest("quartet.dev/load-balancer-id", "192.0.2.1", "{}");
+    for own in ["vendor.example/id", "kubectl.kubernetes.io/restartedAt", "quartet.dev/adopt"] {
+        assert_eq!(digest(own, "192.0.2.2", "{}"), before, "{own}");
+    }
+    assert_ne!(digest("vendor.example/size", "192.0.2.1", "{}"), before);
+    assert_ne!(digest("quartet.dev/adopt", "192.0.2.1", r#"{"app":"web"}"#), before);
+}
+
 /// Stored digests outlive a version of the program: if this one changes, raise
 /// [`DIGEST_VERSION`].
 #[test]

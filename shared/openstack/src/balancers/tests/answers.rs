@@ -228,36 +228,6 @@ async fn nodes_without_an_address_of_the_family_are_named() {
     assert_eq!(why(rig.settle(&selected).await.pools), expect);
 }
 
-#[tokio::test]
-async fn answers_say_whether_they_changed_something() {
-    let rig = Rig::new();
-    let web = wanted("web");
-    let id = rig.created(&web).await;
-    let more = changed(&web, |it| it.ports.push(port(8080, Protocol::Tcp)));
-    let mut seen = Vec::new();
-    rig.writes();
-    loop {
-        match rig.ensure(&more).await.unwrap() {
-            Progress::InProgress(waiting) => {
-                assert_eq!(waiting.changed, !rig.writes().is_empty(), "{waiting:?}");
-                seen.push(waiting.changed);
-            }
-            Progress::Done(_) => break,
-            other => panic!("{other:?}"),
-        }
-    }
-    assert!(seen.contains(&true), "{seen:?}");
-    // The call waits for a change by another client, and changes nothing.
-    rig.cloud.world.lock().octavia.holds_all = true;
-    rig.set_members(&web, &id, members(&[1, 2, 3, 4], &[])).await.unwrap();
-    rig.writes();
-    let answer = rig.set_members(&web, &id, members(&[5], &[])).await.unwrap();
-    let Progress::InProgress(waiting) = answer else { panic!("{answer:?}") };
-    assert!(!waiting.changed && rig.writes().is_empty(), "{waiting:?}");
-    let Ok(Progress::InProgress(waiting)) = rig.ensure(&web).await else { panic!("done") };
-    assert!(!waiting.changed, "{waiting:?}");
-}
-
 /// A pool that this process knows by its ID is gone or has another name.
 #[tokio::test]
 async fn a_pool_that_is_missing_is_not_done() {

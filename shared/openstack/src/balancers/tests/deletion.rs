@@ -50,25 +50,6 @@ async fn an_error_is_no_end_and_the_next_call_goes_on() {
 }
 
 #[tokio::test]
-async fn a_deletion_whose_answer_is_lost_has_begun_all_the_same() {
-    for operation in ["floating_ip_delete", "loadbalancer_delete"] {
-        let rig = Rig::new();
-        let web = wanted("web");
-        rig.settle(&web).await;
-        let mut left = 1;
-        rig.cloud.lose_answers(move |request| {
-            let is_lost = request.operation == operation && left > 0;
-            left -= u8::from(is_lost);
-            is_lost
-        });
-        let unwanted = rig.unwanted(&web);
-        assert!(rig.delete(&unwanted).await.unwrap_err().maybe_done);
-        rig.deleted(&unwanted).await;
-        assert_eq!(counts(&rig), (0, 0), "{operation}");
-    }
-}
-
-#[tokio::test]
 async fn a_list_that_lacks_it_is_no_proof_that_it_is_gone() {
     let rig = Rig::new();
     let web = wanted("web");
@@ -152,20 +133,6 @@ async fn what_is_left_of_a_load_balancer_that_is_gone_goes_as_well() {
         assert_eq!(counts(&rig), (1, 1), "the other Service keeps its own");
         assert_ne!(rig.cloud.world.lock().floating.ips[0]["port_id"], Value::Null);
     }
-}
-
-#[tokio::test]
-async fn another_clusters_load_balancer_is_refused_by_id_and_not_found_by_tags() {
-    let rig = Rig::new();
-    let web = wanted("web");
-    rig.settle(&web).await;
-    let mut foreign = rig.unwanted(&web);
-    foreign.owner.cluster.uid = "c-2".to_owned();
-    let error = rig.delete(&foreign).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
-    foreign.known = None;
-    rig.deleted(&foreign).await;
-    assert_eq!(counts(&rig), (1, 1));
 }
 
 #[tokio::test]

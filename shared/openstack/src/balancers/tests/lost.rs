@@ -4,7 +4,7 @@ use ccm_cloud::{CloudError, ErrorKind, LoadBalancer, Loss, Progress, Wanted};
 use ccm_openstack_client::scripted::{answer, uuid};
 use serde_json::json;
 
-use super::rig::{Rig, addresses, changed, wanted};
+use super::rig::{Rig, changed, wanted};
 
 /// A Service that has this load balancer.
 fn known(id: &str, may_replace: bool) -> Wanted {
@@ -42,27 +42,6 @@ async fn what_lists_lack_is_found_by_its_id() {
         assert_eq!(rig.ensure(&more).await.unwrap_err().kind, ErrorKind::Conflict);
         assert_eq!(rig.writes(), [""; 0]);
     }
-}
-
-#[tokio::test]
-async fn only_octavias_own_denial_is_a_loss() {
-    let rig = Rig::new();
-    let first = made(&rig).await;
-    rig.remove(&first.id);
-    let keep = known(&first.id, false);
-    for _ in 0..2 {
-        let answer = rig.ensure(&keep).await;
-        assert!(gone(&answer).why.contains(&first.id), "{answer:?}");
-        assert_eq!(rig.preview(&keep).await.unwrap(), [""; 0]);
-    }
-    assert_eq!(rig.writes(), [""; 0]);
-    // With the address that clients know.
-    let second = rig.settle(&known(&first.id, true)).await;
-    assert_ne!(second.id, first.id);
-    assert_eq!(addresses(&second), addresses(&first));
-    // Of two, the one that is there is the owner's.
-    let done = rig.settle(&keep).await;
-    assert_eq!(done.id, second.id);
 }
 
 #[tokio::test]

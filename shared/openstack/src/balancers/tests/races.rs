@@ -113,21 +113,6 @@ async fn every_request_may_fail_or_lose_its_answer_and_nothing_is_there_twice() 
     }
 }
 
-#[tokio::test]
-async fn two_clusters_of_one_name_have_a_load_balancer_each() {
-    let rig = Rig::new();
-    let web = wanted("web");
-    let one = rig.settle(&web).await;
-    let mut other = web;
-    Arc::make_mut(&mut other.front_end).owner.cluster.uid = "c-2".to_owned();
-    let two = rig.settle(&other).await;
-    assert_ne!(one.id, two.id);
-    assert_eq!((one.name, counts(&rig)), (two.name, (2, 2)));
-    // Neither takes the other one's by its ID.
-    other.known = Some(one.id);
-    assert_eq!(rig.ensure(&other).await.unwrap_err().kind, ErrorKind::Conflict);
-}
-
 /// The first one fails in Octavia. Its floating IP serves the second one.
 #[tokio::test(start_paused = true)]
 async fn a_creation_that_fails_leaves_nothing_behind() {

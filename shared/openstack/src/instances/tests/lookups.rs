@@ -123,18 +123,6 @@ async fn gone_by_id() {
 }
 
 #[tokio::test]
-async fn missing_in_a_list_is_not_gone() {
-    let rig = Rig::new(Scripted::with_servers(0..12));
-    rig.cloud.world.lock().unlisted = (0..12).map(uuid).collect();
-    for node in [known(10), fresh(10)] {
-        for answer in both_ways(&rig, &node).await {
-            assert_eq!(found(&answer), "node-00010");
-        }
-    }
-    assert_eq!(rig.instances.list(call()).await.unwrap().instances, []);
-}
-
-#[tokio::test]
 async fn a_404_that_is_not_novas_own_proves_nothing() {
     // As the client tells it.
     let page =

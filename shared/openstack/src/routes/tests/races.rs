@@ -10,29 +10,6 @@ fn classic(servers: usize) -> Rig {
 }
 
 #[tokio::test]
-async fn a_whole_list_is_written_only_over_the_revision_that_was_decided_on() {
-    let rig = classic(3);
-    let base = rig.list().await.version;
-    assert!(Routes::traits(&rig.routes).compares_version);
-    let foreign = json!({ "destination": "192.168.0.0/16", "nexthop": "10.0.0.77" });
-    {
-        let mut world = rig.cloud.world.lock();
-        world.router.routes.push(foreign.clone());
-        world.router.revision += 1;
-    }
-    let changes = [create(1), create(2)];
-    let answers = rig.apply_at(&changes, base.as_deref()).await;
-    assert_eq!(kinds(&answers), [Some(ErrorKind::Busy); 2]);
-    assert_eq!(rig.cloud.world.lock().router.routes, std::slice::from_ref(&foreign));
-    let base = rig.list().await.version;
-    let answers = rig.apply_at(&changes, base.as_deref()).await;
-    assert_eq!(kinds(&answers), [None; 2]);
-    assert_eq!(rig.table().len(), 3);
-    let next = answers[1].as_ref().unwrap().version.clone();
-    assert_eq!(rig.list().await.version, next, "its own write is no surprise");
-}
-
-#[tokio::test]
 async fn a_write_between_our_look_and_our_write_is_not_lost() {
     let rig = classic(3);
     rig.list().await;
@@ -106,25 +83,6 @@ async fn a_route_stays_while_its_pair_cannot_be_removed() {
     rig.cloud.world.lock().fault = None;
     assert_eq!(kinds(&rig.apply(&[delete(1)]).await), [None]);
     assert_eq!((rig.table(), rig.pairs(1)), (vec![], json!([])));
-}
-
-#[tokio::test]
-async fn an_unknown_outcome_is_repeated_and_made_once() {
-    let rig = Rig::new(3);
-    rig.list().await;
-    let cut = CloudError::new(ErrorKind::Timeout, "no answer").that_may_be_done();
-    rig.cloud.fail(move |path, _| path.contains("add_extraroutes").then(|| Err(cut.clone())));
-    let answers = rig.apply(&[create(1)]).await;
-    assert!(answers[0].as_ref().unwrap_err().maybe_done);
-    // The first attempt has taken effect.
-    {
-        let mut world = rig.cloud.world.lock();
-        world.fault = None;
-        let route = json!({ "destination": network(1).to_string(), "nexthop": hop(1) });
-        world.router.routes.push(route);
-    }
-    assert_eq!(kinds(&rig.apply(&[create(1)]).await), [None]);
-    assert_eq!(rig.table().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

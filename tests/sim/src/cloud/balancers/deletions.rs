@@ -153,6 +153,6 @@ impl Store {
                 (ProofMethod::ByOwner, evidence)
             }
         };
-        AbsenceProof { method, evidence, request_id: Some(self.request_id()) }
+        AbsenceProof { method, evidence, request_id: Some(self.request_id()), kept: None }
     }
 }

@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 
 use super::*;
 use crate::{
-    cloud::{LoadBalancerCalls, SimCloud},
+    cloud::SimCloud,
     faults::{Effect, Fault, Trouble},
 };
 
@@ -119,52 +119,6 @@ async fn addresses_are_unique_and_of_the_wanted_families() {
     let Progress::Done(balancer) = ensure(&cloud, &one).await else { panic!("not done") };
     let name = ccm_cloud::IngressAddress::Hostname(format!("{}.sim.example", balancer.id));
     assert_eq!(balancer.ingress[0].address, name);
-}
-
-/// With the credentials of the wrong project everything looks gone, also a load balancer to delete.
-#[tokio::test(start_paused = true)]
-async fn the_wrong_project_shows_no_load_balancers() {
-    let cloud = SimCloud::new();
-    ensure(&cloud, &wanted("a")).await;
-    cloud.faults().add(Fault::new(Effect::WrongProject));
-    let owner = wanted("a").front_end.owner.clone();
-    let list = LoadBalancers::list(&cloud, &owner.cluster, Scope::All, Depth::Summary, call());
-    assert_eq!(list.await.unwrap().load_balancers, []);
-    let unwanted = [Unwanted {
-        owner,
-        known: None,
-        duplicate: false,
-        settings: Some(BTreeMap::new()),
-        address: None,
-        service: None,
-    }];
-    let answer = cloud.delete(&unwanted, call()).next().await.unwrap().1;
-    assert!(matches!(answer, Ok(Progress::Done(_))));
-    assert_eq!(cloud.balancers().all().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cloud_may_have_no_load_balancers() {
-    let cloud = SimCloud::new();
-    assert!(ccm_cloud::Cloud::load_balancers(&cloud).unwrap().is_some());
-    cloud.balancers().configure(|settings| settings.offered = false);
-    assert!(ccm_cloud::Cloud::load_balancers(&cloud).unwrap().is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn calls_and_writes_are_counted() {
-    let cloud = SimCloud::new();
-    let before = cloud.calls();
-    let both = ["a", "b"].map(wanted);
-    let answers: Vec<_> = cloud.ensure(&both, call()).collect().await;
-    assert_eq!(answers.len(), 2);
-    ensure(&cloud, &both[0]).await;
-    let calls = cloud.calls().since(&before);
-    let expect = LoadBalancerCalls { ensure: 2, items: 3, ..LoadBalancerCalls::default() };
-    assert_eq!((calls.load_balancers, calls.total()), (expect, 2));
-    assert!(calls.to_string().contains("2 ensures"), "{calls}");
-    assert_eq!(cloud.balancers().written(WriteKind::Create), 2);
-    assert_eq!(cloud.balancers().written(WriteKind::Members), 0);
 }
 
 /// A frozen leader's creation arrives after its successor's.

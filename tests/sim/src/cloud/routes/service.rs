@@ -255,6 +255,7 @@ impl SimCloud {
                     (ProofMethod::ById, !fleet.spelt(id.as_str()).is_empty())
                 }
                 RouteTarget::Node(name) => (ProofMethod::ByName, !fleet.named(name).is_empty()),
+                RouteTarget::Blackhole(_) => (ProofMethod::ProvidersWord, false),
             };
             let answer = match self.faults().trouble(operation, &[target.to_string()]) {
                 Some(Trouble::Hang) => {
@@ -265,7 +266,12 @@ impl SimCloud {
                 _ if exists && effect != Some(Effect::WrongProject) => Ok(TargetState::Exists),
                 _ => {
                     let evidence = format!("no instance or port {target}");
-                    Ok(TargetState::Gone(AbsenceProof { method, evidence, request_id: None }))
+                    Ok(TargetState::Gone(AbsenceProof {
+                        method,
+                        evidence,
+                        request_id: None,
+                        kept: None,
+                    }))
                 }
             };
             batch.answers.push((at, answer));

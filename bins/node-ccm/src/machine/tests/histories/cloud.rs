@@ -82,6 +82,7 @@ impl World {
                 method: ProofMethod::ById,
                 evidence: "no such server".to_owned(),
                 request_id: None,
+                kept: None,
             })),
         }
     }

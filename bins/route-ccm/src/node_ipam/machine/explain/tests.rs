@@ -155,6 +155,7 @@ fn the_words_of_the_cloud_are_shown_while_they_are_the_last() {
         method: ccm_cloud::ProofMethod::ById,
         evidence: String::new(),
         request_id: None,
+        kept: None,
     };
     machine.apply(found(Ok(Lookup::Gone(proof))), at(2));
     says(

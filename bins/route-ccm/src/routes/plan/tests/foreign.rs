@@ -50,6 +50,39 @@ fn an_unknown_target_needs_two_proofs() {
     assert_eq!(world.settle(at(61)), ["delete 10.120.4.0/24 to 10.9.9.9"]);
 }
 
+/// A cloud that shows the end of a target only by its route: the provider's word counts after five minutes.
+#[test]
+fn a_blackhole_is_replaced_after_two_words_of_the_provider() {
+    let other = RouteTarget::Blackhole("rtb-1/10.120.4.0".to_owned());
+    let routes = vec![route("10.120.1.0/24", instance(1)), route("10.120.4.0/24", other.clone())];
+    let nodes = vec![node(1, &["10.120.1.0/24"]), node(4, &["10.120.4.0/24"])];
+    let mut world = World::new(nodes, routes);
+    let word = || Ok(TargetState::Gone(AbsenceProof::new(ProofMethod::ProvidersWord, "gone")));
+    assert_eq!(world.plan(at(0)).questions, vec![other.clone()]);
+    world.planner.answered(at(0), vec![(other.clone(), word())], &[]);
+    world.planner.answered(at(60), vec![(other.clone(), word())], &[]);
+    assert_eq!(world.due(at(61)), NOTHING, "too early for a word");
+    world.planner.answered(at(300), vec![(other, word())], &[]);
+    assert_eq!(
+        world.due(at(301)),
+        ["replace 10.120.4.0/24 of n4: a blackhole (rtb-1/10.120.4.0) -> n4"]
+    );
+}
+
+/// It is not a failure, its node waits, and the next list decides if it is sent again.
+#[test]
+fn a_change_that_the_cloud_is_still_making_has_not_failed() {
+    let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
+    let plan = world.plan(at(0));
+    let planned = plan.due().next().expect("a change").clone();
+    world.planner.sent(at(0), &planned);
+    let pending =
+        CloudError::new(ErrorKind::Pending, "the fabric is programmed").that_may_be_done();
+    assert!(world.planner.applied(at(0), &planned, &Err(pending)), "the table is listed");
+    assert_eq!(world.due(at(1)), NOTHING);
+    assert_eq!(why(&world.plan(at(1)), "n1").1, Some(false));
+}
+
 #[test]
 fn an_answer_that_denies_a_witness_proves_nothing() {
     let other = RouteTarget::Address("10.9.9.9".parse().expect("an address"));

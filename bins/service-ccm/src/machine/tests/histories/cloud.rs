@@ -303,6 +303,7 @@ impl Cloud {
             method: ProofMethod::ById,
             evidence: "404".to_owned(),
             request_id: None,
+            kept: None,
         })
     }
 

@@ -189,6 +189,7 @@ impl World {
                     method: ProofMethod::ById,
                     evidence: waiting.what,
                     request_id: None,
+                    kept: None,
                 })
             }
             (Some(Without::EndOfDeletion), Progress::Done(proof)) => {

@@ -65,7 +65,12 @@ impl World {
                 0 | 1 => return Err(CloudError::new(self.dice.one_of(&kinds), "no")),
                 2 => {
                     let (method, evidence) = (ProofMethod::ById, "404".to_owned());
-                    return Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id: None }));
+                    return Ok(Lookup::Gone(AbsenceProof {
+                        method,
+                        evidence,
+                        request_id: None,
+                        kept: None,
+                    }));
                 }
                 _ => {}
             }

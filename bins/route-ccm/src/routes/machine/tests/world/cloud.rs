@@ -56,7 +56,12 @@ fn error(kind: ErrorKind) -> CloudError {
 
 pub(super) fn gone(target: &RouteTarget) -> TargetState {
     let evidence = format!("no instance or port {target}");
-    TargetState::Gone(AbsenceProof { method: ProofMethod::ById, evidence, request_id: None })
+    TargetState::Gone(AbsenceProof {
+        method: ProofMethod::ById,
+        evidence,
+        request_id: None,
+        kept: None,
+    })
 }
 
 fn names(change: &RouteChange, one: &(Name, IpNet)) -> bool {
@@ -200,7 +205,12 @@ impl World {
         let Some((id, computer)) = found else {
             let evidence = "no such instance".to_owned();
             let method = ProofMethod::ById;
-            return Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id: None }));
+            return Ok(Lookup::Gone(AbsenceProof {
+                method,
+                evidence,
+                request_id: None,
+                kept: None,
+            }));
         };
         let id = ProviderId::parse(id).map_err(|_| error(ErrorKind::Malformed))?;
         let mut instance = Instance::new(id, computer.name.clone());

@@ -135,6 +135,7 @@ impl Router {
             RouteTarget::Node(name) => self.machines.values().any(|one| one.name == *name),
             RouteTarget::Instance(id) => self.machines.contains_key(id.as_str()),
             RouteTarget::Address(ip) => self.ports.contains(ip) || self.has_address(*ip),
+            RouteTarget::Blackhole(_) => false,
         }
     }
 

@@ -98,6 +98,7 @@ pub(super) fn is_of(target: &RouteTarget, node: &Node) -> bool {
         RouteTarget::Node(name) => **name == *node.name,
         RouteTarget::Instance(id) => node.provider_id.as_deref() == Some(id.as_str()),
         RouteTarget::Address(address) => ips(node).any(|ip| ip == *address),
+        RouteTarget::Blackhole(_) => false,
     }
 }
 
