@@ -1,4 +1,4 @@
-//! The routes of nodes, and the condition `NetworkUnavailable` that says if they are there.
+//! The routes of nodes, and the condition `NetworkUnavailable` that says if they exist.
 //!
 //! ```text
 //! informer, loop, queue, lanes --translate--> Event --> machine --> effects --perform--> cloud, API server

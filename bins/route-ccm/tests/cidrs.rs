@@ -210,7 +210,7 @@ impl Replica {
         assert!((sample - expect).abs() < 1e-9, "{name} is {sample}, not {expect}");
     }
 
-    /// No node waits, and none is on `/plan`.
+    /// No node waits, and no node is on `/plan`.
     fn has_nothing_to_do(&self) {
         self.shows("ccm_ipam_nodes_waiting", 0.0);
         let verdict = self.health("pod-cidrs");

@@ -22,7 +22,7 @@ const DOUBLING: [f64; 15] = [
 /// Bounds of the time from the creation of a Service to its address, in seconds.
 const PROVISIONING: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0];
 
-/// What a call to the cloud was to do.
+/// The purpose of a call to the cloud.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Operation {
@@ -43,7 +43,7 @@ impl From<CallKind> for Operation {
 
 label!(Operation, Ended);
 label! {
-    /// What was written.
+    /// The kind of a write.
     struct Written { "protect", "status", "release" }
 }
 

@@ -5,7 +5,7 @@
 //! | [`front_end`] | which load balancer a Service asks for, and what is wrong with the Service |
 //! | [`eligible`] | which nodes are members of load balancers |
 //! | [`labels`], [`marks`] | which labels of nodes count; what a node said about its end |
-//! | [`members`] | which members one load balancer is to have, and which may not leave it yet |
+//! | [`members`] | the members that one load balancer should have, and the members that may not leave it yet |
 //! | [`losses`] | which load balancers that are gone or have failed are replaced, and when |
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
 //! | [`evidence`] | which controller the finalizer of a Service belongs to |
@@ -19,7 +19,7 @@
 //! | `state` | what is known of one load balancer |
 //! | `pools` | the members behind the ports, and when the cloud is asked again if there are none |
 //! | [`reason`] | the conditions of a Service and their reasons |
-//! | `wished` | what a Service is to show |
+//! | `wished` | the wanted status of a Service |
 //! | [`status`] | what of that is written now |
 //! | this file | what is done next: the state machine of one load balancer |
 
@@ -69,12 +69,12 @@ pub struct Classes {
     pub served: Vec<String>,
     /// `--serve-classless-services`.
     pub classless: bool,
-    /// The value of the annotation [`evidence::INSTANCE`]; None with the default Lease.
+    /// The value of the annotation [`evidence::INSTANCE`]; `None` with the default Lease.
     pub instance: Option<String>,
 }
 
 impl Classes {
-    /// Whether a Service of this class is served.
+    /// Returns true if a Service of this class is served.
     pub fn serves(&self, class: Option<&str>) -> bool {
         serves_class(&self.served, self.classless, class)
     }
@@ -96,36 +96,36 @@ pub fn first_classes(mut counts: BTreeMap<Arc<str>, usize>) -> BTreeMap<Arc<str>
 pub struct View<'a> {
     /// The Service as it is now.
     pub service: &'a Service,
-    /// What it asks for.
+    /// The configuration that it asks for.
     pub desired: &'a Desired,
-    /// Which Services are served.
+    /// The classes of the Services that are served.
     pub classes: &'a Classes,
-    /// What is known of its load balancer.
+    /// The known state of its load balancer.
     pub state: &'a State,
-    /// What its members are to be.
+    /// The wanted members.
     pub members: &'a Decision,
-    /// Whether the members that it has are known.
+    /// True if its current members are known.
     pub members_known: bool,
     /// True if the members are not known, and a list can show them.
     pub members_unread: bool,
-    /// Whether load balancers of other controllers are adopted without a request.
+    /// True if load balancers of other controllers are adopted without a request.
     pub adopts: bool,
     /// The provider's traits.
     pub traits: &'a LoadBalancerTraits,
     /// True if service-ccm may delete the load balancer when it does not serve the class of the
     /// Service: a user has approved the deletion, or has changed the class.
     pub may_release: bool,
-    /// What follows if the load balancer is gone or has failed.
+    /// The verdict if the load balancer is gone or has failed.
     pub loss: losses::Verdict,
     /// Why the Service has to wait for a load balancer, if its namespace has as many as it may have.
     pub full: Option<&'a str>,
     /// True if its namespace has a limit.
     pub is_limited: bool,
-    /// What is known of this cluster's load balancers as a whole.
+    /// The state of the list of this cluster's load balancers.
     pub list: List,
     /// The addresses and annotations that the operator allows, and the addresses that the cluster itself uses.
     pub guard: (&'a shown::Rules, &'a shown::InUse),
-    /// What calls depend on besides the Service.
+    /// The inputs of calls besides the Service.
     pub inputs: Inputs,
     /// Now.
     pub now: At,
@@ -139,7 +139,7 @@ pub enum List {
     Awaited,
     /// It has failed too often to wait for it any longer.
     Failing,
-    /// It has been compared with the Services, or the provider has none.
+    /// It has been compared with the Services, or the provider does not have lists.
     Compared,
 }
 
@@ -164,7 +164,7 @@ pub enum Step {
     Write(StatusChange),
 }
 
-/// What is to be done for a Service.
+/// The next step for a Service.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
     /// One step; then plan again.
@@ -182,8 +182,8 @@ pub const APPROVED: &str = "quartet.dev/member-loss-approved";
 /// The annotation that approves that service-ccm deletes the load balancer of a Service
 /// because it does not serve the class of the Service any more.
 pub const RELEASE_APPROVED: &str = "quartet.dev/release-approved";
-/// The annotation or label that approves that service-ccm makes a new load balancer in the place of one
-/// that is gone or has failed.
+/// The annotation or label that approves that service-ccm replaces a load balancer that is gone or
+/// has failed.
 pub const REPLACEMENT_APPROVED: &str = "quartet.dev/replacement-approved";
 /// The annotation with the ID of a load balancer to adopt.
 pub const ADOPT: &str = "quartet.dev/adopt-load-balancer";
@@ -229,7 +229,7 @@ fn keep(view: View<'_>) -> Plan {
     id.filter(|_| !waits).and_then(|id| members_step(view, id)).map_or(Plan::Waits, Plan::Next)
 }
 
-/// The plan for a Service whose load balancer is to be deleted.
+/// The plan for a Service whose load balancer must be deleted.
 fn clean_up(view: View<'_>, part: Part) -> Plan {
     let state = view.state;
     if !repeated::may_set_finalizer(&state.repeats, view.now, false) {
@@ -247,7 +247,7 @@ fn clean_up(view: View<'_>, part: Part) -> Plan {
     due(view, Step::Delete).map_or(Plan::Waits, Plan::Next)
 }
 
-/// The plan for a Service that is to have a load balancer.
+/// The plan for a Service that should have a load balancer.
 fn provision(view: View<'_>) -> Plan {
     let View { service, state, .. } = view;
     if view.full.is_some() {
@@ -306,9 +306,9 @@ fn taken_over(view: View<'_>) -> StatusChange {
     StatusChange { annotations, ..StatusChange::default() }
 }
 
-/// Whether a Service of whose load balancer nothing is known waits for the list: it shows more
-/// Services at once than calls about each of them. What another controller has made for a Service
-/// shows in a list only.
+/// Returns true if a Service whose load balancer is unknown waits for the list: one list covers
+/// more Services than calls about each of them. Only a list shows what another controller has made
+/// for a Service.
 fn waits_for_list(view: View<'_>) -> bool {
     let has_address = view.service.details.as_ref().is_some_and(|one| !one.ingress.is_empty());
     match view.list {
@@ -422,7 +422,7 @@ pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
     state.failed.iter().filter_map(|failed| Some((held(failed)?, failed))).collect()
 }
 
-/// Whether the load balancer has this configuration.
+/// Returns true if the load balancer has this configuration.
 fn is_configured(view: View<'_>, front_end: &FrontEnd) -> bool {
     let has_gap = view.state.gap.as_ref().is_some_and(|gap| gap.is_due(view.now));
     if view.state.look || has_gap || view.state.may_be_partial() {
@@ -461,8 +461,9 @@ pub fn status_change(view: View<'_>) -> StatusChange {
     repeated::that_may_be_written(&view.state.repeats, view.now, change)
 }
 
-/// The change of the status of a Service while the provider offers no load balancers; None if this
-/// program has no part in it. If it does not serve the Service, it cannot know its load balancer then.
+/// The change of the status of a Service while the provider offers no load balancers; `None` if
+/// this program has no part in it. If it does not serve the Service, it cannot know its load
+/// balancer then.
 pub fn not_offered(
     service: &Service,
     classes: &Classes,

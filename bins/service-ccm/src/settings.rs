@@ -58,8 +58,7 @@ ccm_settings::settings! {
             live(Duration, "load-balancer-member-loss-window", "6h0m0s"), at_least("1s");
         /// Keys of taints that mark a node for scale-down, separated by commas. A marked node
         /// leaves its load balancers at once. The taints of Cluster Autoscaler and Karpenter do not
-        /// count for any limit; another one counts for
-        /// --load-balancer-member-loss.
+        /// count for any limit; another one counts for --load-balancer-member-loss.
         pub scale_down_taints: Vec<String> = live(
             List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
         /// Make nodes whose provider ID has the scheme of another provider, such as edge nodes,

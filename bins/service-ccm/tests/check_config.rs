@@ -33,7 +33,7 @@ fn check(name: &str) -> (Option<i32>, Vec<String>) {
     (out.status.code(), said.lines().map(str::to_owned).collect())
 }
 
-/// What one file leads to: the exit code, and what its lines contain, one after the other.
+/// The result of one file: the exit code, and what its lines contain, one after the other.
 fn leads_to(name: &str, code: i32, expect: &[&str]) {
     let (exit, lines) = check(name);
     assert_eq!((exit, lines.len()), (Some(code), expect.len()), "{name}: {lines:#?}");

@@ -173,7 +173,7 @@ fn canonicalise(cloud: &dyn Cloud, node: &mut NodeIdentity) -> Option<ProviderId
     ProviderId::parse(&asked).ok().filter(|_| is_other)
 }
 
-/// Names the spelling of the request among those of the instance.
+/// Adds the request's spelling to the instance's.
 fn recognise(answer: &mut LookupResult, spelt: Option<&Option<ProviderId>>) {
     if let (Ok(Found(instance)), Some(Some(spelt))) = (answer, spelt)
         && instance.provider_id != *spelt

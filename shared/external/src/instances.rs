@@ -89,7 +89,7 @@ impl Instances for ExternalInstances {
     }
 }
 
-/// Splits nodes into parts of at most `most` nodes, and none that is too large.
+/// Splits nodes into parts of at most `most` nodes, so that no part is too large.
 fn parts(nodes: &[NodeIdentity], most: usize) -> Vec<Range<usize>> {
     split_by_size(nodes.iter().map(|node| proto::NodeIdentity::from(node).encoded_len()), most)
 }

@@ -135,8 +135,8 @@ pub fn to_status(error: &CloudError) -> Status {
     Status::with_details(code, message, status.encode_to_vec().into())
 }
 
-/// Whether a write that ended with this error may have been executed: yes, unless the provider
-/// says otherwise, or has no such method.
+/// Returns true if a write that ended with this error may have been executed: always, unless the
+/// provider says otherwise, or has no such method.
 pub fn may_be_done(status: &Status) -> bool {
     let details = RpcStatus::decode(status.details()).unwrap_or_default().details;
     let has_word = details.iter().any(|any| any.type_url == ERROR_TYPE);

@@ -1,5 +1,5 @@
-//! The client against servers that break the protocol: wrong counts, names, IDs and
-//! enums, half answers, endless lists, bare statuses, and things that are no provider.
+//! The client against servers that break the protocol: wrong counts, names, IDs and enums, half
+//! answers, endless lists, bare statuses, and things that are not a provider.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
@@ -55,7 +55,7 @@ struct Rogue {
     asked: Arc<Mutex<Vec<usize>>>,
 }
 
-/// What a stream of answers does.
+/// A step of a stream of answers.
 #[derive(Clone)]
 enum Step {
     Answer(u32, Box<proto::LookupAnswer>),

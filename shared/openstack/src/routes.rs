@@ -41,14 +41,14 @@ pub struct NeutronRoutes {
     neutron: Neutron,
     /// The router's ID.
     router: String,
-    /// What this Neutron can do; an error until it is known.
+    /// The features of this Neutron; an error until they are known.
     features: Mutex<Result<Features, CloudError>>,
     /// The table when it was last seen.
     table: Mutex<Option<Table>>,
     hops: Hops,
 }
 
-/// What a Neutron can do, by its extensions.
+/// The features of a Neutron, by its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Features {
     /// Routers have extra routes.
@@ -80,7 +80,7 @@ impl NeutronRoutes {
         }
     }
 
-    /// Whether Neutron has extra routes; an error while this is not known.
+    /// Returns true if Neutron has extra routes. Fails while this is not known.
     pub fn offered(&self) -> Result<bool, CloudError> {
         self.features.lock().as_ref().map(|features| features.routes).map_err(Clone::clone)
     }
@@ -96,7 +96,7 @@ impl NeutronRoutes {
         }
         let answer = self.neutron.extensions(call).await.map(|names| Features::of(&names));
         let mut features = self.features.lock();
-        // An error never replaces what another call has learnt meanwhile.
+        // An error never replaces what another call has learnt in the meantime.
         if features.is_err() {
             features.clone_from(&answer);
         }
@@ -212,7 +212,7 @@ impl NeutronRoutes {
     }
 }
 
-/// Whether the target is among the addresses of ports.
+/// The state of the target: it exists if it is among the addresses of ports.
 fn state(target: &RouteTarget, found: &BTreeSet<IpAddr>) -> Result<TargetState, CloudError> {
     match target {
         RouteTarget::Address(address) if found.contains(address) => Ok(TargetState::Exists),

@@ -8,7 +8,7 @@
 //! | `written` | the API server has answered a write |
 //! | `explain` | what the page `/explain` says of a node |
 //! | `core` | what a leader knows: the allocator, and the nodes that wait |
-//! | `waiting` | the nodes that get none now |
+//! | `waiting` | the nodes that get no pod CIDRs now |
 //! | `recorded` | which node an event or effect is about |
 //! | this file | what the routes say; when blocks become free; what pages and metrics show |
 

@@ -14,7 +14,7 @@ use super::plan::Counts;
 const TO_ROUTES: [f64; 12] =
     [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
 
-/// What made the program look at the routes.
+/// The trigger that made the program look at the routes.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Trigger {
@@ -91,7 +91,7 @@ enum Refused {
 
 label!(Trigger, Outcome, Operation, Kind, State, Reason, Refused);
 
-/// What is computed on each scrape.
+/// The values that are computed on each scrape.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Look {
     /// How long the node that waits longest has lacked a route.
@@ -127,9 +127,9 @@ metrics! {
             begin (Every, Ok(()));
         /// Replacements of a route by a cloud that cannot replace in one step: for a moment the destination had no route
         [ALPHA] ccm_route_gaps => gaps: Counter;
-        /// Routes by kind, on the leader: this cluster's, those of them that carry no traffic, inside --cluster-cidr to an
-        /// unknown target, those that serve nodes and were made under another cluster's UID, others inside --cluster-cidr
-        /// and not this cluster's, others
+        /// Routes by kind, on the leader: this cluster's, this cluster's without traffic, inside
+        /// --cluster-cidr to an unknown target, serving nodes but made under another cluster's UID,
+        /// foreign ones inside --cluster-cidr, others
         [ALPHA] ccm_route_routes { kind } => routes: Family<Gauge, Kind>;
         /// Nodes by state of their routes, on the leader
         [ALPHA] ccm_route_nodes { state } => nodes: Family<Gauge, State>;
@@ -142,13 +142,13 @@ metrics! {
         /// Deletions and replacements of routes that are held by --route-loss, because there is no node, or until a person
         /// approves them, on the leader
         [ALPHA] ccm_route_changes_held => held: Gauge;
-        /// Nodes for which this program makes no routes and whose NetworkUnavailable says that an earlier controller made
-        /// none, on the leader
+        /// Nodes for which this program makes no routes and whose NetworkUnavailable says that an
+        /// earlier controller did not make routes, on the leader
         [ALPHA] ccm_route_conditions_left_over => left_over: Gauge;
         /// Lists of the route table, by result
         [ALPHA] ccm_route_lists { result } => lists: Family<Counter, Result<(), ErrorKind>>, begin [Ok(())];
-        /// Time from the creation of a node to the moment when all its routes are there for the first time, of nodes created while
-        /// this process leads
+        /// Time from the creation of a node to the moment when all its routes exist for the first
+        /// time, of nodes created while this process leads
         [ALPHA] ccm_route_time_to_routes_seconds => to_routes: Histogram, bounds TO_ROUTES;
         /// Writes of the condition NetworkUnavailable, by result at the API server
         [ALPHA] ccm_route_condition_writes { result } => writes: Family<Counter, Result<(), ApiReason>>, begin [Ok(())];

@@ -77,8 +77,8 @@ impl Nodes {
     }
 }
 
-/// Returns true if a node has a scheme of the provider. If none has, the provider IDs say nothing: the provider uses other
-/// schemes than it names.
+/// Returns true if a node has a scheme of the provider. If no node has, the provider IDs say
+/// nothing: the provider uses other schemes than it names.
 fn has_own(nodes: &[Arc<Node>], schemes: &[String]) -> bool {
     let is_own =
         |node: &Arc<Node>| whose_node(node.provider_id.as_deref(), schemes) == WhoseNode::Ours;

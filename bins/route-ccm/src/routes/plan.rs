@@ -1,4 +1,4 @@
-//! What to change in the route table, and how far each node's routes are: a pure state machine
+//! Decides the changes of the route table, and how far each node's routes are: a pure state machine
 //! that takes the time as a value.
 //!
 //! ```text
@@ -78,13 +78,13 @@ pub struct View<'a> {
     pub cluster_cidrs: &'a [IpNet],
     /// How wide pod CIDRs may be.
     pub widths: &'a Widths,
-    /// Targets that were those of nodes while this process watched.
+    /// Targets that belonged to nodes while this process watched.
     pub former: &'a Former,
     /// True if the cloud can be asked for the instances of nodes. If not, route-ccm believes the nodes.
     pub has_instances: bool,
     /// How many routes may be deleted.
     pub budget: Budget,
-    /// What a user has approved.
+    /// A user's approval.
     pub approval: Option<&'a SetApproval>,
     /// How many nodes may get a route by the calls that follow. The others wait: a burst is not in memory as a whole.
     pub sendable: usize,
@@ -111,7 +111,7 @@ pub struct Counts {
     pub ours: usize,
     /// Ours that do not carry traffic.
     pub defective: usize,
-    /// Ours that are to be deleted or replaced, but are held.
+    /// Our routes that should be deleted or replaced, but are held.
     pub held: usize,
     /// Inside the cluster CIDRs, to an unknown target.
     pub unknown: usize,
@@ -166,7 +166,7 @@ pub enum Cause {
     NoNodes,
 }
 
-/// What is to be done.
+/// The decided steps.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The changes of the table: at most one per destination. Due ones that give a node its route come first.
@@ -185,7 +185,7 @@ pub struct Plan {
     pub counts: Counts,
     /// When to plan again, if nothing changes.
     pub next: Option<At>,
-    /// What happened to the breaker.
+    /// The transition of the breaker.
     pub breaker: Option<Transition<Cause>>,
 }
 
@@ -195,7 +195,7 @@ impl Plan {
         self.changes.iter().filter(|planned| planned.held.is_none())
     }
 
-    /// Whether nodes wait for room in the table.
+    /// Returns true if nodes wait for room in the table.
     pub fn is_full(&self) -> bool {
         self.changes.iter().any(|planned| planned.held == Some(Held::NoRoom))
     }
@@ -235,7 +235,7 @@ impl Planner {
         &self.networks
     }
 
-    /// The deletions of late, for the next leader.
+    /// Recent deletions, for the next leader.
     pub fn window(&self) -> &Window {
         self.brake.window()
     }
@@ -358,9 +358,9 @@ impl Planner {
         }
     }
 
-    /// The cloud has answered about targets. That one is gone is no proof if no witness is found.
-    /// If most witnesses are said to be gone, nothing of the answer counts; returns one of them
-    /// then. A few nodes may be left whose instances are really gone.
+    /// The cloud has answered about targets. A target counts as gone only if a witness is found. If
+    /// most witnesses are said to be gone, nothing of the answer counts; returns one of them then.
+    /// A few nodes may be left whose instances are really gone.
     pub fn answered(
         &mut self,
         now: At,
@@ -446,8 +446,8 @@ fn nodes(view: &View<'_>, wanted: &wanted::Wanted, plan: &mut Plan) {
     plan.problems.sort_by(|(one, _), (other, _)| one.cmp(other));
 }
 
-/// Whether a pod CIDR outside of the cluster CIDRs has its route all the same, as from before the
-/// cluster CIDRs were changed.
+/// Returns true if a pod CIDR outside of the cluster CIDRs has its route all the same, for instance
+/// from before the cluster CIDRs were changed.
 fn has_its_route(problem: &Problem, node: &NodeView, view: &View<'_>) -> bool {
     let Problem::Outside(cidr) = problem else { return false };
     view.table.to(cidr.trunc()).iter().any(|route| {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::world::{World, cidr, foreign, name, node};
 
-/// The page has these parts in its first three lines: how it fares, the cause and the mend.
+/// The page has these parts in its first three lines: how it fares, the cause and the fix.
 fn says(page: &str, [fares, cause, mend]: [&str; 3]) {
     let lines: Vec<&str> = page.lines().take(3).collect();
     let [first, second, third] = lines[..] else { panic!("{page}") };

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 /// The networks of the pods, unless a test names others.
 const CIDRS: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
 
-/// How long everything that is to happen soon may take.
+/// The time limit of everything that should happen soon.
 const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) struct World {

@@ -248,8 +248,8 @@ impl Machine {
         effects
     }
 
-    /// Records that the cloud has carried out a call. If it answered none before, the Services of the
-    /// slow lanes go back to the usual ones, and their next calls are due.
+    /// Records that the cloud has carried out a call. If it answered no call before, the Services
+    /// of the slow lanes go back to the usual ones, and their next calls are due.
     fn carried_out(&mut self, service: &Service, call: CallKind, now: At) -> Vec<Effect> {
         if !self.hangs.answered(call, now) {
             return Vec::new();

@@ -31,8 +31,8 @@ use crate::plan::{
 
 /// The longest time without a full look at a load balancer.
 const FULL: Duration = Duration::from_mins(30);
-/// How many lists may fail before Services are synced without: calls about each of them find
-/// what is there as well, at a higher price.
+/// How many lists may fail before Services are synced without: calls about each of them also find
+/// what exists, at a higher price.
 const FAILURES: u32 = 6;
 
 /// The memory of lists.
@@ -64,9 +64,9 @@ struct Waiting {
 }
 
 impl Machine {
-    /// Returns true if the load balancers of all clusters are needed with this list: those that others have made
-    /// for the Services that have none in it. They are needed once, and again as long as a Service waits to
-    /// adopt one, or is on one of others.
+    /// Returns true if the load balancers of all clusters are needed with this list: load balancers
+    /// that others have made for Services without one in this list. They are needed once, and again
+    /// as long as a Service waits to adopt one, or uses one of others.
     pub(crate) fn needs_all(&self, list: &LoadBalancerList, services: &[Arc<Service>]) -> bool {
         let is_first = self.is_first();
         let lacking = self.lacking(list, services);
@@ -205,7 +205,7 @@ impl Machine {
         if self.balancers.list() == List::Awaited {
             self.go_on(List::Compared, services);
         }
-        // Only a call shows a load balancer, so none counts as shown now.
+        // Only a call shows a load balancer, so no load balancer counts as shown now.
         let asks = self.see_losses(services, false, now);
         let line = "the provider has no list of load balancers".to_owned();
         let mut effects = vec![Effect::Health(Line::LoadBalancers, Ok(line))];
@@ -276,9 +276,9 @@ impl Machine {
         [Effect::TellOrphan(TellOrphan::Found(found)), Effect::Wake(Task::Orphans)]
     }
 
-    /// The load balancers that are read in full now: at once those that another client has changed and those
-    /// whose members should change and are not known, the others in their turn of [`FULL`]. So a restart
-    /// reads no more at once than any other time.
+    /// The load balancers that are read in full now: at once those that another client has changed
+    /// and those with unknown members and a pending change first, the rest in the rotation of
+    /// [`FULL`]. So a restart reads no more at once than any other time.
     fn reads(&mut self, now: At, effects: &mut Vec<Effect>) -> Vec<(String, Name)> {
         let from = self.audits.looked.replace(now).unwrap_or(now);
         let rarely = self.parameters.look_period;

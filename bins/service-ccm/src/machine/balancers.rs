@@ -35,7 +35,7 @@ pub(crate) struct Balancers {
 pub(crate) struct Inherited {
     /// The members that have left.
     pub(crate) departures: Departures,
-    /// The digest of the nodes that all load balancers had. None if some had others.
+    /// The digest of the nodes that all load balancers had. `None` if some had others.
     pub(crate) settled: Option<Digest>,
 }
 
@@ -133,7 +133,7 @@ impl Balancers {
     }
 
     /// The digest of the nodes that all load balancers have, as far as this leader or the last one
-    /// has seen it. None if one has others, or may have.
+    /// has seen it. `None` if one has others, or may have.
     pub(crate) fn settled(&self) -> Option<Digest> {
         let (nodes, left) = (self.nodes?, self.inherited.1.settled);
         let agree = || self.entries.values().all(|entry| entry.has(nodes, left));

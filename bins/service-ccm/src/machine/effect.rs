@@ -161,7 +161,7 @@ pub(crate) enum Count {
     Audited(Result<usize, CloudError>),
     /// The number of them that are held.
     OrphansHeld(usize),
-    /// One of them was deleted.
+    /// An orphan was deleted.
     OrphanDeleted,
 }
 

@@ -25,7 +25,8 @@ use crate::plan::{
 /// The class of a Service.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ServedClass {
-    /// None for a Service without a class. It has a name, because a text does not tell `Some(None)` from `None`.
+    /// `None` for a Service without a class. It has a name, because a text does not tell
+    /// `Some(None)` from `None`.
     pub(super) name: Option<Name>,
 }
 

@@ -16,7 +16,7 @@ use crate::plan::{
 /// The load balancers that others have made for a Service: see [`State`](crate::plan::State).
 #[derive(Debug, Default)]
 pub(crate) struct Made {
-    /// A load balancer that may be adopted, and what shows that.
+    /// An adoptable load balancer, and the evidence.
     pub(crate) adoptable: Option<(String, String)>,
     /// A load balancer of others that the Service has or names.
     pub(crate) foreign: Option<Foreign>,

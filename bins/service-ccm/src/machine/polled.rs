@@ -106,7 +106,7 @@ impl Entry {
         let has_ended = match last.call {
             // If it is ready, more changes may follow, or the list does not show the end.
             Some(CallKind::Ensure) => balancer.phase != Phase::Ready,
-            // The next call finds out whether more changes are to follow.
+            // The next call finds out whether more changes follow.
             Some(CallKind::Members) => true,
             Some(CallKind::Delete | CallKind::DeleteDuplicate) => false,
             None => {

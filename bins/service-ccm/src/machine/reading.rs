@@ -1,4 +1,4 @@
-//! What is kept of Services: what this program and the provider read of them.
+//! The fields of Services to keep: everything that this program and the provider read.
 //!
 //! It depends on live settings and on the provider. When it changes, the informer lists all Services
 //! again, and no Service is planned before it has been read as it should be.

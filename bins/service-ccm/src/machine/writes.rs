@@ -52,7 +52,7 @@ impl Machine {
                 return effects;
             }
             Step::Release => self.balancers.forget(&service.key),
-            // Without finalizer and address it is new: it waits for no list of what is there.
+            // Without finalizer and address it is new: it does not wait for a list.
             Step::Protect => entry.protected(has_no_address),
             Step::Write(change) => {
                 if !change.conditions.is_empty() {

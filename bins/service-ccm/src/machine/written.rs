@@ -26,8 +26,8 @@ impl Entry {
         repeated::called(&mut self.state.repeats, now, step, service, members)
     }
 
-    /// This process has set the finalizer. `is_new`: the Service shows no address, so it has no load
-    /// balancer, and waits for no list of what is there.
+    /// This process has set the finalizer. `is_new`: the Service shows no address, so it has no
+    /// load balancer, and does not wait for a list.
     pub(crate) fn protected(&mut self, is_new: bool) {
         self.state.is_new = true;
         if is_new && self.state.known == Known::Nothing {

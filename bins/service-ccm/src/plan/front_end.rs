@@ -41,9 +41,9 @@ const NAMED: usize = 5;
 pub struct Problem {
     /// The field or annotation: `spec.ports[1].protocol`.
     pub field: String,
-    /// What is wrong, and what would be right.
+    /// The mistake, and what would be right.
     pub message: String,
-    /// Whether nothing can be configured until it is mended.
+    /// True if nothing can be configured until it is fixed.
     pub fatal: bool,
 }
 
@@ -76,12 +76,12 @@ pub fn in_words(problems: &[&Problem]) -> String {
     lines.join("; ")
 }
 
-/// What a Service asks for.
+/// The configuration that a Service asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
-    /// The front end; None if a problem is fatal.
+    /// The front end; `None` if a problem is fatal.
     pub front_end: Option<Arc<FrontEnd>>,
-    /// What is wrong with the Service.
+    /// The mistakes in the Service.
     pub problems: Vec<Problem>,
 }
 
@@ -305,7 +305,7 @@ impl Reading<'_> {
                 )),
             }
         }
-        // All addresses of a family: the same as none at all, which providers know by itself.
+        // All addresses of a family mean no restriction, which providers recognise on their own.
         let all: [IpNet; 2] = ["0.0.0.0/0", "::/0"].map(|all| all.parse().unwrap_or_default());
         if all.iter().all(|all| ranges.contains(all)) {
             ranges.clear();
@@ -333,8 +333,8 @@ impl Reading<'_> {
         }
     }
 
-    /// A new Service that asks for a load balancer which is there already. One with the finalizer
-    /// may have it by another controller: the cloud says whether it exists.
+    /// A new Service that asks for an existing load balancer. A Service with the finalizer may have
+    /// it by another controller: the cloud says whether it exists.
     fn sharing(&mut self, service: &Service) {
         let Some((key, id)) = by_provider(service, self.traits) else { return };
         if service.has_finalizer {
@@ -347,7 +347,7 @@ impl Reading<'_> {
         self.problems.push(Problem::fatal(format!("annotation {key}"), what));
     }
 
-    /// What was left out configures nothing, so neither does the rest.
+    /// A Service without its left-out part is not configured at all.
     fn size(&mut self) {
         let Some(TooLarge { part, bytes, others }) = &self.details.too_large else { return };
         let others = match others {

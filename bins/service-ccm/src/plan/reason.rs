@@ -34,7 +34,7 @@ macro_rules! reasons {
                 match self { $(Self::$name => $status,)+ }
             }
 
-            /// What it means, for the documentation.
+            /// Its meaning, for the documentation.
             pub fn meaning(self) -> String {
                 match self { $(Self::$name => concat!($($text),+).trim().to_owned(),)+ }
             }
@@ -61,8 +61,8 @@ reasons! {
     Throttled: PROVISIONING "True";
     /// The cloud rejects the credentials, or they lack a permission.
     CloudAccessDenied: PROVISIONING "True";
-    /// The cloud says that the load balancer, or an object that it needs, contradicts the Service, and that a
-    /// person has to decide. Nothing is created meanwhile.
+    /// The cloud says that the load balancer, or an object that it needs, contradicts the Service,
+    /// and that a person has to decide. Nothing is created until then.
     Conflict: PROVISIONING "True";
     /// The cloud did not answer in time, or not in a way that can be understood.
     CloudUnavailable: PROVISIONING "True";
@@ -82,7 +82,7 @@ reasons! {
     DeletionFailed: PROVISIONING "True";
     /// The load balancer is as the Service asks for.
     Provisioned: PROVISIONING "False";
-    /// The load balancer is as the Service asks for, but for what the message names.
+    /// The load balancer matches the Service, except as the message says.
     PartlyProvisioned: PROVISIONING "False";
     /// Another controller of this cloud is responsible for the Service. The message says which.
     Elsewhere: PROVISIONING "False";
@@ -103,7 +103,7 @@ reasons! {
     /// The cloud does not show the load balancer any more, and no other one has an address yet. The Service
     /// keeps the address in its status until another one is proven.
     LoadBalancerGone: SERVING "Unknown";
-    /// Whether it serves could not be seen since the time of the condition. The message says why.
+    /// Its serving state could not be read since the time of the condition. The message says why.
     NotConfirmed: SERVING "Unknown";
 }
 

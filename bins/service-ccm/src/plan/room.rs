@@ -1,5 +1,5 @@
-//! Which Services of a namespace wait, if `--max-load-balancers-per-namespace` allows no more load
-//! balancers.
+//! Decides which Services of a namespace wait, if `--max-load-balancers-per-namespace` allows no
+//! more load balancers.
 
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
@@ -51,7 +51,7 @@ pub struct Neighbour {
     pub turn: Option<Turn>,
 }
 
-/// Returns why a Service without a load balancer waits; None if there is room for another one.
+/// Returns why a Service without a load balancer waits; `None` if there is room for another one.
 pub fn full(
     most: usize,
     turn: &Turn,

@@ -100,7 +100,7 @@ pub(super) fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) ->
     vec![Failed { call, digest, named, error, times: 1, retry_at, soonest, inputs }]
 }
 
-/// The plan at this time, with members as they are to be, and with changes of the view.
+/// The plan at this time, with members as wanted, and with changes of the view.
 pub(super) fn planned(
     service: &Service,
     state: &State,
@@ -471,7 +471,7 @@ fn each_kind_of_service_has_its_plan() {
             assert_eq!(found, expect, "{service:?}");
         }
     }
-    // Those of other types have no details in the store.
+    // Services of other types have no details in the store.
     let other = Service { is_load_balancer: false, has_finalizer: false, ..service() };
     assert_eq!(step(&Service { details: None, ..other }, &State::default()), Plan::NotOurs);
 }

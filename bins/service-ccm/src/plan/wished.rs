@@ -1,4 +1,4 @@
-//! What a Service is to show, given what is known of its load balancer.
+//! Computes the wanted status of a Service from the known state of its load balancer.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::{
     status::{DIGEST, ID, Wished, shows},
 };
 
-/// What a Service is to show.
+/// The wanted status of a Service.
 pub(super) fn wished(view: View<'_>) -> Wished {
     let state = view.state;
     let mut wished = Wished::default();
@@ -107,7 +107,7 @@ fn annotations(
     annotations
 }
 
-/// Why the load balancer is not as the Service asks for; or that it is.
+/// Why the load balancer does not match the Service, if it does not.
 fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     if let Known::Elsewhere(why) = &view.state.known {
         return Some((Reason::Elsewhere, responsible(why)));
@@ -169,7 +169,7 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     })
 }
 
-/// What the provider warns of; None if that is not known again yet, and the Service shows something.
+/// The provider's warnings; `None` if they are not known again yet, and the Service shows some.
 fn warnings(view: View<'_>) -> Option<Vec<Problem>> {
     let Known::There(balancer) = &view.state.known else { return Some(Vec::new()) };
     let is_shown = shows(view.service.condition(PROVISIONING), Reason::PartlyProvisioned);
@@ -184,8 +184,8 @@ fn warnings(view: View<'_>) -> Option<Vec<Problem>> {
     Some(all)
 }
 
-/// The condition of a load balancer that can be changed, as last seen. None if service-ccm has not
-/// seen that yet and the Service has the condition of the last leader, which then stays.
+/// The condition of a load balancer that can be changed, as last seen. `None` if service-ccm has
+/// not seen that yet and the Service has the condition of the last leader, which then stays.
 fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> {
     let is_complete = view.state.was_complete(view.service, &balancer.id);
     if let Some(shown) =
@@ -333,7 +333,7 @@ mod tests {
         }
     }
 
-    /// What the Service shows after this plan.
+    /// The Service after this plan.
     fn shown(service: &Service, state: &State) -> Service {
         written(service, &step(service, state))
     }
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(change(&state), None);
     }
 
-    /// The address and the ID are those of a load balancer that was complete once.
+    /// The address and the ID belong to a load balancer that was complete once.
     #[test]
     fn what_was_never_complete_is_not_shown() {
         let bare = service();

@@ -114,7 +114,7 @@ async fn what_another_controller_made_is_adopted_after_approval_and_only_its_rec
     for maker in [Maker::Older, Maker::Before] {
         let mut world = World::of(maker, 2, Variant::default()).await;
         let before = [0, 1].map(|number| world.at_address(number));
-        // The lists take their time: no Service goes on before all of them are there.
+        // The lists take their time: no Service goes on before all of them have arrived.
         let slow = Fault::new(Effect::Latency(Duration::from_secs(5)));
         world.cloud.faults().add(slow.on(Operation::ListLoadBalancers));
         world.restart().await;

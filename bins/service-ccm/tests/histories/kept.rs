@@ -1,4 +1,4 @@
-//! What is kept of Services, and what happens when that changes.
+//! The kept fields of Services, and what happens when they change.
 
 use serde_json::{Value, json};
 use tokio::time::sleep;

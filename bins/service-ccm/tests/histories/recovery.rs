@@ -53,7 +53,7 @@ async fn after_a_hang_all_load_balancers_get_a_new_node_soon() {
     assert!(took <= Duration::from_secs(50), "{took:?} after the end of the hang");
 }
 
-/// What a call had no time for is nobody's failure: it goes with the next call.
+/// Items that a call had no time for do not fail: they go with the next call.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_sent_is_no_failure() {
     for (lasting, is_shown) in [(10, false), (150, true)] {

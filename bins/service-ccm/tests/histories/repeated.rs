@@ -1,5 +1,5 @@
 //! Confirmed writes that are due again: other clients, policies and clouds that undo them cause few
-//! calls, and nodes with several addresses of a family cause none.
+//! calls, and nodes with several addresses of a family cause no calls.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ const ADOPT: &str = "quartet.dev/adopt-load-balancer";
 /// The annotation of the simulated cloud's provider.
 const NAMED: &str = "sim/load-balancer-id";
 const SHARED: &str = "lb-shared";
-/// One that a person has made.
+/// The ID of a load balancer that a person has made.
 const BY_HAND: &str = "of-others-0";
 
 /// As another controller of this cluster records it, which knows no UIDs.
@@ -149,7 +149,7 @@ async fn a_new_service_that_names_a_load_balancer_is_refused_until_the_annotatio
         assert!(world.service(number).unwrap()["metadata"]["finalizers"].is_null());
     }
     world.patch(0, json!({"metadata": {"annotations": {NAMED: null}}}));
-    // It says which one it is to adopt, so that the other annotation is no mistake.
+    // It names the one to adopt, so the other annotation does not count as a mistake.
     world.patch(1, json!({"metadata": {"annotations": {ADOPT: "lb-of-another-project"}}}));
     sleep(2 * SOON).await;
     assert!(world.has_address(0));

@@ -27,8 +27,8 @@ impl World {
     }
 }
 
-/// The finalizer is asked for by UID and version: a Service that is deleted meanwhile, or made
-/// again under its name, does not get it, and nothing is created for it.
+/// The finalizer is asked for by UID and version: a Service that is deleted in the meantime, or
+/// created again under its name, does not get it, and nothing is created for it.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_deleted_while_it_gets_its_finalizer_gets_no_load_balancer() {
     for again in [false, true] {
@@ -50,7 +50,7 @@ async fn a_service_that_is_deleted_while_it_gets_its_finalizer_gets_no_load_bala
     }
 }
 
-/// Whether the API server has stored the finalizer is not known: nothing is created before it
+/// It is not known whether the API server has stored the finalizer: nothing is created before it
 /// shows it.
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_to_the_finalizer_is_no_answer() {
@@ -106,7 +106,7 @@ async fn a_service_says_that_the_provider_offers_no_load_balancers() {
     let deleted = world.conditions(0);
     assert!(deleted.contains("DeletionFailed"), "{deleted}");
     assert_eq!(world.service(0).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
-    // The new one, and the one that is there and is looked at again.
+    // The new one, and the existing one that is looked at again.
     assert!(world.conditions(1).contains("LoadBalancersNotOffered"));
     assert_eq!(world.events("SyncLoadBalancerFailed").len(), 2);
     assert_eq!(world.events("DeleteLoadBalancerFailed").len(), 1);

@@ -178,7 +178,7 @@ pub fn members_set_from_wire(wire: proto::MembersSet) -> Result<MembersSet, Clou
     Ok(MembersSet { version: version(text), changed: changed.unwrap_or(true), pools })
 }
 
-/// A version. An empty one is none.
+/// A version. An empty one counts as absent.
 pub fn version(wire: Option<String>) -> Option<String> {
     wire.filter(|version| !version.is_empty())
 }

@@ -133,8 +133,8 @@ pub fn answered_target(wire: Option<&proto::RouteTarget>) -> Cow<'static, str> {
     target.and_then(Result::ok).map_or("no target".into(), |target| target_key(&target).into())
 }
 
-/// By what a route is known: its destination without host bits. A text that is no network is
-/// itself.
+/// The key of a route: its destination without host bits. A text that is not a network is its own
+/// key.
 pub fn answered_destination(text: &str) -> Cow<'_, str> {
     let network = text.parse().map(|network: IpNet| network.trunc().to_string());
     network.map_or(text.into(), Into::into)

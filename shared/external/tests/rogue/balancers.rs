@@ -156,7 +156,7 @@ async fn answers_to_a_change_of_members_are_read_as_they_are() {
     }
 }
 
-/// A load balancer of before that must not be replaced.
+/// An existing load balancer that must not be replaced.
 fn keep() -> Wanted {
     let front_end = FrontEnd {
         owner: change().owner,
@@ -205,7 +205,7 @@ async fn a_loss_is_read_as_it_is() {
     let answer = balancers.ensure(&[keep()], call()).next().await.unwrap().1;
     let Ok(Progress::Lost(loss)) = answer else { panic!("{answer:?}") };
     assert!(loss.why.len() < 10_000, "{}", loss.why.len());
-    // No answer at all is none.
+    // A missing answer is an error.
     *crooked.1.lock() = None;
     let error = balancers.ensure(&[keep()], call()).next().await.unwrap().1.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed, "{error}");

@@ -1,4 +1,4 @@
-//! What a batch of changes means for the router's table. Pure.
+//! Plans the changes of the router's table for a batch. Pure.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -65,7 +65,7 @@ impl Table {
     }
 }
 
-/// What one change does.
+/// The effect of one change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The place of the change in its call.

@@ -37,7 +37,7 @@ pub(crate) enum Effect {
     ConditionEvery(Name, Duration),
     /// Look at it again after a failure: the write was not sent.
     ConditionAgain(Name),
-    /// The same: it was refused. True if the user learns it.
+    /// A condition was refused. `is_told` if the user learns it.
     ConditionRefused { node: Arc<Node>, error: ApiError, is_told: bool },
     /// Leave the deletions of routes and the cluster CIDRs to the next leader.
     Leave { deleted: Window, networks: Vec<IpNet> },

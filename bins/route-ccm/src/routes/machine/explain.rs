@@ -194,7 +194,7 @@ impl Machine {
         condition.or_else(|| worst(parts)).unwrap_or_default()
     }
 
-    /// All routes are there, and the condition of the node says something else.
+    /// All routes exist, but the condition of the node says something else.
     fn condition_differs(&self, view: &NodeView, about: &About<'_>) -> Option<Explanation> {
         let (name, now) = (&view.node.name, about.now);
         // Before the next look the memory says less than the plan.
@@ -392,7 +392,7 @@ fn of_node_ccm(problem: &Problem, view: &NodeView) -> Explanation {
     Explanation::new(fares, cause, mend)
 }
 
-/// The mend of a replica that does not lead.
+/// The fix on a replica that does not lead.
 fn ask_leader(asked: &Asked) -> String {
     let lease = &asked.lease;
     format!(

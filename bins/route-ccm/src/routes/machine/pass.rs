@@ -46,7 +46,7 @@ impl Machine {
         now: At,
         effects: &mut Vec<Effect>,
     ) -> Option<At> {
-        // Node IPAM says itself why a node has none.
+        // Node IPAM itself says why a node has no pod CIDRs.
         let bare = self.progress.bare(now, &pass.nodes).into_iter();
         let bare = bare.filter(|view| !pass.lacks.contains_key(&view.node.name));
         effects.extend(bare.map(|view| Effect::Bare(Arc::clone(&view.node))));

@@ -16,8 +16,8 @@ use crate::routes::plan::{
     wanted::NodeView,
 };
 
-/// How long before its term a leader takes a node for one that joins. An older node without the condition
-/// has had its pods without it.
+/// A node created this long before the leader's term still counts as joining. An older node without
+/// the condition has had its pods without it.
 const JOINING: Duration = Duration::from_mins(10);
 /// Creation times have no fractions.
 const SECOND: Duration = Duration::from_secs(1);

@@ -25,7 +25,7 @@ const AGAIN: Backoff = Backoff { first: CONFIRM, longest: Duration::from_mins(10
 /// How many targets of nodes are asked about together with unknown ones, at most.
 const WITNESSES: usize = 5;
 
-/// What is known about a target that is none of our nodes.
+/// The case of a target that is not one of our nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Case {
     /// Not answered yet, or the last answer was an error.
@@ -45,7 +45,7 @@ pub struct Cases {
     cases: BTreeMap<RouteTarget, (Case, At)>,
 }
 
-/// What a case says about a target.
+/// The finding of a case about a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding<'a> {
     /// It is not known whether it exists.
@@ -54,7 +54,7 @@ pub enum Finding<'a> {
     Exists,
     /// It is proven to be gone.
     Gone {
-        /// What the cloud said.
+        /// The cloud's statement.
         evidence: &'a str,
         /// True if it found a target of a node both times.
         is_witnessed: bool,
@@ -62,7 +62,7 @@ pub enum Finding<'a> {
 }
 
 impl Cases {
-    /// What is known about a target.
+    /// The finding about a target.
     pub fn finding(&self, target: &RouteTarget) -> Finding<'_> {
         match self.cases.get(target) {
             Some((Case::Exists { .. }, _)) => Finding::Exists,
@@ -73,7 +73,7 @@ impl Cases {
         }
     }
 
-    /// Which of these targets to ask about now.
+    /// The targets to ask about now.
     pub fn due<'a>(
         &mut self,
         now: At,

@@ -49,7 +49,7 @@ impl NodeRoutes {
         self.missing.push((destination, lack));
     }
 
-    /// The route of this pod CIDR is there.
+    /// The route of this pod CIDR exists.
     pub fn found(&mut self, destination: IpNet) {
         self.missing.retain(|(missing, _)| *missing != destination);
     }

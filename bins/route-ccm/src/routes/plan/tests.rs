@@ -116,7 +116,7 @@ impl World {
         self.plan(now).due().map(words).collect()
     }
 
-    /// Executes all due changes, until none is left, as a cloud without faults does.
+    /// Executes all due changes, until no change is left, like a cloud without faults.
     pub(super) fn settle(&mut self, now: At) -> Vec<String> {
         let mut done = Vec::new();
         for _ in 0..10 {
@@ -238,7 +238,7 @@ fn swapped_targets_are_replaced_in_place() {
             "replace 10.120.2.0/24 of n2: sim://i-1 -> sim://i-2"
         ]
     );
-    // With several targets the old one goes after the new one is there.
+    // With several targets the old one is removed after the new one exists.
     let mut world = World::new(world.nodes, routes);
     world.traits.several_targets = true;
     assert_eq!(world.due(at(0)), ["create 10.120.1.0/24 to n1", "create 10.120.2.0/24 to n2"]);

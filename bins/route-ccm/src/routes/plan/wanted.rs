@@ -30,7 +30,7 @@ pub struct Wanted {
     pub routes: BTreeMap<IpNet, usize>,
     /// The problems.
     pub problems: BTreeMap<usize, Vec<Problem>>,
-    /// The pod CIDRs with a problem: what is there stays.
+    /// The pod CIDRs with a problem: existing routes stay.
     pub disputed: BTreeSet<IpNet>,
 }
 

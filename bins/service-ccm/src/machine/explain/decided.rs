@@ -86,7 +86,7 @@ fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanati
     Some(Explanation::new(reasons::fares(reason), cause, mend))
 }
 
-/// Returns the mend for a load balancer that another controller made.
+/// Returns the fix for a load balancer that another controller made.
 fn of_others(about: About<'_>, entry: &Entry, reason: Reason) -> Option<String> {
     let (state, (namespace, name)) = (&entry.state, about.service.names());
     match (reason, &state.adoptable, &state.foreign) {

@@ -99,7 +99,7 @@ async fn an_exchange_that_was_interrupted_is_completed() {
     }
 }
 
-/// Both are attached meanwhile, and Neutron lists that of before first.
+/// Both are attached at the same time, and Neutron lists the previous one first.
 #[tokio::test]
 async fn the_wished_address_is_shown_while_another_is_still_attached() {
     let rig = Rig::new();
@@ -140,7 +140,7 @@ async fn the_address_of_now_comes_back_if_the_wished_one_cannot_be_had() {
     }
 }
 
-/// Neither the wished one nor that of before could be attached: the next look has to.
+/// Neither the wished nor the previous one could be attached: the next look has to do it.
 #[tokio::test]
 async fn a_detached_address_comes_back_by_another_process() {
     let (rig, asked) = with_wish(SAME, EXTERNAL).await;

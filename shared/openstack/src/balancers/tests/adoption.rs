@@ -10,8 +10,8 @@ use super::rig::{Rig, annotated, changed, owner, wanted};
 
 const NAME: &str = "kube_service_prod_default_web";
 
-/// What openstack-cloud-controller-manager makes of the usual Service: what it is to be, without
-/// UIDs and digest, with its own defaults in what it leaves out.
+/// A load balancer as openstack-cloud-controller-manager makes it for the usual Service: without
+/// UIDs and digest, and with its own defaults.
 async fn made_by_the_other(rig: &Rig, web: &Wanted) -> LoadBalancer {
     let made = rig.settle(web).await;
     let mut world = rig.cloud.world.lock();
@@ -96,8 +96,8 @@ async fn names_of_before_there_were_tags_are_known_and_other_clusters_tags_are_r
     assert_eq!(answer.unwrap_err().kind, ErrorKind::Conflict);
 }
 
-/// Two Services of the other controller on one load balancer: the list says for which of them it was
-/// made, the annotation leads there from both, and none gets a second one.
+/// Two Services of the other controller on one load balancer: the list says for which of them it
+/// was made, the annotation leads there from both, and no Service gets a second one.
 #[tokio::test]
 async fn what_services_share_stays_and_no_second_one_is_made() {
     let first = Rig::new();
@@ -131,7 +131,7 @@ async fn what_services_share_stays_and_no_second_one_is_made() {
 }
 
 /// A cluster that was rebuilt has another UID. Nothing shows that it is not a neighbour of the same
-/// name, so what it had is left alone until an operator takes off the tags of before.
+/// name, so its load balancer is left alone until an operator removes the old tags.
 #[tokio::test]
 async fn what_a_rebuilt_cluster_had_is_adopted_after_its_tags_were_removed() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! What each annotation and option does, at the creation and on what is there.
+//! The effect of each annotation and option, at the creation and on existing objects.
 
 use ccm_cloud::{ErrorKind, IpFamily, IpMode, Member, Traffic};
 use ccm_openstack_client::scripted::{port as server_port, uuid};
@@ -258,7 +258,7 @@ async fn only_selected_nodes_are_members() {
     let all = annotated(&web, "node-selector", "");
     rig.members_with(&all, &id, members(&[4], &[])).await;
     assert_eq!(rig.nodes(), [1, 2, 3, 4]);
-    // None fits: the last one stays.
+    // No member fits: the last one stays.
     rig.settle(&annotated(&web, "node-selector", "number=99")).await;
     assert_eq!(rig.nodes().len(), 1);
 }

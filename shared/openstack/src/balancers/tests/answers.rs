@@ -150,7 +150,7 @@ async fn members_are_shown_by_port() {
     let shown = rig.shown(&done.id, Depth::Members).await;
     assert_eq!(counts(shown.pools.as_ref()), both(4));
     assert_eq!(rig.shown(&done.id, Depth::Summary).await.pools, None);
-    // A port without a node port has no members, and none are missing.
+    // A port without a node port has no members, and no member is missing.
     let more = changed(&web, |it| {
         let bare = ccm_cloud::FrontEndPort { member_port: None, ..port(9, Protocol::Tcp) };
         it.ports = vec![port(80, Protocol::Tcp), port(80, Protocol::Udp), bare];

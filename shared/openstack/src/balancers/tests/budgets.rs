@@ -17,7 +17,7 @@ fn large(name: &str) -> ccm_cloud::Wanted {
     web
 }
 
-/// What there is besides the lookup of versions, which is done once in an hour.
+/// The calls besides the lookup of versions, which is done once in an hour.
 fn counted(rig: &Rig) -> Vec<&'static str> {
     let mut all = rig.cloud.operations();
     all.retain(|operation| *operation != "version_list");
@@ -63,7 +63,7 @@ async fn a_creation_is_a_lookup_a_post_a_floating_ip_and_its_tags() {
 async fn owners_that_are_looked_for_together_find_their_own() {
     let rig = Rig::new();
     let all: Vec<_> = (0..5).map(|number| wanted(&format!("n{number}"))).collect();
-    // Two are there, as if the answers to their creations were lost.
+    // Two exist, as if the answers to their creations were lost.
     let there = [rig.settle(&all[1]).await.id, rig.settle(&all[3]).await.id];
     let mut namesake = all[2].clone();
     std::sync::Arc::make_mut(&mut namesake.front_end).owner.cluster.uid = "c-2".to_owned();
@@ -122,7 +122,7 @@ async fn a_deletion_costs_four_calls() {
     assert!(rig.cloud.world.lock().floating.ips.is_empty());
 }
 
-/// By itself as well, whatever address it has: a second look at the owner costs nothing.
+/// Also alone, whatever address it has: a second look at the owner costs nothing.
 #[tokio::test]
 async fn the_deletion_of_one_costs_four_calls_and_two_lists() {
     let internal = super::with(
@@ -151,7 +151,7 @@ async fn the_deletion_of_one_costs_four_calls_and_two_lists() {
         all.extend(counted(&rig));
         let lists = all.iter().filter(|name| **name == "loadbalancer_list").count();
         assert_eq!((lists, all.len() - lists), (2, 4), "{all:?}");
-        // No list by tags: the one of all shows the same.
+        // No list by tags: the full list shows the same.
         let paths = rig.cloud.world.lock().calls.clone();
         let by_tag = |(name, path): &&(&str, String)| {
             *name == "loadbalancer_list" && path.contains("tags=") && path.contains("uid-web")
@@ -216,7 +216,7 @@ async fn a_restart_is_one_list_and_nothing_to_do_is_none() {
     assert_eq!(other.writes(), [""; 0]);
 }
 
-/// What is compared only if the Service asks for it.
+/// Properties that are compared only if the Service asks for them.
 #[tokio::test]
 async fn a_comparison_costs_more_with_subnets_of_its_own() {
     let rig = Rig::new();

@@ -219,7 +219,7 @@ async fn a_load_balancer_that_is_gone_meanwhile_is_no_proof_for_a_second_one() {
     assert_eq!((left, counts(&rig).1), (vec![json!(id)], 0));
 }
 
-/// One that was kept when the Service became internal, and is not to be kept any more.
+/// A floating IP that was kept when the Service became internal, and should no longer be kept.
 #[tokio::test]
 async fn a_floating_ip_that_was_detached_before_goes_with_the_last_load_balancer() {
     for restarts in [false, true] {
@@ -255,7 +255,7 @@ async fn a_duplicate_goes_with_its_own_address_only() {
     assert_eq!(rig.cloud.world.lock().floating.ips[0]["floating_ip_address"], "172.24.0.2");
 }
 
-/// What is gone is forgotten, however it went.
+/// Deleted load balancers are forgotten, however they were deleted.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_remembered_of_what_is_gone() {
     let rig = Rig::new();

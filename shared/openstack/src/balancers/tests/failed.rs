@@ -247,7 +247,7 @@ async fn a_quota_without_room_keeps_what_failed() {
     assert!(is_in_progress(&rig.ensure(&wanted).await), "its own place is free then");
 }
 
-/// Many clouds hide quotas; one that cannot be read now is no reason to delete.
+/// Many clouds hide quotas; one that cannot be read now does not justify a deletion.
 #[tokio::test(start_paused = true)]
 async fn a_hidden_quota_is_none_and_an_unknown_one_keeps() {
     let rig = Rig::new();
@@ -264,7 +264,7 @@ async fn a_hidden_quota_is_none_and_an_unknown_one_keeps() {
     assert_eq!(acts(&rig), ["loadbalancer_delete"]);
 }
 
-/// The quota of floating IPs counts only for a load balancer that has none to keep.
+/// The quota of floating IPs counts only for a load balancer that cannot keep one.
 #[tokio::test(start_paused = true)]
 async fn a_floating_ip_that_would_be_needed_must_fit() {
     for attached in [true, false] {
@@ -383,7 +383,7 @@ async fn a_replacement_that_has_begun_is_finished() {
     }
 }
 
-/// Of one that was never complete the Service knows no ID, and there is nothing to keep.
+/// The Service does not know the ID of one that was never complete, and there is nothing to keep.
 #[tokio::test(start_paused = true)]
 async fn one_that_no_service_names_is_replaced() {
     let rig = Rig::new();

@@ -252,7 +252,7 @@ async fn monitors_that_fail_all_members_are_taken_back_once() {
     let again = other.settle(&more).await;
     assert_eq!((other.writes(), again.notes), (vec![], done.notes));
     other.members_with(&more, &again.id, super::members(&[4], &[])).await;
-    // The load balancer that replaces this one gets none either.
+    // The load balancer that replaces this one does not get one either.
     rig.cloud.world.lock().octavia.balancers[0]["provisioning_status"] = json!("ERROR");
     let is_new = || rig.rows("balancers").iter().any(|row| row["id"] != again.id);
     for _ in 0..10 {
@@ -412,7 +412,7 @@ async fn monitors_that_are_right_stay() {
 }
 
 /// With `local-monitor: all`, three existing load balancers or a tenth of them get monitors in ten
-/// minutes, and none in the first ten minutes of a process.
+/// minutes, but not in the first ten minutes of a process.
 #[tokio::test(start_paused = true)]
 async fn a_setting_reaches_those_that_stand_in_their_turn() {
     use ccm_cloud::{Depth, Scope};

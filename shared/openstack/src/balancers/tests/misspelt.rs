@@ -97,7 +97,7 @@ async fn a_misspelt_internal_annotation_makes_nothing_public() {
         let known = Wanted { known: Some(web.id), ..misspelt };
         assert!(matches!(rig.ensure(&known).await, Ok(Progress::InProgress(_))));
     }
-    // Nothing is public: the correct one is there as well, or the misspelt one asks for a public one.
+    // Nothing is public: the correct one exists as well, or the misspelt one asks for a public one.
     for (key, value) in [(INTERNAL, "true"), ("example.com/x", "")] {
         let web = with(&wanted("web"), MISSPELT, if key == INTERNAL { "true" } else { "false" });
         let web = if key == INTERNAL { with(&web, key, value) } else { web };

@@ -1,4 +1,4 @@
-//! What is asked for and cannot be had: it is said, each time it is looked at, and nothing changes.
+//! Requests that cannot be met: each look reports them, and nothing changes.
 
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ async fn where_it_is_cannot_be_changed_by_an_annotation() {
         for words in [key, &value, &seen] {
             assert!(note.message.contains(words), "{key}: {note:?}");
         }
-        // What is there is no difference.
+        // An existing value does not count as a difference.
         assert_eq!(said(&rig, &annotated(&web, key, &seen)).await, [], "{key}");
     }
     // A port decides over network and subnet.
@@ -68,7 +68,7 @@ async fn where_it_is_cannot_be_changed_by_an_annotation() {
     assert_eq!(only(&said(&rig, &annotated(&web, "port-id", "p")).await, KEPT).reason, KEPT);
 }
 
-/// The class of a Service asks for it, too; what only `cloud.conf` asks for is no warning.
+/// The class of a Service asks for it, too; a request of `cloud.conf` alone does not warn.
 #[tokio::test]
 async fn what_cloud_conf_says_later_is_for_new_ones() {
     let rig = Rig::new();
@@ -120,7 +120,7 @@ async fn a_floating_ip_stays_while_the_load_balancer_is_external() {
         assert!(note.message.contains(&shown[0]), "{note:?}");
         assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1, "{source}");
     };
-    // An empty network is none, and takes nothing away.
+    // An empty network counts as absent, and takes nothing away.
     let notes = said(&rig, &annotated(&web, "floating-network-id", "")).await;
     stays(&notes, "floating-network-id");
     assert!(notes[0].message.contains("openstack-internal-load-balancer"), "{notes:?}");
@@ -128,7 +128,7 @@ async fn a_floating_ip_stays_while_the_load_balancer_is_external() {
     stays(&said(&rig, &other).await, "floating-subnet-id");
     let same = annotated(&web, "floating-subnet-id", &uuid(3));
     assert_eq!(said(&rig, &same).await, []);
-    // One that this project may not see is no difference that could be known.
+    // A difference from one that this project may not see is unknown.
     assert_eq!(said(&rig, &annotated(&web, "floating-subnet-id", &uuid(31))).await, []);
     // An address that the project does not have.
     let wished = changed(&web, |it| it.address = "172.24.99.9".parse().ok());
@@ -140,7 +140,7 @@ async fn a_floating_ip_stays_while_the_load_balancer_is_external() {
     assert_eq!(addresses(&rig.settle(&wished).await), ["172.24.99.9"]);
 }
 
-/// Members that join are in the new subnet, those that are there are not.
+/// Members that join are in the new subnet, existing members are not.
 #[tokio::test]
 async fn a_members_subnet_is_that_of_members_that_join() {
     let rig = Rig::new();
@@ -168,7 +168,7 @@ async fn a_members_subnet_is_that_of_members_that_join() {
     assert_eq!(said(&rig, &left).await, []);
 }
 
-/// What this Octavia or its driver does not have, at the creation and later.
+/// Features that this Octavia or its driver does not have, at the creation and later.
 #[tokio::test]
 async fn what_octavia_does_not_have_is_said() {
     let flavor = ("flavor-id", uuid(7), "LoadBalancerFlavorIgnored");

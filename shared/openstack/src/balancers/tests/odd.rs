@@ -18,7 +18,7 @@ use super::rig::{Rig, annotated, call, changed, cluster, members, port, wanted};
 const BODIES: [&str; 5] =
     ["<html><title>Sign in</title></html>", "{\"loadbalancers\": [{\"id\"", "{}", "null", ""];
 
-/// Whether the client sees that this is no answer to a write.
+/// Returns true if the client sees that this is not an answer to a write.
 fn is_seen(body: &str) -> bool {
     body.starts_with('<') || body.ends_with("id\"")
 }
@@ -86,7 +86,7 @@ async fn a_page_instead_of_an_answer_loses_nothing() {
     }
 }
 
-/// What Octavia leaves out, and what later versions add, changes nothing.
+/// Fields that Octavia leaves out, or that later versions add, change nothing.
 #[tokio::test]
 async fn nulls_and_unknown_fields_are_read() {
     let rig = Rig::new();

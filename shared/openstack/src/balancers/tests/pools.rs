@@ -101,8 +101,8 @@ async fn one_that_is_held_delays_no_other() {
     assert_eq!((of(0), of(1), of(2)), (6, 8, 8));
 }
 
-/// A load balancer with three ports, each change of which takes 100 s: what another client adds
-/// meanwhile is not overwritten.
+/// A load balancer with three ports, each change of which takes 100 s: what another client adds in
+/// the meantime is not overwritten.
 #[tokio::test(start_paused = true)]
 async fn members_are_not_written_from_an_old_view() {
     let rig = Rig::new();

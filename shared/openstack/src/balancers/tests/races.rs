@@ -48,8 +48,8 @@ async fn a_creation_for_which_a_call_has_little_time_left_is_the_next_calls() {
     assert_eq!(counts(&rig), (1, 1));
 }
 
-/// Nor a second attempt, after the cloud has refused the address of before for a long time. The next
-/// call does not begin with that address again.
+/// Nor a second attempt, after the cloud has refused the previous address for a long time. The next
+/// call does not start with that address again.
 #[tokio::test(start_paused = true)]
 async fn a_second_attempt_at_a_creation_needs_time_as_well() {
     let rig = Rig::new();
@@ -157,7 +157,7 @@ async fn changes_end_as_a_creation_does() {
     }
 }
 
-/// What is below the load balancer of a cloud, without IDs and names.
+/// The children of the load balancer of a cloud, without IDs and names.
 fn shape(rig: &Rig) -> Vec<String> {
     let world = rig.cloud.world.lock();
     let octavia = &world.octavia;

@@ -106,7 +106,7 @@ async fn a_listener_of_a_person_stays_with_its_pool() {
         let fewer = changed(&web, |it| it.ports.truncate(1));
         rig.settle(&fewer).await;
         assert_eq!((ports(&rig), rig.rows("pools").len()), (vec![80, 9999], 2), "{name:?}");
-        // It is no difference that brings a full comparison with each look.
+        // It does not cause a full comparison with each look.
         let shown = rig.shown(&made.id, Depth::Members).await;
         assert_eq!(shown.digest, Some(fewer.front_end.digest), "{name:?}");
         // The Service cannot have its port, and gets an error that says whose it is.
@@ -118,7 +118,7 @@ async fn a_listener_of_a_person_stays_with_its_pool() {
     }
 }
 
-/// What is named after the load balancer is from before there were tags.
+/// Objects named after the load balancer are from the time before tags.
 #[tokio::test]
 async fn a_listener_of_an_old_layout_goes_with_its_port() {
     for name in [format!("listener_7_{NAME}"), format!("listener_{NAME}_7")] {

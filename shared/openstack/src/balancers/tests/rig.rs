@@ -220,7 +220,7 @@ impl Rig {
         gather(self.balancers.set_members(&[change], call()), 1).await.remove(0)
     }
 
-    /// Calls until the members are as they are to be. Returns the version.
+    /// Calls until the members are as wanted. Returns the version.
     pub async fn members_with(
         &self,
         wanted: &Wanted,

@@ -1,4 +1,4 @@
-//! What service-ccm may do in the cloud.
+//! The rights of service-ccm in the cloud.
 
 use ccm_cloud::{Depth, IpFamily, Protocol, Scope, Traffic, Wanted};
 use ccm_openstack_client::scripted::uuid;

@@ -131,7 +131,7 @@ fn a_node_with_strange_cidrs_is_reported_and_the_others_go_on() {
         let shown = Record::shown(&nodes[0]).networks;
         let taken =
             |one: &IpNet| shown.iter().any(|other| other.contains(one) || one.contains(other));
-        // What covers all blocks takes none.
+        // A network that covers all blocks does not take any.
         assert_eq!(given.cidrs.iter().any(taken), covers, "{given:?} of {cidrs:?}");
     }
 }
@@ -258,7 +258,7 @@ fn an_exhausted_family_is_named_and_nothing_is_taken_of_the_other() {
     allocator.release("uid-a", NOW);
     let text = reserve(&mut allocator, "c").unwrap_err().to_string();
     assert!(text.contains("also by 1 node that is gone"), "{text}");
-    // One that had no block here holds none.
+    // A node without a block here holds nothing.
     let nodes = [node("a", &["10.10.0.0/24"]), node("x", &["10.99.0.0/24"])];
     let mut allocator = rebuilt(&["10.10.0.0/24/24"], &[], &nodes);
     allocator.release("uid-x", NOW);

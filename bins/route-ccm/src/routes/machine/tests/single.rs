@@ -299,7 +299,7 @@ fn a_refusal_for_an_earlier_machine_delays_no_route() {
     }
 }
 
-/// A node registers again under the same name, and its route is there at once.
+/// A node registers again under the same name, and its route exists at once.
 #[test]
 fn a_node_that_registers_again_is_another_node() {
     let created = |uid: &str, seconds: u64| {

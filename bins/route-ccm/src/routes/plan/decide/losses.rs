@@ -1,4 +1,4 @@
-//! What is lost passes the brake.
+//! Losses must pass the brake.
 
 use std::collections::BTreeSet;
 
@@ -107,7 +107,7 @@ impl Decider<'_> {
         };
         let is_proven = orphan.target.as_ref().is_some_and(|target| self.is_gone(target));
         if is_proven {
-            // The proof counts for as long as the route is there.
+            // The proof counts for as long as the route exists.
             self.unknown.extend(orphan.target.clone());
         }
         // What is marked or gone counts for no limit, but a list without any node is believed of no node. A limit of

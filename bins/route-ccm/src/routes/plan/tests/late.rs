@@ -70,7 +70,7 @@ fn a_replacement_that_the_list_shows_already_is_there_once() {
     let plan = world.plan(at(0));
     let replaced = plan.due().next().expect("a change");
     assert_eq!(words(replaced), "replace 10.120.1.0/24 of n1: sim://i-9 -> sim://i-1");
-    // The list was read after the change, and its answer comes before that of the change.
+    // The list was read after the change, and its answer comes before the change's.
     let routes = vec![route("10.120.1.0/24", instance(1))];
     world.table = RouteTable { routes, ..RouteTable::default() }.into();
     world.table.apply(&replaced.change, &applied(replaced));

@@ -52,7 +52,7 @@ pub(super) struct Cloud {
     pub(super) takes: Duration,
     /// The nodes that it selects where a Service does not choose.
     pub(super) selector: NodeSelector,
-    /// True if calls do not see the members, and change none.
+    /// True if calls do not see or change the members.
     pub(super) is_blind: bool,
 }
 
@@ -359,7 +359,8 @@ impl Cloud {
         is_double && doubles
     }
 
-    /// Returns true if it has shown a load balancer of this owner again: it said before that there is none.
+    /// Returns true if it shows a load balancer of this owner again after it said that there is
+    /// none.
     pub(super) fn has_lied(&self, uid: &str) -> bool {
         self.returned.contains(uid)
     }

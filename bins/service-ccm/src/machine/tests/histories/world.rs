@@ -114,7 +114,7 @@ pub(super) struct World {
     pub(super) is_lying: bool,
     /// True if that cloud says that it is the same one, as after a restore.
     pub(super) is_same: bool,
-    /// The answer to all calls, if the cloud carries out none.
+    /// The answer to all calls, if the cloud does not carry out any.
     pub(super) trouble: Option<CloudError>,
     /// The Service whose conditions another client sets back.
     pub(super) contested: Option<Name>,

@@ -1,4 +1,4 @@
-//! What is kept: reservations, blocks of nodes that are gone; and other allocators.
+//! Holdings: reservations, blocks of nodes that are gone; and other allocators.
 
 use super::*;
 use crate::node_ipam::ipam::rival::LEFT_ALONE;
@@ -135,7 +135,7 @@ fn a_table_from_before_the_end_of_a_node_says_nothing_about_its_route() {
 #[test]
 fn a_block_with_a_foreign_route_is_given_to_no_node() {
     let mut allocator = with_routes(&[]);
-    // A route to more than a block is no obstacle: that to the block is more specific.
+    // A route to more than a block does not matter: the block's own route is more specific.
     allocator.routes_are([net("10.10.0.128/25"), net("10.10.0.0/23"), net("0.0.0.0/0")], NOW);
     assert_eq!(reserve(&mut allocator, "a").unwrap(), "10.10.1.0/24");
     assert!(matches!(reserve(&mut allocator, "b"), Err(Refusal::Exhausted(_))));
@@ -167,7 +167,7 @@ fn a_node_that_comes_back_has_what_it_had() {
         let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], std::slice::from_ref(&a));
         gone(&mut allocator, "a", NOW);
         allocator.expire(NOW + wait);
-        // A list without it was wrong: that is no other allocator.
+        // A list without it was wrong: that does not mean another allocator.
         assert_eq!(allocator.observe(&a, NOW), Seen::default(), "after {wait:?}");
         allocator.expire(NOW + GRACE * 9);
         assert_eq!((used(&allocator), allocator.rival()), (vec![1], None));
@@ -186,7 +186,7 @@ fn cidrs_of_other_clients_are_respected() {
     let before = node("before", &["10.10.7.0/24"]);
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], std::slice::from_ref(&before));
     assert_eq!(allocator.observe(&before, NOW), Seen::default());
-    // That of another node, the next one, and one anywhere; of nodes that are created with them.
+    // Another node's block, the next one, and one anywhere, for nodes that are created with them.
     for (name, cidr) in [("a", "10.10.7.0/24"), ("b", "10.10.0.0/24"), ("c", "10.10.9.0/24")] {
         assert!(is_foreign(&mut allocator, name, &[cidr]), "{name}");
     }

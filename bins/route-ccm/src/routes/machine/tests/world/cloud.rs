@@ -27,7 +27,7 @@ pub(super) enum Trouble {
     Fails(ErrorKind),
     Hangs,
     Slow(Duration),
-    /// A list shows no route, only so many, or the routes of before.
+    /// A list shows no route, only so many, or the previous routes.
     ShowsNothing,
     ShowsSome(usize),
     ShowsOld,

@@ -1,4 +1,4 @@
-//! The route table of the cloud: it compares what it is asked for with what is there.
+//! The route table of the cloud: it compares each request with its contents.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +36,7 @@ pub(super) struct Entry {
     pub(super) route: Route,
     /// True for a route of others, which stays.
     pub(super) is_foreign: bool,
-    /// When its defect ends by itself.
+    /// When its defect ends on its own.
     until: Option<At>,
 }
 
@@ -162,7 +162,7 @@ impl Router {
         }
     }
 
-    /// Somebody adds a route, whatever is there.
+    /// Somebody adds a route, whatever exists.
     pub(super) fn add(&mut self, route: Route, is_foreign: bool) {
         let entry = Entry { route, is_foreign, until: None };
         self.routes.entry(entry.route.destination).or_default().push(entry);

@@ -4,14 +4,14 @@ use std::sync::LazyLock;
 
 use super::{router::Entry, *};
 
-/// The routes that nodes need, and the destinations of pod CIDRs that get none.
+/// The routes that nodes need, and the destinations of pod CIDRs that get no route.
 pub(super) struct Truth {
     pub(super) wanted: BTreeMap<IpNet, Arc<Node>>,
     pub(super) disputed: BTreeSet<IpNet>,
 }
 
 impl Truth {
-    /// Returns true if what is there for this destination serves a node, or may do so.
+    /// Returns true if an existing route to this destination serves a node, or may do so.
     pub(super) fn needs(&self, destination: IpNet) -> bool {
         let is_disputed = self.disputed.contains(&destination) && is_inside(destination);
         is_disputed || self.wanted.contains_key(&destination)
