@@ -4,23 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_controller::{
-    brake::approval::is_marked_at,
-    queue::{Pace, Priority},
-};
+use ccm_controller::queue::{Pace, Priority};
 use ccm_objects::{Service, Shared as Name};
 
 use super::{
     Machine, RETRY,
     effect::{Effect, Lane, Release, Shown, Task, Tell, Turn, Write},
-    event::{Due, Offer},
+    event::Due,
     page,
     planned::Planned,
 };
 use crate::plan::{
-    CallKind, Inputs, Known, Plan, REPLACEMENT_APPROVED, Step,
-    losses::{self, Now, Verdict},
-    not_offered, protection,
+    CallKind, Known, Plan, Step, not_offered, protection,
     repeated::that_may_be_written,
     status::{ID, StatusChange},
 };
@@ -113,55 +108,6 @@ impl Machine {
             effects.push(self.write(lane, service, Step::Write(change)));
         }
         effects
-    }
-
-    /// Returns true if a user has approved what this key means: by a mark on the Service, or for a set.
-    pub(super) fn is_approved(&self, service: &Service, key: &str, now: At) -> bool {
-        let Some(details) = &service.details else { return false };
-        let [members, replacements] = &self.approved;
-        let set = if key == REPLACEMENT_APPROVED { replacements } else { members };
-        is_marked_at(service.annotation(key), details.labels.get(key), now)
-            || set.as_ref().is_some_and(|set| set.covers(&details.labels))
-    }
-
-    /// The inputs of calls, besides their Services.
-    pub(super) fn inputs(&self) -> Inputs {
-        Inputs { nodes: self.balancers.published(), revision: self.revision }
-    }
-
-    /// Returns what follows if the load balancer of this Service is gone or has failed.
-    pub(super) fn loss(
-        &mut self,
-        service: &Service,
-        is_same_cloud: bool,
-        offer: &Offer,
-        at: At,
-    ) -> Verdict {
-        if service.deleting || !self.parameters.classes.cover(service) {
-            return Verdict::Kept;
-        }
-        let asks = offer.traits.asks_before_replacing;
-        let now = Now {
-            at,
-            approved: self.is_approved(service, REPLACEMENT_APPROVED, at),
-            can_ask: asks && losses::recorded(service).is_some(),
-            is_same_cloud,
-        };
-        self.losses.decide(&service.uid, now)
-    }
-
-    /// Returns why no other load balancer is made for this Service, and when that is looked at again.
-    pub(super) fn held_replacement(
-        &self,
-        service: &Service,
-        loss: Verdict,
-    ) -> Option<(String, At)> {
-        let Verdict::Held(why, until) = loss else { return None };
-        let words = self.losses.in_words(&service.uid);
-        let text = format!(
-            "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
-        );
-        Some((text, until))
     }
 
     /// Publishes the plan of a Service, what is wrong with the Service, and what is held.

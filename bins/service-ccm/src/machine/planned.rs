@@ -15,11 +15,11 @@ use super::{
     event::{Due, Offer},
 };
 use crate::plan::{
-    APPROVED, CallKind, Classes, Failed, Inputs, List, Plan, RELEASE_APPROVED, Step, View,
-    awaits_members, conditions, evidence,
+    APPROVED, CallKind, Classes, Failed, Inputs, List, Plan, RELEASE_APPROVED,
+    REPLACEMENT_APPROVED, Step, View, awaits_members, conditions, evidence,
     front_end::{Problem, desired},
     held_calls,
-    losses::{Verdict, recorded},
+    losses::{Now, Verdict, recorded},
     members::{Decision, Held, Rules},
     plan,
     reason::{Reason, SERVING},
@@ -166,6 +166,45 @@ impl Machine {
         entry.is_wrong = planned.is_served && !is_right;
         entry.see(service, &mut planned);
         planned
+    }
+
+    /// Returns true if a user has approved what this key means: by a mark on the Service, or for a set.
+    fn is_approved(&self, service: &Service, key: &str, now: At) -> bool {
+        let Some(details) = &service.details else { return false };
+        let [members, replacements] = &self.approved;
+        let set = if key == REPLACEMENT_APPROVED { replacements } else { members };
+        is_marked_at(service.annotation(key), details.labels.get(key), now)
+            || set.as_ref().is_some_and(|set| set.covers(&details.labels))
+    }
+
+    /// The inputs of calls, besides their Services.
+    pub(super) fn inputs(&self) -> Inputs {
+        Inputs { nodes: self.balancers.published(), revision: self.revision }
+    }
+
+    /// Returns what follows if the load balancer of this Service is gone or has failed.
+    fn loss(&mut self, service: &Service, is_same_cloud: bool, offer: &Offer, at: At) -> Verdict {
+        if service.deleting || !self.parameters.classes.cover(service) {
+            return Verdict::Kept;
+        }
+        let asks = offer.traits.asks_before_replacing;
+        let now = Now {
+            at,
+            approved: self.is_approved(service, REPLACEMENT_APPROVED, at),
+            can_ask: asks && recorded(service).is_some(),
+            is_same_cloud,
+        };
+        self.losses.decide(&service.uid, now)
+    }
+
+    /// Returns why no other load balancer is made for this Service, and when that is looked at again.
+    fn held_replacement(&self, service: &Service, loss: Verdict) -> Option<(String, At)> {
+        let Verdict::Held(why, until) = loss else { return None };
+        let words = self.losses.in_words(&service.uid);
+        let text = format!(
+            "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
+        );
+        Some((text, until))
     }
 }
 
