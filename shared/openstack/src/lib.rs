@@ -31,11 +31,3 @@ pub use self::{config::reference, factory::OpenStackFactory};
 
 /// The provider's name for `--cloud-provider`, and the scheme of its provider IDs.
 pub const NAME: &str = "openstack";
-
-#[allow(missing_docs)]
-pub mod mutant {
-    pub fn is_on(number: usize) -> bool {
-        static SWITCHED: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
-        *SWITCHED.get_or_init(|| std::env::var("QUARTET_MUTANT").ok()?.parse().ok()) == Some(number)
-    }
-}

@@ -29,13 +29,8 @@ impl OctaviaBalancers {
         }
         let owner = &unwanted.owner;
         let known = unwanted.known.as_deref().map(|id| rows.get(id)).transpose()?.flatten();
-<<<<<<< HEAD
         if let Some(row) = known {
             ownership::check(row, owner)?;
-=======
-        if let Some(row) = known.filter(|row| (if crate::mutant::is_on(20) { false } else { !title::is_ours(row, owner) })) {
-            return Err(not_ours(row, owner));
->>>>>>> service
         }
         if unwanted.duplicate {
             return self.delete_duplicate(unwanted, known, rows, call).await;
@@ -86,7 +81,7 @@ impl OctaviaBalancers {
     ) -> Result<Progress<AbsenceProof>, CloudError> {
         let Some(row) = known else { return self.prove(unwanted, call).await };
         let all = self.tagged(&unwanted.owner, rows, call).await?;
-        if (if crate::mutant::is_on(21) { false } else { all.iter().all(|other| other.id == row.id) }) {
+        if all.iter().all(|other| other.id == row.id) {
             let what = format!(
                 "load balancer {} is the only one of Service {}, and no duplicate",
                 row.id, unwanted.owner
@@ -212,7 +207,7 @@ impl OctaviaBalancers {
             return Ok(Progress::Done(by_owner(&unwanted.owner)));
         };
         match self.octavia.balancer(id, call).await? {
-            Some(row) if (if crate::mutant::is_on(22) { false } else { row.provisioning_status != Provisioning::Deleted }) => {
+            Some(row) if row.provisioning_status != Provisioning::Deleted => {
                 // A list that lacks it proves nothing.
                 let more = Some("the list of load balancers does not show it");
                 Ok(Progress::InProgress(view::waiting(&row, more, clock::wall())))
@@ -234,7 +229,7 @@ fn keeps(unwanted: &Unwanted) -> bool {
 /// Returns true if this floating IP of the owner must stay: the user keeps it or has asked for it.
 fn stays(ip: &FloatingIp, unwanted: &Unwanted) -> bool {
     let is_asked_for = unwanted.address == Some(ip.address);
-    (if crate::mutant::is_on(23) { false } else { keeps(unwanted) || is_asked_for || !floating::may_go(ip, &unwanted.owner) })
+    keeps(unwanted) || is_asked_for || !floating::may_go(ip, &unwanted.owner)
 }
 
 fn by_id(id: &str, request_id: Option<String>) -> AbsenceProof {

@@ -85,9 +85,9 @@ impl Default for Failure {
 /// many others are under way. Pure.
 fn next(lasts: Duration, may_fail_over: bool, under_way: usize) -> Next {
     match REST.saturating_sub(lasts) {
-        left if (if crate::mutant::is_on(0) { false } else { !left.is_zero() }) => Next::Rest(left),
-        _ if (if crate::mutant::is_on(1) { false } else { !may_fail_over }) => Next::Replacement,
-        _ if (if crate::mutant::is_on(2) { false } else { under_way >= AT_ONCE }) => Next::Turn,
+        left if !left.is_zero() => Next::Rest(left),
+        _ if !may_fail_over => Next::Replacement,
+        _ if under_way >= AT_ONCE => Next::Turn,
         _ => Next::FailOver,
     }
 }
@@ -96,11 +96,11 @@ impl State {
     /// The driver `ovn` has no machines that could be replaced.
     fn offers(&self, driver: &str) -> bool {
         let at = self.not_offered.get(driver);
-        (if crate::mutant::is_on(3) { true } else { driver != "ovn" }) && at.is_none_or(|at| (if crate::mutant::is_on(4) { true } else { at.elapsed() >= REFUSED }))
+        driver != "ovn" && at.is_none_or(|at| at.elapsed() >= REFUSED)
     }
 
     fn may_fail_over(&self, id: &str, driver: &str) -> bool {
-        self.offers(driver) && self.by_id.get(id).is_none_or(|failure| (if crate::mutant::is_on(5) { true } else { failure.tries < TRIES }))
+        self.offers(driver) && self.by_id.get(id).is_none_or(|failure| failure.tries < TRIES)
     }
 }
 
@@ -114,7 +114,7 @@ impl Failures {
         failure.under_way = None;
         let lasts = failure.since.elapsed();
         let is_under_way =
-            |it: &&Failure| it.under_way.is_some_and(|since| (if crate::mutant::is_on(6) { true } else { since.elapsed() < LONGEST }));
+            |it: &&Failure| it.under_way.is_some_and(|since| since.elapsed() < LONGEST);
         let under_way = state.by_id.values().filter(is_under_way).count();
         let next = next(lasts, may_fail_over, under_way);
         if next == Next::FailOver
@@ -134,7 +134,7 @@ impl Failures {
         }
         let Some(failure) = state.by_id.get_mut(id) else { return };
         match tried {
-            Tried::Accepted => (if crate::mutant::is_on(7) { () } else { (failure.tries, failure.since) = (TRIES, Instant::now()) }),
+            Tried::Accepted => (failure.tries, failure.since) = (TRIES, Instant::now()),
             Tried::Refused => (failure.tries, failure.under_way) = (TRIES, None),
             Tried::NotOffered => (failure.tries, failure.under_way) = (0, None),
             Tried::Failed => (failure.since, failure.under_way) = (Instant::now(), None),
@@ -167,7 +167,7 @@ impl Failures {
     pub fn others(&self, id: &str) -> Option<String> {
         let state = self.0.lock();
         let (others, at) = state.by_id.get(id)?.others.as_ref()?;
-        ((if crate::mutant::is_on(8) { true } else { at.elapsed() < OTHERS })).then(|| others.clone())
+        (at.elapsed() < OTHERS).then(|| others.clone())
     }
 
     /// Records that this process deletes the load balancer to replace it.
@@ -189,7 +189,7 @@ impl Failures {
     /// deleted is still to be created.
     pub fn keep_only(&self, ids: &HashSet<&str>) {
         let mut state = self.0.lock();
-        state.by_id.retain(|id, failure| ids.contains(id.as_str()) || (if crate::mutant::is_on(9) { false } else { failure.is_replaced }));
+        state.by_id.retain(|id, failure| ids.contains(id.as_str()) || failure.is_replaced);
     }
 }
 

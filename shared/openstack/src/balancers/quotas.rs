@@ -11,7 +11,7 @@ use super::OctaviaBalancers;
 
 /// Returns true if one more fits. A negative limit is none.
 fn fits(limit: i64, used: usize) -> bool {
-    (if crate::mutant::is_on(10) { false } else { limit < 0 }) || i64::try_from(used).is_ok_and(|used| (if crate::mutant::is_on(11) { true } else { used < limit }))
+    limit < 0 || i64::try_from(used).is_ok_and(|used| used < limit)
 }
 
 fn full(subject: &str, limit: i64, used: usize) -> CloudError {
@@ -46,12 +46,12 @@ impl OctaviaBalancers {
             let exist = listed.rows.iter();
             let exist = exist.filter(|row| row.provisioning_status != Provisioning::Deleted);
             // Its own place is free then.
-            let used = (exist.count() + listed.malformed.len()).saturating_sub((if crate::mutant::is_on(12) { 0 } else { 1 }));
-            if (if crate::mutant::is_on(14) { false } else { !fits(limit, used) }) {
+            let used = (exist.count() + listed.malformed.len()).saturating_sub(1);
+            if !fits(limit, used) {
                 return Err(full("Load Balancer", limit, used));
             }
         }
-        if (if crate::mutant::is_on(13) { false } else { needs_floating })
+        if needs_floating
             && let Some(quota) = shown("floating IPs", self.neutron.floating_quota(call).await)?
             && !fits(quota.limit, quota.used)
         {

@@ -147,7 +147,7 @@ impl OctaviaBalancers {
     /// does not know, nothing is lost; and what has begun is finished.
     pub fn may_replace(&self, wanted: &ccm_cloud::Wanted) -> bool {
         let is_begun = |id: &String| self.failures.is_replaced(id);
-        wanted.may_replace || (if crate::mutant::is_on(17) { false } else { wanted.known.as_ref().is_none_or(is_begun) })
+        wanted.may_replace || wanted.known.as_ref().is_none_or(is_begun)
     }
 
     /// Fails it over. False if that cannot be.
@@ -183,19 +183,14 @@ impl OctaviaBalancers {
             read.map_err(|error| kept(row, "what is on it cannot be read", error))?;
         let owner = &job.wanted.front_end.owner;
         let others = diff::of_others(row, &listeners, &pools, owner);
-        let others = (if crate::mutant::is_on(15) { false } else { (!others.is_empty()) }).then(|| others.join(", "));
+        let others = (!others.is_empty()).then(|| others.join(", "));
         self.failures.keep_others(&row.id, others.clone());
         if let Some(others) = others {
             let error = CloudError::new(ErrorKind::Conflict, others);
             return Err(kept(row, "others use it, so a person must repair or delete it", error));
         }
-<<<<<<< HEAD
         if !self.may_replace(job.wanted) {
             let (failed, why) = (parts(&current::failed(&tree)), self.failures.why(&row.id));
-=======
-        if (if crate::mutant::is_on(16) { false } else { !self.may_replace(job.wanted) }) {
-            let (failed, why) = (parts(&seen::failed(&tree)), self.failures.why(&row.id));
->>>>>>> service
             let why = format!("{}{failed}: {why}", state(row));
             return Ok(Verdict::Lost(Loss { why: one_line(&why, MAX_MESSAGE), is_gone: false }));
         }
@@ -203,13 +198,8 @@ impl OctaviaBalancers {
         let lacking = |error| kept(row, "a new one cannot be created", error);
         floating::check_named(&attached, owner, named(job)).map_err(lacking)?;
         let steps = self.creation(job, &attached, true, call).await.map_err(lacking)?;
-<<<<<<< HEAD
         let creates = |step: &Step| matches!(&step.act, Act::Floating(FloatingAct::Create(_)));
         self.check_quotas(steps.iter().any(creates), call).await.map_err(lacking)?;
-=======
-        let creates = |step: &Step| matches!(&step.act, Act::Floating(floating::Act::Create(_)));
-        (if crate::mutant::is_on(18) { () } else { self.check_quotas(steps.iter().any(creates), call).await.map_err(lacking)? });
->>>>>>> service
         Ok(Verdict::Replace { attached, steps })
     }
 
@@ -242,7 +232,7 @@ impl OctaviaBalancers {
             self.memory.keep_taken_back(&owner.uid, digest);
         }
         let deletion = self.octavia.delete(&row.id, true, call).await;
-        if (if crate::mutant::is_on(19) { false } else { deletion.as_ref().map_or_else(|error| error.maybe_done, |_| true) }) {
+        if deletion.as_ref().map_or_else(|error| error.maybe_done, |_| true) {
             self.failures.replace(&row.id);
         }
         deletion?;
