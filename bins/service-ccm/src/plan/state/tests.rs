@@ -68,7 +68,7 @@ fn what_the_cloud_shows_to_be_wrong_has_a_reason() {
     ] {
         let pending = is_pending.then(|| pending(CallKind::Ensure, 200));
         let unreadable = unreadable.map(str::to_owned);
-        let state = State { known, unreadable, pending, ..State::default() };
+        let state = State { known, pending, unreadable, ..State::default() };
         assert_eq!(state.trouble().map(|(reason, _)| reason), expect, "{state:?}");
     }
 }
