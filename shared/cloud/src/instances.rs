@@ -120,8 +120,8 @@ pub struct AbsenceProof {
     pub evidence: String,
     /// The cloud's request ID.
     pub request_id: Option<String>,
-    /// What the provider has left in the cloud on purpose after the deletion of a load balancer, in one
-    /// line. The controller shows it in an event.
+    /// Objects that the provider has left in the cloud on purpose after the deletion of a load
+    /// balancer, in one line. The controller shows it in an event.
     #[serde(default)]
     pub kept: Option<String>,
 }

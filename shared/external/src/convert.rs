@@ -170,7 +170,7 @@ impl TryFrom<proto::Instance> for Instance {
         }
         let id = |text: &String| ProviderId::parse(text).map_err(|error| about(&error));
         let network = |text: &String| {
-            text.parse().map_err(|_| about(&format!("pod CIDR {text:?} is no network")))
+            text.parse().map_err(|_| about(&format!("pod CIDR {text:?} is not a network")))
         };
         let text = |value: Option<String>| value.filter(|value| !value.is_empty());
         Ok(Self {
@@ -270,7 +270,9 @@ pub fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -> Looku
             AbsenceProof { method: ProofMethod::ProvidersWord, .. }
                 if node.provider_id.is_none() =>
             {
-                Err(malformed("the provider says gone on its own word, of a node without an ID"))
+                Err(malformed(
+                    "the provider reported gone without evidence for a node without an ID",
+                ))
             }
             AbsenceProof { method: ProofMethod::ByOwner, .. } => {
                 Err(malformed("the provider says gone by owner, but an instance has no owner"))

@@ -20,7 +20,7 @@ pub struct Description {
     pub provider: String,
     pub schemes: Vec<String>,
     pub capabilities: Vec<String>,
-    /// Which cloud it is, if the provider tells.
+    /// The identity of the cloud, if the provider reports it.
     pub identity: Option<String>,
     pub max_batch: usize,
     pub traits: InstanceTraits,
@@ -35,7 +35,7 @@ impl Description {
         self.capabilities.iter().any(|name| name == capability.as_str())
     }
 
-    /// Whether this capability is offered, unless the provider does not know.
+    /// Returns true if this capability is offered. Fails if the provider does not know.
     pub fn offered(&self, capability: Capability) -> Result<bool, CloudError> {
         let unknown = self.unknown.iter().find(|(name, _)| name == capability.as_str());
         match unknown {
@@ -57,7 +57,7 @@ impl TryFrom<proto::DescribeResponse> for Description {
         }
         if let Some(scheme) = wire.schemes.iter().find(|scheme| !is_scheme(scheme)) {
             return Err(malformed(format!(
-                "the provider {provider:?} claims {scheme:?}, which is no provider ID scheme; expected lower-case letters, digits, +, - and ."
+                "the provider {provider:?} claims {scheme:?}, which is not a provider ID scheme; expected lower-case letters, digits, +, - and ."
             )));
         }
         let max_batch = match usize::try_from(wire.max_batch()).unwrap_or(MAX_BATCH) {

@@ -333,12 +333,12 @@ fn owner_of_wanted(wanted: &Wanted) -> &Owner {
     &wanted.front_end.owner
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "what is deleted has none")]
+#[expect(clippy::unnecessary_wraps, reason = "a deletion has no members")]
 fn members_of_wanted(wanted: &Wanted) -> Option<&Members> {
     Some(&wanted.members)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "what is deleted has none")]
+#[expect(clippy::unnecessary_wraps, reason = "a deletion has no members")]
 fn members_of_change(change: &MemberChange) -> Option<&Members> {
     Some(&change.members)
 }

@@ -131,7 +131,7 @@ settings! {
     }
 }
 
-/// What is set in `[Global]`, over the defaults.
+/// The values of `[Global]`, merged over the defaults.
 fn merged(given: &Given, problems: &mut Problems) -> RawSettings {
     let find = |setting: &Setting| Ok(given.get(setting.flag).cloned());
     let settings = TABLES.iter().copied().flatten();

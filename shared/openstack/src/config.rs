@@ -43,9 +43,9 @@ pub struct Config {
     pub access: Access,
     /// True if provider IDs name the region.
     pub regional_ids: bool,
-    /// Which addresses nodes show.
+    /// The addresses that nodes show.
     pub networking: Networking,
-    /// Which labels nodes get.
+    /// Node labels to set.
     pub labels: Labels,
     /// Routes to pods.
     pub route: Route,
@@ -209,7 +209,8 @@ impl Config {
         let regional_ids = env.variable("OS_CCM_REGIONAL") == Some("true");
         let mut access = access?;
         if regional_ids && access.region.is_none() {
-            let what = "not set, so provider IDs have none although OS_CCM_REGIONAL is true";
+            let what =
+                "not set, so provider IDs do not contain it although OS_CCM_REGIONAL is true";
             global.warn("region", what, problems);
         }
         if !own.contains_key("request-timeout") {

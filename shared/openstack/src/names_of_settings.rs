@@ -1,4 +1,4 @@
-//! Which networks and subnets that `cloud.conf` names do not exist.
+//! Finds networks and subnets that `cloud.conf` names but that do not exist.
 
 use std::collections::BTreeSet;
 

@@ -223,7 +223,7 @@ fn state(target: &RouteTarget, found: &BTreeSet<IpAddr>) -> Result<TargetState, 
             kept: None,
         })),
         RouteTarget::Instance(_) | RouteTarget::Node(_) | RouteTarget::Blackhole(_) => {
-            let what = format!("{target} is no next hop of Neutron: that is an address");
+            let what = format!("{target} is not a next hop of Neutron: a next hop is an address");
             Err(CloudError::new(ErrorKind::Invalid, what))
         }
     }

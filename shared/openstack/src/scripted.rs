@@ -14,7 +14,7 @@ use crate::{
     routes::NeutronRoutes,
 };
 
-/// What one process has of the cloud.
+/// The capabilities of the cloud for one process.
 #[derive(Clone)]
 pub struct Capabilities {
     /// Nova's servers.

@@ -94,7 +94,7 @@ pub fn parsed<T: FromStr>(what: &str, text: &str) -> Result<T, CloudError> {
 /// A port; 0 is not valid.
 pub fn port_from_wire(number: u32) -> Result<u16, CloudError> {
     let port = u16::try_from(number).ok().filter(|port| *port != 0);
-    port.ok_or_else(|| malformed(format!("{number} is no port")))
+    port.ok_or_else(|| malformed(format!("{number} is not a port")))
 }
 
 fn port_to_wire(port: &FrontEndPort) -> proto::FrontEndPort {

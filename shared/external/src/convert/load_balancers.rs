@@ -215,7 +215,7 @@ fn ingress_from_wire(wire: proto::Ingress) -> Result<Ingress, CloudError> {
     };
     let address = match wire.address {
         Some(proto::ingress::Address::Ip(text)) => {
-            let wrong = |_| malformed(format!("{text:?} is no IP address"));
+            let wrong = |_| malformed(format!("{text:?} is not an IP address"));
             IngressAddress::Ip(text.parse().map_err(wrong)?)
         }
         Some(proto::ingress::Address::Hostname(name)) if !name.is_empty() => {

@@ -168,7 +168,7 @@ impl TryFrom<proto::Route> for Route {
                 .map(|id| whole("the ID", id))
                 .transpose()
                 .map_err(spelled)?,
-            destination: network.map_err(|_| about(&"its destination is no network"))?,
+            destination: network.map_err(|_| about(&"its destination is not a network"))?,
             target: target.map(target_from_wire).transpose().map_err(spelled)?,
             // Only its complete record makes a route an owner's.
             owner: owner.map(|owner| owner_from_wire(Some(owner))).transpose().map_err(spelled)?,
@@ -259,7 +259,7 @@ pub fn gone_from_wire(
         (ProofMethod::ByName, RouteTarget::Address(_) | RouteTarget::Node(_)) => Ok(proof),
         (ProofMethod::ProvidersWord, RouteTarget::Node(_) | RouteTarget::Blackhole(_)) => Ok(proof),
         (method, _) => Err(malformed(format!(
-            "the provider says that target {target} is gone by {method:?}, which is no proof"
+            "the provider says that target {target} is gone by {method:?}, which is not a proof"
         ))),
     }
 }

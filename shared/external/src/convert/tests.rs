@@ -87,7 +87,7 @@ fn spoilt_instances_are_malformed() {
         ("1001 labels", |wire| {
             wire.labels = (0..1_001).map(|n| (n.to_string(), String::new())).collect();
         }),
-        ("\"10.244.3.0\" is no network", |wire| wire.pod_cidrs[0] = "10.244.3.0".to_owned()),
+        ("\"10.244.3.0\" is not a network", |wire| wire.pod_cidrs[0] = "10.244.3.0".to_owned()),
         ("257 pod CIDRs", |wire| wire.pod_cidrs = vec!["10.244.3.0/24".to_owned(); 257]),
         ("InternalIP is empty", |wire| wire.addresses[1].address = Some(String::new())),
     ];

@@ -317,7 +317,7 @@ async fn what_routes_a_server_says_nothing_about_has_defaults() {
         ..RouteTraits::default()
     };
     assert_eq!(traits(odd).await, expect);
-    // A provider without the capability offers none.
+    // A provider without the capability does not offer routes.
     let running = Running::new().await;
     assert!(matches!(running.cloud.routes(), Ok(None)));
 }

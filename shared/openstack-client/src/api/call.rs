@@ -171,7 +171,7 @@ fn stays_below(path: &str) -> Result<(), CloudError> {
     let below = path.strip_prefix('/').unwrap_or(path);
     let is_odd = |segment: &str| matches!(segment, "" | "." | "..");
     if !below.is_empty() && below.split('/').any(is_odd) {
-        let why = format!("{:?} is no path of an object", one_line(path, MAX_MESSAGE));
+        let why = format!("{:?} is not the path of an object", one_line(path, MAX_MESSAGE));
         return Err(CloudError::new(ErrorKind::Invalid, why));
     }
     Ok(())

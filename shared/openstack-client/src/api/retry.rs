@@ -27,7 +27,7 @@ pub enum Repeat {
 pub struct Failure {
     /// The error.
     pub error: CloudError,
-    /// Which retries may help.
+    /// The retries that may help.
     pub repeat: Repeat,
     /// How long other callers of a shared request get this failure.
     pub holds: Duration,

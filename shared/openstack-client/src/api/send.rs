@@ -89,7 +89,10 @@ impl Outgoing {
         }
         let request = http::Request::builder().method(method).uri(&url).body(Full::new(body));
         let mut request = request.map_err(|error| {
-            about(class, CloudError::new(ErrorKind::Invalid, format!("{url:?} is no URL: {error}")))
+            about(
+                class,
+                CloudError::new(ErrorKind::Invalid, format!("{url:?} is not a URL: {error}")),
+            )
         })?;
         *request.headers_mut() = headers;
         Ok(request)
@@ -148,7 +151,7 @@ fn read(
 ) -> Result<(Answer, Option<CloudError>), Failure> {
     if class.write && raw.status.is_success() && !is_document(&raw.body) {
         let what = format!(
-            "the answer (HTTP {}) is no JSON, so it is not the service's: {:?}",
+            "the answer (HTTP {}) is not JSON, so it is not the service's: {:?}",
             raw.status.as_u16(),
             one_line(&String::from_utf8_lossy(&raw.body), MAX_VALUE)
         );

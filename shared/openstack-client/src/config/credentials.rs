@@ -207,7 +207,7 @@ impl Login {
             [PASSWORD] => self.by_password(problems),
             methods @ [first, ..] => {
                 let what = format!(
-                    "credentials contradict each other: {} are set; keep only those of one, such as {first}",
+                    "credentials contradict each other: {} are set; keep only one method, such as {first}",
                     methods.join(" and ")
                 );
                 need(None, &what, problems)

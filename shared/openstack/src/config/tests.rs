@@ -304,7 +304,7 @@ fn all_problems_are_refused_and_reported_together() {
         ("[Labels]\nmetadata = a*b\n", "line 7: [Labels] metadata = \"a*b\": \"a*b\": * may stand only at the end".to_owned()),
         ("[LoadBalancer]\nlb-version = v1\n", "line 7: [LoadBalancer] lb-version = \"v1\": must be v2".to_owned()),
         ("[LoadBalancer]\nmax-shared-lb = -1\n", "line 7: [LoadBalancer] max-shared-lb = \"-1\": must be a whole number from 0 to 4294967295".to_owned()),
-        ("token = hush\n", "[Global]: credentials contradict each other: token and password are set; keep only those of one, such as token".to_owned()),
+        ("token = hush\n", "[Global]: credentials contradict each other: token and password are set; keep only one method, such as token".to_owned()),
         ("password = \"hush\n", "line 6: a double quote is not closed on its line; write \\\" for a quote that belongs to the value".to_owned()),
         ("password = hu\\sh\n", "line 6: an unknown escape; write \\\\ for a backslash (known are \\\\ \\\" \\n \\t \\b)".to_owned()),
         ("hush hush\n", "line 6: expected = behind the key".to_owned()),

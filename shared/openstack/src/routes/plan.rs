@@ -140,7 +140,7 @@ fn listed(route: &Route) -> Result<Entry, CloudError> {
         Some(RouteTarget::Address(hop)) => Ok((route.destination.trunc(), *hop)),
         other => {
             let target = other.as_ref().map_or("nothing".to_owned(), ToString::to_string);
-            let what = format!("its target is {target}, which is no next hop of Neutron");
+            let what = format!("its target is {target}, which is not a next hop of Neutron");
             Err(CloudError::new(ErrorKind::Invalid, what).about(route.destination.to_string()))
         }
     }

@@ -412,7 +412,7 @@ fn needed(
     let ports = ports.as_ref().map_err(Clone::clone)?;
     let Some(port) = ports.get(&hop) else {
         let what = format!(
-            "the route is there, but not exactly one port of the router's networks has the address \
+            "the route exists, but not exactly one port of the router's networks has the address \
              {hop}, so no port is opened for it"
         );
         return Err(CloudError::new(ErrorKind::NotFound, what).about(destination.to_string()));

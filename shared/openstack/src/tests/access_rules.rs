@@ -48,7 +48,7 @@ pub fn are_exactly_enough(program: &str, services: &[&Scripted]) {
             Service::LoadBalancer => format!("/{path}"),
             Service::Network => format!("/v2.0/{path}"),
             Service::Compute => format!("/v2.1/{path}"),
-            Service::Identity => panic!("a login is no request of a program: {path}"),
+            Service::Identity => panic!("a login is not a program's request: {path}"),
         };
         let mut is_allowed = false;
         for (rule, used) in rules.iter().zip(&mut used) {

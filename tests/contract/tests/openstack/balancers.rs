@@ -13,7 +13,7 @@ const INTERNAL: (&str, &str) =
     ("service.beta.kubernetes.io/openstack-internal-load-balancer", "true");
 const KEEP: (&str, &str) = ("loadbalancer.openstack.org/keep-floatingip", "true");
 const WRONG: (&str, &str) = ("loadbalancer.openstack.org/class", "none");
-/// What a digest is stored in.
+/// The tag that a digest is stored in.
 const DIGEST: &str = "quartet-config=";
 
 fn text<'a>(row: &'a Value, key: &str) -> &'a str {

@@ -30,7 +30,7 @@ impl Stage for OpenStack {
             Need::WholeCloud => Some("the services in memory are below its client"),
             Need::Fences => Some("Octavia and Neutron know no terms of leadership"),
             Need::OtherControllers => Some("no annotation makes another controller responsible"),
-            Need::Rebuilt => Some("by its tags it belongs to the cluster of before"),
+            Need::Rebuilt => Some("by its tags it belongs to the previous cluster"),
             Need::FailsForGood => Some("what Octavia has put into ERROR can be replaced"),
             Need::SeveralTargets => Some("a destination with another next hop is left alone"),
             Need::RouteOwners => Some("Neutron records no owner of a route"),

@@ -113,7 +113,7 @@ impl Catalog {
             .collect();
         let there = match (there.is_empty(), self.endpoints.is_empty()) {
             (_, true) => "it is empty, as for a token without a project".to_owned(),
-            (true, false) => "it has none at all".to_owned(),
+            (true, false) => "it has no endpoint at all".to_owned(),
             (false, false) => Vec::from_iter(there).join(", "),
         };
         CloudError::new(

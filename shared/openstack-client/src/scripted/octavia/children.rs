@@ -471,7 +471,7 @@ impl Octavia {
             "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE",
             "_balancer": balancer,
         });
-        let Value::Object(more) = more else { panic!("{more} is no object") };
+        let Value::Object(more) = more else { panic!("{more} is not an object") };
         let members = row.as_object_mut().unwrap();
         members.extend(more);
         members.extend(fields);
