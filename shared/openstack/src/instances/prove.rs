@@ -66,7 +66,7 @@ fn near<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
 pub fn unproven(name: &str, gap: &str) -> CloudError {
     let name = one_line(name, MAX_VALUE);
     let message =
-        format!("no server has the name {name:?}, but the list of the project is no proof: {gap}");
+        format!("no server has the name {name:?}, but the list of the project does not prove it: {gap}");
     CloudError::new(ErrorKind::Unavailable, message)
 }
 
