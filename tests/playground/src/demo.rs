@@ -306,8 +306,10 @@ impl Demo {
 
 /// The machine behind the node of this name.
 pub fn instance(name: &str) -> SimInstance {
-    let number: usize =
-        name.trim_start_matches(|letter: char| !letter.is_ascii_digit()).parse().unwrap_or(900);
+    let digits = name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+    // Each name has an address of its own.
+    let of_letters = || 20_000 + name.bytes().map(usize::from).sum::<usize>();
+    let number: usize = digits.parse().unwrap_or_else(|_| of_letters());
     let mut instance = SimInstance::numbered(number);
     instance.id = format!("i-{name}");
     name.clone_into(&mut instance.name);
