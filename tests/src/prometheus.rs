@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_runtime::{program::Identity, programs};
+use ccm_runtime::program::Identity;
 use libtest_mimic::Trial;
 
 pub mod dashboards;
@@ -77,15 +77,14 @@ pub(crate) fn trials(trials: &Trials, program: Identity, work: Work, story: Stor
         );
         return Vec::new();
     };
-    let mut all = vec![trials.alone("dashboards::promtool_accepts_the_metrics", async move || {
-        promtool_accepts_the_metrics(program, work).await
-    })];
-    if programs::shipped().any(|shipped| shipped == program) {
-        all.push(trials.alone("dashboards::every_query_has_an_answer", async move || {
+    vec![
+        trials.alone("dashboards::promtool_accepts_the_metrics", async move || {
+            promtool_accepts_the_metrics(program, work).await
+        }),
+        trials.alone("dashboards::every_query_has_an_answer", async move || {
             every_query_has_an_answer(&folder, program, story).await
-        }));
-    }
-    all
+        }),
+    ]
 }
 
 /// The page of a running program, and that with every metric which it may have.

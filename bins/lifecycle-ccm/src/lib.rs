@@ -39,7 +39,7 @@ use std::sync::Arc;
 use ccm_cloud::Capability;
 use ccm_controller::{
     approvals::{self, Approvals},
-    handover, kubelets, left_over,
+    handover, left_over,
     machine::Door,
     own_node,
     passes::Passes,
@@ -101,7 +101,7 @@ impl Program for LifecycleCcm {
 
     fn rights() -> Vec<Right> {
         let writes = [writer::patch::<Node>(), writer::delete::<Node>(), Right::mark("nodes")];
-        [watch::rights::<Node>().as_slice(), &writes, &[kubelets::right()]].concat()
+        [watch::rights::<Node>().as_slice(), &writes, &[perform::right()]].concat()
     }
 
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {

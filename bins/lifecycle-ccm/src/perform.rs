@@ -1,6 +1,7 @@
 //! Performs effects of the machine: what needs no answer at once, and the rest as requests.
 
 mod cloud;
+mod kubelets;
 mod reports;
 mod writes;
 
@@ -31,7 +32,7 @@ use crate::{
     report,
 };
 
-pub(crate) use self::{cloud::Asker, reports::CloudReports, writes::Writes};
+pub(crate) use self::{cloud::Asker, kubelets::right, reports::CloudReports, writes::Writes};
 
 impl handover::Shorten for Left {
     fn shorten(&mut self) -> bool {

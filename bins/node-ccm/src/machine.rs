@@ -8,7 +8,8 @@
 //! | `work` | a node with its answer: the plan, and what becomes of it |
 //! | `written` | the answers of the API server to the steps of a plan |
 //! | `refresh` | all nodes are compared with the cloud's answers; the census |
-//! | `brake`, `corrections` | which changes of initialised nodes wait |
+//! | `brake`, `gathered` | changes of Ready nodes, held if they are too many |
+//! | `corrections`, `turns` | which changes of initialised nodes wait |
 //! | `entry` | the memory of one node |
 //! | `explain` | what the page `/explain` says about one node |
 //! | `inventory` | the instances that lookups have found |
@@ -20,11 +21,13 @@ mod effect;
 mod entry;
 mod event;
 mod explain;
+mod gathered;
 mod intake;
 mod inventory;
 mod lookups;
 mod recorded;
 mod refresh;
+mod turns;
 mod work;
 mod written;
 
@@ -34,13 +37,13 @@ use ccm_base::At;
 use ccm_cloud::{Claim, Lookup};
 use ccm_controller::machine::Machine as Pure;
 use ccm_controller::queue::Priority;
-use ccm_controller::turns::Turns;
 use ccm_objects::{Node, Shared as Name};
 use serde::{Deserialize, Serialize};
 
 use self::{
     brake::Brake,
     entry::{Came, Entry, Last},
+    turns::Turns,
     written::{Inputs, Writing},
 };
 pub(crate) use self::{
@@ -49,6 +52,7 @@ pub(crate) use self::{
     entry::{Problem, State},
     event::{Event, Params, Seen, Work},
     explain::Shown,
+    gathered::{Pause, TooMany},
     inventory::{Answer, Inventory},
 };
 
@@ -60,7 +64,7 @@ pub(crate) struct Machine {
     leads: bool,
     entries: BTreeMap<Name, Entry>,
     inventory: Inventory,
-    turns: Turns<Name>,
+    turns: Turns,
     brake: Brake,
     /// The nodes that are being written.
     writing: BTreeMap<Name, Writing>,

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use ccm_base::clock;
 use ccm_cloud::Cloud;
 use ccm_controller::{
-    brake::Pause,
     handover, instances,
     machine::Door,
     queue::{LONG_RETRY, Pace, Priority, QueueConfig, QueueMetrics, WorkQueue},
@@ -25,7 +24,9 @@ use ccm_runtime::{
 use self::brake::BrakeLine;
 pub(crate) use self::brake::{OBJECTS, specimens};
 use crate::{
-    machine::{Again, Effect, Event, Failure, Machine, Params, Queued, RETRY, Report, Request},
+    machine::{
+        Again, Effect, Event, Failure, Machine, Params, Pause, Queued, RETRY, Report, Request,
+    },
     metrics::NodeMetrics,
     plan::{Field, Outcome, PROVIDER_ID, Plan, Step, TAINTS},
     report::NodeReports,

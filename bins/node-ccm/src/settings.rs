@@ -33,9 +33,8 @@ ccm_settings::settings! {
             within(0..=MOST_WRITERS);
         /// Writes per second to initialised nodes that differ from their instances, for all nodes together; up to
         /// one second's worth at once. A node whose turn has not come yet occupies no worker while it waits. New
-        /// nodes do not count and do not wait; while one is under way, the others wait up to a second longer. Every
-        /// write to a node is sent to all clients that watch nodes: one or more per node of the cluster. 0 means the
-        /// default, a negative number no limit.
+        /// nodes do not count and do not wait. Every write to a node is sent to all clients that watch nodes: one or more
+        /// per node of the cluster. 0 means the default, a negative number no limit.
         pub node_correction_qps: Option<f64> = live(Number, "node-correction-qps", "50"), per_second;
         /// Interval between two lookups of all nodes, which keep the nodes' addresses and labels in sync with
         /// their instances. Each interval varies at random by up to 10%. The provider decides whether that takes a

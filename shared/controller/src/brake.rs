@@ -13,14 +13,11 @@
 //! A change that a user has [approved](approval) passes both. [`Brake::observe`] returns
 //! what to report; [`Brake::usage`] and [`Brake::breaker`] are for gauges.
 //!
-//! [`Gathered`] is a brake for changes that are wanted one by one: it opens its breaker by their number.
-//!
 //! lifecycle-ccm asks for its deletions, service-ccm for the members that leave a load balancer, route-ccm for
 //! the routes that go, node-ccm for the changes of Ready nodes.
 
 pub mod approval;
 mod breaker;
-mod gathered;
 mod limit;
 mod window;
 
@@ -31,7 +28,6 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     breaker::{Breaker, Transition, is_mass},
-    gathered::{Gathered, Pause, TooMany},
     limit::{InvalidLimit, Limit},
     window::{Usage, Window, is_sum, split_all, summed_up},
 };

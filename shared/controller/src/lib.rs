@@ -7,10 +7,8 @@
 //! | [`watch`] | watches objects of any kind on every replica |
 //! | [`writer`] | writes objects of any kind, fenced by leadership and by resource version |
 //! | [`reader`] | asks the API server itself for one object |
-//! | [`kubelets`] | the Leases of kubelets |
 //! | [`queue`] | the work queue by key |
 //! | [`batch_size`] | how many keys one call to a cloud is about; pure |
-//! | [`turns`] | spaces out the work of many keys; pure |
 //! | [`workers`] | concurrent workers; a panic ends the process |
 //! | [`passes`] | runs passes by period, wake-up and back-off |
 //! | [`reports`] | deduplicated events and log lines |
@@ -37,7 +35,6 @@ pub mod handover;
 pub mod identity;
 pub mod instances;
 mod kind;
-pub mod kubelets;
 pub mod left_over;
 pub mod lookups;
 pub mod machine;
@@ -50,7 +47,6 @@ pub mod repeat_reports;
 pub mod repeats;
 pub mod reports;
 pub mod retries;
-pub mod turns;
 pub mod watch;
 pub mod workers;
 pub mod writer;

@@ -22,6 +22,7 @@ mod batch_window;
 mod line;
 mod metrics;
 mod paces;
+mod rate;
 mod retry;
 mod state;
 

@@ -13,8 +13,6 @@ use crate::identity::{Controller, Identity};
 pub struct Listing {
     /// The program's identity.
     pub identity: Identity,
-    /// True if it has manifests, a role and a dashboard. The template is not shipped.
-    pub shipped: bool,
     /// Further controllers of cloud-controller-manager that it runs besides its identity's.
     also: &'static [Controller],
     /// Its own flags, which its siblings accept with a warning, because a manifest of
@@ -26,12 +24,6 @@ impl Listing {
     /// Returns true if its siblings know flags of its own.
     pub fn has_flags(&self) -> bool {
         !self.flags.is_empty()
-    }
-
-    /// Returns true if it takes the place of a controller of cloud-controller-manager, so that its
-    /// siblings know its names and flags. The template does not.
-    fn replaces_upstream(&self) -> bool {
-        self.shipped || self.has_flags()
     }
 
     /// All its controllers.
@@ -90,40 +82,26 @@ pub const ROUTE_CCM: Identity = Identity {
 /// Gives each node its pod CIDRs; a part of route-ccm.
 pub const NODE_IPAM: Controller = Controller { name: "node-ipam-controller", alias: "nodeipam" };
 
-/// Keeps an annotation of each node in sync with its instance's name: the controller template.
-pub const TEMPLATE_CCM: Identity = Identity {
-    binary: "template-ccm",
-    controller: "template-controller",
-    alias: "template",
-    lease: "template-ccm",
-    port: 10298,
-    event_component: "template-controller",
-};
-
 /// All programs.
 pub const ALL: &[Listing] = &[
     Listing {
         identity: NODE_CCM,
-        shipped: true,
         also: &[],
         flags: flags!("node-ccm": value "concurrent-node-syncs",
             value "concurrent-node-status-updates", value "node-status-update-frequency"),
     },
     Listing {
         identity: LIFECYCLE_CCM,
-        shipped: true,
         also: &[],
         flags: flags!("lifecycle-ccm": value "node-monitor-period"),
     },
     Listing {
         identity: SERVICE_CCM,
-        shipped: true,
         also: &[],
         flags: flags!("service-ccm": value "concurrent-service-syncs"),
     },
     Listing {
         identity: ROUTE_CCM,
-        shipped: true,
         also: &[NODE_IPAM],
         flags: flags!("route-ccm": switch "configure-cloud-routes", value "cluster-cidr",
             value "route-reconciliation-period", switch "allocate-node-cidrs",
@@ -131,22 +109,21 @@ pub const ALL: &[Listing] = &[
             value "node-cidr-mask-size", value "node-cidr-mask-size-ipv4",
             value "node-cidr-mask-size-ipv6"),
     },
-    Listing { identity: TEMPLATE_CCM, shipped: false, also: &[], flags: &[] },
 ];
 
-/// The installed programs, in the order of the list.
+/// The programs, in the order of the list.
 pub fn shipped() -> impl Iterator<Item = Identity> + Clone {
-    ALL.iter().filter(|listing| listing.shipped).map(|listing| listing.identity)
+    ALL.iter().map(|listing| listing.identity)
 }
 
 /// The program of this name.
 pub fn named(binary: &str) -> Option<Identity> {
-    ALL.iter().map(|listing| listing.identity).find(|identity| identity.binary == binary)
+    shipped().find(|identity| identity.binary == binary)
 }
 
 /// The controllers of cloud-controller-manager.
 pub(crate) fn controllers() -> impl Iterator<Item = Controller> {
-    ALL.iter().filter(|listing| listing.replaces_upstream()).flat_map(Listing::controllers)
+    ALL.iter().flat_map(Listing::controllers)
 }
 
 /// All controllers of a program.

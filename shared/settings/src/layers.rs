@@ -98,9 +98,7 @@ fn parsed(
     }
     let read = Config::builder().add_source(config::File::from_str(text, format)).build();
     let values = read.and_then(|read| read.collect());
-    values
-        .inspect_err(|error| problems.push(unreadable::problem(path, text, &error.to_string())))
-        .ok()
+    values.inspect_err(|error| problems.push(unreadable::problem(path, &error.to_string()))).ok()
 }
 
 /// The settings in a file's text, by key. Keys may have hyphens.

@@ -85,7 +85,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
     const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
     // They get the time as a value of tokio's clock.
     const TIMED: &[&str] = &["kube::", "ccm_kube", "async ", "clock::", "ccm_runtime"];
-    let shared: [(&str, &[&str]); 17] = [
+    let shared: [(&str, &[&str]); 16] = [
         (
             "shared/net/src",
             &["kube::", "ccm_kube", "ccm_cloud", "ccm_runtime", "ccm_providers", "ccm_sim"],
@@ -127,7 +127,6 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
             &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime"],
         ),
         ("shared/controller/src/repeats", TIMED),
-        ("shared/controller/src/turns", TIMED),
     ];
     let mut bans: Vec<_> =
         shared.into_iter().map(|(folder, words)| (folder.to_owned(), words)).collect();
@@ -147,7 +146,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
 }
 
 /// Of the crates that decisions and memories may not know: decisions themselves, and plain values.
-const VALUES: [&str; 15] = [
+const VALUES: [&str; 14] = [
     "ccm_controller::brake",
     "ccm_controller::identity",
     "ccm_controller::machine",
@@ -162,7 +161,6 @@ const VALUES: [&str; 15] = [
     "ccm_runtime::health::Verdict",
     "ccm_runtime::explain",
     "ccm_runtime::plans",
-    "ccm_controller::turns",
 ];
 
 fn is_value(name: &str) -> bool {

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{Call, Cloud, Detail, Fleet};
-use ccm_controller::{instances, kubelets::Kubelets, lookups::SizedLookups, machine::Door};
+use ccm_controller::{instances, lookups::SizedLookups, machine::Door};
 use ccm_objects::Shared as Name;
 use ccm_runtime::program::{Context, Program};
 
-use super::{Performer, reports::unusable_list};
+use super::{Performer, kubelets::Kubelets, reports::unusable_list};
 use crate::{
     machine::{Event, Machine, effect::Ask, event::Listed},
     policy::{Heartbeat, LOOKUPS_PER_PASS},

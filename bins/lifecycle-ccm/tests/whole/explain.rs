@@ -1,16 +1,12 @@
 //! The page `/explain` about nodes in each state. The first three lines say how a node fares, why,
 //! and how to fix that.
 
-use ccm_cloud::{CloudError, ErrorKind, InstanceTraits};
-use ccm_sim::{
-    apiserver::{Action, Fault},
-    faults::{Effect, Fault as CloudFault},
-};
+use ccm_cloud::{CloudError, ErrorKind};
+use ccm_sim::faults::{Effect, Fault as CloudFault};
 
 use super::*;
 
 const ALL: usize = 10;
-const APPROVE: &str = "quartet.dev/deletion-approved=yes";
 
 struct World {
     api: Arc<ApiServer>,
@@ -36,12 +32,6 @@ impl World {
     fn lose(&self, number: usize) {
         self.cloud.remove(&SimInstance::numbered(number).id).unwrap();
         set_ready(&self.api, number, "Unknown");
-    }
-
-    fn annotate(&self, number: usize, annotation: &str) {
-        let (key, value) = annotation.split_once('=').unwrap();
-        let change = json!({"metadata": {"annotations": {key: value}}});
-        self.api.patch("nodes", &name(number), "", PatchKind::Merge, change).unwrap();
     }
 
     /// Checks that the page about this node begins with these lines, the last two of which contain the texts.
@@ -78,7 +68,9 @@ async fn each_state() -> World {
     world.api.delete("nodes", &name(7)).unwrap();
     world.lose(2);
     world.lose(8);
-    world.annotate(8, "quartet.dev/deletion-protected=true");
+    let protected =
+        json!({"metadata": {"annotations": {"quartet.dev/deletion-protected": "true"}}});
+    world.api.patch("nodes", &name(8), "", PatchKind::Merge, protected).unwrap();
     sleep(Duration::from_secs(10)).await;
     world
 }
@@ -146,18 +138,6 @@ async fn each_node_is_explained() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_without_an_answer_yet_is_explained() {
-    let world = World::start(&[]).await;
-    world.cloud.faults().add(CloudFault::new(Effect::Hang));
-    set_ready(&world.api, 0, "Unknown");
-    sleep(Duration::from_secs(4)).await;
-    let asked = "the cloud has not answered about it yet: the last look began at";
-    world.check(&name(0), ["work is under way", asked, "--cloud-call-timeout"]);
-    sleep(Duration::from_mins(1)).await;
-    world.check(&name(0), ["work is under way", "timeout: ", "wait; if it lasts"]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_standby_says_that_it_has_not_looked() {
     let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
     register(&api, 0);
@@ -172,87 +152,4 @@ async fn a_standby_says_that_it_has_not_looked() {
     let world = World { api, cloud, process };
     let waits = "it is not Ready (Unknown), and this replica has not looked at it yet";
     world.check(&name(0), ["unknown", waits, "the replica that leads"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_that_the_budget_holds_is_explained() {
-    let world = World::start(&["--node-deletion-budget=1"]).await;
-    world.lose(1);
-    world.lose(2);
-    sleep(Duration::from_mins(1)).await;
-    let (used, approve) = (
-        "but --node-deletion-budget is used up; ",
-        "to delete it now: kubectl annotate node node-00002 quartet.dev/deletion-approved=yes",
-    );
-    world.check(&name(2), ["held", used, approve]);
-    world.annotate(2, APPROVE);
-    sleep(Duration::from_mins(1)).await;
-    world.check(&name(2), ["unknown", "does not show a Node of this name", "check the name"]);
-}
-
-/// By its list, or by the nodes that stand for it.
-#[tokio::test(start_paused = true)]
-async fn a_node_that_the_breaker_holds_is_explained() {
-    for (lists, cause) in [
-        (
-            true,
-            "the breaker is open: the cloud's list shows none of 10 nodes: wrong project, region or credentials?; ",
-        ),
-        (
-            false,
-            "the breaker is open: the cloud, which is asked node by node, shows none of 9 nodes: wrong project",
-        ),
-    ] {
-        let world = World::start(&[]).await;
-        world.cloud.set_traits(InstanceTraits { lists, ..InstanceTraits::default() });
-        world.cloud.faults().add(CloudFault::new(Effect::WrongProject));
-        set_ready(&world.api, 1, "Unknown");
-        sleep(Duration::from_mins(2)).await;
-        let approve = "only if the machine is really gone: kubectl annotate node node-00001 quartet.dev/deletion-approved=yes";
-        world.check(&name(1), ["held", cause, approve]);
-        world.check(
-            &name(1),
-            ["held", "no instance sim://i-00001", "check project, region and credentials"],
-        );
-        world.annotate(1, APPROVE);
-        sleep(Duration::from_mins(2)).await;
-        world.check(&name(1), ["unknown", "does not show a Node of this name", "check the name"]);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_write_that_the_api_server_refuses_is_explained() {
-    let world = World::start(&[]).await;
-    let denied = Fault::new(Action::Status { code: 403, retry_after: None }).resource("nodes");
-    let own = |verb| denied.clone().verb(verb).user_agent("lifecycle-ccm/");
-    world.api.faults().add(own(Verb::Delete));
-    world.api.faults().add(own(Verb::Patch));
-    world.lose(1);
-    world.cloud.set_power(&SimInstance::numbered(2).id, PowerState::Stopped);
-    set_ready(&world.api, 2, "Unknown");
-    sleep(Duration::from_mins(1)).await;
-    let deletion = "but the deletion of the node failed: forbidden: ";
-    world.check(&name(1), ["blocked", deletion, "give the account of this program the right"]);
-    let taint =
-        "the machine is shut down; update of the shutdown taint is due, and failed: forbidden: ";
-    world.check(&name(2), ["blocked", taint, "give the account of this program the right"]);
-    world.api.faults().clear();
-    sleep(Duration::from_mins(1)).await;
-    world.check(&name(1), ["unknown", "does not show a Node of this name", "check the name"]);
-    world.check(&name(2), ["fine", "its machine is shut down", "start the machine"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_cloud_is_explained() {
-    let world = World::start(&[]).await;
-    world.process.lose_project(&world.cloud);
-    set_ready(&world.api, 1, "Unknown");
-    sleep(Duration::from_mins(1)).await;
-    let cause = "the cloud is another one: it was ";
-    let approve = "only if the cluster has moved to this cloud: kubectl annotate lease -n kube-system lifecycle-ccm quartet.dev/cloud-identity-";
-    world.check(&name(1), ["blocked", cause, approve]);
-    world.check(&name(0), ["blocked", "when it was last looked at: it is Ready", approve]);
-    world.process.approve_project(&world.cloud);
-    sleep(Duration::from_mins(1)).await;
-    world.check(&name(1), ["fine", "its instance exists and runs", "kubelet"]);
 }

@@ -152,44 +152,6 @@ pub(super) async fn foreign_excluded_and_protected_nodes_stay(env: Env) -> Resul
     nodes::gone(&env.client, "protected", SOON).await
 }
 
-pub(super) async fn a_new_node_stays_for_its_grace_period(env: Env) -> Result<()> {
-    const GRACE: Duration = Duration::from_secs(6);
-    let launch = env
-        .lifecycle_ccm()
-        .arg("--node-monitor-period=1s")
-        .arg("--node-deletion-confirmation-period=2s")
-        .arg("--node-grace-period=6s");
-    let _program = env.start(&launch).await?;
-    env.add_initialised(&["node-0"]).await?;
-    // One that the cloud does not show yet, and one that it will never show.
-    let start = Instant::now();
-    for name in ["late", "never"] {
-        let node = nodes::with_ready(nodes::initialised(name), "False");
-        nodes::register(&env.client, &node).await?;
-    }
-    nodes::stay(&env.client, &["late", "never"], GRACE - Duration::from_secs(2)).await?;
-    env.cloud().add(nodes::instance("late"));
-    nodes::gone(&env.client, "never", SOON).await?;
-    let took = start.elapsed();
-    ensure!(took >= GRACE + CONFIRMATION, "what was said in the grace period counted: {took:?}");
-    nodes::stay(&env.client, &["late"], DELETION).await
-}
-
-pub(super) async fn unknown_nodes_are_deleted_only_while_uninitialised(env: Env) -> Result<()> {
-    let _program = env.start(&quick(&env)).await?;
-    env.add_initialised(&["node-0"]).await?;
-    env.cloud().add(nodes::instance("waiting"));
-    for name in ["waiting", "ghost"] {
-        nodes::register(&env.client, &nodes::with_ready(nodes::fresh(name), "False")).await?;
-    }
-    let mut bare = nodes::with_ready(nodes::fresh("bare"), "False");
-    bare["spec"] = json!({});
-    nodes::register(&env.client, &bare).await?;
-    nodes::gone(&env.client, "ghost", SOON).await?;
-    nodes::event(&env.client, "bare", "NodeDeletionHeld", SOON).await?;
-    nodes::stay(&env.client, &["waiting", "bare", "node-0"], DELETION).await
-}
-
 pub(super) async fn the_budget_holds_the_rest(env: Env) -> Result<()> {
     const WINDOW: Duration = Duration::from_secs(20);
     let launch =
@@ -274,16 +236,4 @@ pub(super) async fn the_shutdown_taint_follows_the_machine(env: Env) -> Result<(
     ensure!(done == ["patch nodes"; 4], "a write for each change and no more: {writes:?}");
     ensure!(count(&program, DELETIONS).await? == 0, "no node is deleted");
     Ok(())
-}
-
-pub(super) async fn the_shutdown_taint_may_wait_for_the_kubelet(env: Env) -> Result<()> {
-    let _program = env.start(&quick(&env).arg("--shutdown-taint-removal=ready")).await?;
-    env.add_initialised(&["node-0", "node-1"]).await?;
-    shut_down(&env).await?;
-    env.cloud().set_power("i-node-1", PowerState::Running);
-    sleep(Duration::from_secs(3)).await;
-    let node = nodes::get(&env.client, "node-1").await?;
-    ensure!(nodes::has_taint(&node, nodes::SHUTDOWN), "its kubelet has not said that it is Ready");
-    nodes::set_ready(&env.client, "node-1", "True").await?;
-    tainted(&env, false).await
 }

@@ -64,18 +64,6 @@ pub(super) async fn cloud_errors_delete_no_node(env: Env) -> Result<()> {
     nodes::stay(&env.client, FLEET.get(1..).unwrap_or_default(), DELETION).await
 }
 
-pub(super) async fn a_list_that_shows_the_instance_ends_the_case(env: Env) -> Result<()> {
-    let program = env.start(&quick(&env)).await?;
-    env.add_initialised(&FLEET).await?;
-    past_grace().await;
-    env.cloud().faults().add(Fault::new(Effect::WrongProject).on(Operation::Lookup));
-    nodes::set_ready(&env.client, "node-1", "Unknown").await?;
-    nodes::event(&env.client, "node-1", "the list of the fleet contains it", SOON).await?;
-    nodes::stay(&env.client, &FLEET, DELETION).await?;
-    breaker(&program, false, SOON).await?;
-    Ok(())
-}
-
 pub(super) async fn the_wrong_project_opens_the_breaker(env: Env) -> Result<()> {
     let program = env.start(&quick(&env)).await?;
     env.add_initialised(&FLEET).await?;
@@ -100,23 +88,6 @@ pub(super) async fn the_wrong_project_opens_the_breaker(env: Env) -> Result<()> 
     nodes::gone(&env.client, "node-0", SOON).await?;
     nodes::event(&env.client, "node-1", "NodeKept", SOON).await?;
     nodes::stay(&env.client, FLEET.get(1..).unwrap_or_default(), DELETION).await
-}
-
-pub(super) async fn the_breaker_closes_when_the_fleet_is_seen_again(env: Env) -> Result<()> {
-    let program = env.start(&quick(&env)).await?;
-    env.add_initialised(&FLEET).await?;
-    past_grace().await;
-    env.cloud().faults().add(Fault::new(Effect::EmptyList).on(Operation::List));
-    env.lose("node-0").await?;
-    breaker(&program, true, SOON).await?;
-    nodes::stay(&env.client, &FLEET, DELETION).await?;
-
-    // No node is suspected any more: the list that an open breaker requests closes it.
-    env.cloud().faults().clear();
-    env.cloud().add(nodes::instance("node-0"));
-    nodes::set_ready(&env.client, "node-0", "True").await?;
-    breaker(&program, false, 3 * SOON).await?;
-    nodes::stay(&env.client, &FLEET, Duration::from_secs(1)).await
 }
 
 pub(super) async fn an_approval_overrides_the_breaker(env: Env) -> Result<()> {

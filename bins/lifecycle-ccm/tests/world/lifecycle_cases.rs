@@ -13,11 +13,10 @@ use ccm_sim::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::lifecycle::{CONFIRMATION, DELETION, DELETIONS, confirming, count, counts, quick};
+use super::lifecycle::{DELETION, DELETIONS, confirming, count, counts, quick};
 use ccm_tests::nodes;
 use ccm_tests::scenarios::{Env, LIFECYCLE_AGENT, SOON, lease, past_grace, with_short_terms};
 
-const APPROVED: &str = "quartet.dev/deletion-approved";
 const PROOF: &str = "quartet.dev/instance-gone";
 const SUSPECTED: &str = "NodeGoneSuspected";
 
@@ -56,24 +55,6 @@ pub(super) async fn a_node_registered_anew_is_another_node(env: Env) -> Result<(
     let took = start.elapsed();
     ensure!(took >= PERIOD, "what was said of its namesake counted: gone after {took:?}");
     nodes::stay(&env.client, &["node-0", "new-machine"], DELETION).await
-}
-
-pub(super) async fn a_node_that_comes_back_is_kept(env: Env) -> Result<()> {
-    let _program = env.start(&quick(&env)).await?;
-    env.add_initialised(&["node-0", "node-1"]).await?;
-    past_grace().await;
-    env.lose("node-1").await?;
-    suspected(&env, "node-1").await?;
-    nodes::set_ready(&env.client, "node-1", "True").await?;
-    nodes::event(&env.client, "node-1", "NodeKept", SOON).await?;
-    nodes::stay(&env.client, &["node-1"], DELETION).await?;
-    // Its case is over: the next one takes its whole time.
-    let start = Instant::now();
-    nodes::set_ready(&env.client, "node-1", "False").await?;
-    nodes::gone(&env.client, "node-1", SOON).await?;
-    let took = start.elapsed();
-    ensure!(took >= CONFIRMATION, "an old case counted: gone after {took:?}");
-    Ok(())
 }
 
 pub(super) async fn evidence_of_a_killed_leader_is_dropped(env: Env) -> Result<()> {
@@ -227,22 +208,5 @@ pub(super) async fn the_rules_change_without_a_restart(env: Env) -> Result<()> {
     std::fs::write(&file, "node_deletion_budget: 10%\n")?;
     nodes::gone(&env.client, "node-1", 2 * SOON).await?;
     ensure!(program.leads().await?, "no lease is lost for it");
-    Ok(())
-}
-
-pub(super) async fn an_approval_ends_when_the_node_is_ready_again(env: Env) -> Result<()> {
-    let _program = env.start(&quick(&env)).await?;
-    env.add_initialised(&["node-0"]).await?;
-    nodes::set_ready(&env.client, "node-0", "False").await?;
-    let approve = json!({"metadata": {"annotations": {APPROVED: "yes"}}});
-    nodes::patch(&env.client, "node-0", approve).await?;
-    nodes::stay(&env.client, &["node-0"], DELETION).await?;
-    nodes::set_ready(&env.client, "node-0", "True").await?;
-    nodes::wait_for(&env.client, "node-0", "approved no more", SOON, |node| {
-        let annotations = node.metadata.annotations.as_ref();
-        !annotations.is_some_and(|annotations| annotations.contains_key(APPROVED))
-    })
-    .await?;
-    nodes::event(&env.client, "node-0", "NodeDeletionApprovalEnded", SOON).await?;
     Ok(())
 }

@@ -6,8 +6,6 @@ use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::PowerState;
 use ccm_sim::{
     apiserver::{Action, Fault as ApiFault, Verb},
-    cloud::Operation,
-    faults::{Effect, Fault},
     poll,
 };
 use serde_json::json;
@@ -83,31 +81,6 @@ pub(super) async fn ten_killed_leaders_share_one_budget(env: Env) -> Result<()> 
     let left = nodes::names(&env.client).await?.len();
     ensure!(left == LEFT, "three of thirty nodes may go, and {} went", 30 - left);
     Ok(())
-}
-
-pub(super) async fn a_held_node_costs_few_calls(env: Env) -> Result<()> {
-    let _program = env.start(&quick(&env).arg("--node-deletion-budget=0")).await?;
-    fleet(&env, 5).await?;
-    env.lose("node-1").await?;
-    nodes::event(&env.client, "node-1", "NodeDeletionHeld", SOON).await?;
-    let before = env.cloud().calls();
-    sleep(Duration::from_secs(12)).await;
-    let calls = env.cloud().calls().since(&before);
-    // Every six monitor periods of a second.
-    ensure!((1..=3).contains(&calls.list), "12 s cost {calls}");
-    Ok(())
-}
-
-pub(super) async fn an_unreadable_entry_of_the_list_is_no_absence(env: Env) -> Result<()> {
-    let _program = env.start(&quick(&env)).await?;
-    fleet(&env, 6).await?;
-    let faults = env.cloud().faults();
-    faults.add(Fault::new(Effect::WrongProject).on(Operation::Lookup));
-    let unreadable = Effect::MalformedInstances(vec!["node-1".to_owned()]);
-    faults.add(Fault::new(unreadable).on(Operation::List));
-    nodes::set_ready(&env.client, "node-1", "Unknown").await?;
-    nodes::event(&env.client, "node-1", "NodeGoneSuspected", SOON).await?;
-    nodes::stay(&env.client, &["node-1"], 2 * DELETION).await
 }
 
 pub(super) async fn a_conflict_about_the_taint_is_soon_forgotten(env: Env) -> Result<()> {

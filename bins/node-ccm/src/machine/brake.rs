@@ -6,12 +6,16 @@ use std::time::Duration;
 use ccm_base::At;
 use ccm_cloud::Claim;
 use ccm_controller::brake::approval::SetApproval;
-use ccm_controller::brake::{Budget, Gathered, Hold, Pause, TooMany, Transition, Usage, Window};
+use ccm_controller::brake::{Budget, Hold, Transition, Usage, Window};
 use ccm_controller::queue::Priority;
 use ccm_objects::{Node, Shared as Name};
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, Machine, Queued, entry::Entry};
+use super::{
+    Effect, Machine, Queued,
+    entry::Entry,
+    gathered::{Gathered, Pause, TooMany},
+};
 use crate::plan::{Plan, is_approved, is_protected};
 
 /// For how long the Ready nodes are not counted again.

@@ -1,19 +1,14 @@
-//! Corrections of many nodes that work as they are: each waits for its turn and steps aside for
-//! what is more urgent, and one that another writer undoes again and again waits longer.
+//! Corrections of many nodes that work as they are: each waits for its turn, and one that another writer undoes
+//! again and again waits longer.
 
 use std::time::Duration;
 
 use ccm_base::At;
 use ccm_controller::queue::Priority;
 use ccm_controller::repeats::{Content, Repeated};
-use ccm_controller::turns::Turns;
 use ccm_objects::Shared as Name;
 
-use super::{Effect, Machine, Queued};
-
-/// How long corrections step aside for a new node, so that they do not compete with it for the
-/// API server: the batch window and a fast lookup, and again its writes.
-const NEW: Duration = Duration::from_millis(200);
+use super::{Effect, Machine, Queued, turns::Turns};
 
 /// The reason why node-ccm does not write a node now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,18 +23,13 @@ pub(super) struct Later {
 type Fields = [(String, String)];
 
 impl Machine {
-    fn change_turns<R>(&mut self, change: impl FnOnce(&mut Turns<Name>, At) -> R) -> R {
+    fn change_turns<R>(&mut self, change: impl FnOnce(&mut Turns, At) -> R) -> R {
         let before = self.turns.waiting();
         let result = change(&mut self.turns, self.now);
         if self.turns.waiting() != before {
             self.say(Effect::TurnsWait);
         }
         result
-    }
-
-    /// A new node has arrived or is about to be written: corrections step aside for a moment.
-    pub(super) fn step_aside(&mut self) {
-        self.change_turns(|turns, now| turns.step_aside(now + NEW));
     }
 
     /// Uses the turn of the node for this many writes, which set these fields to these values.

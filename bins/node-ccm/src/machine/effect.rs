@@ -4,14 +4,17 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::{Backoff, RetryClass};
 use ccm_cloud::LookupResult;
-use ccm_controller::brake::{Hold, Pause, TooMany};
+use ccm_controller::brake::Hold;
 use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
 use ccm_controller::repeats::Repeated;
 use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use serde::Serialize;
 
-use super::{Problem, State};
+use super::{
+    Problem, State,
+    gathered::{Pause, TooMany},
+};
 use crate::plan::{Note, Outcome, Plan, Step, Wait};
 
 /// An effect of an event.

@@ -154,7 +154,7 @@ impl Machine {
             return Explanation::new(Fares::Blocked, cause, mends::NO_ADDRESS);
         }
         let agrees = format!("it is initialised and agrees with its instance {id}");
-        if now.since(at) > self.params.period * STALE_PERIODS {
+        if now.since(at) > self.params.period.saturating_mul(STALE_PERIODS) {
             let cause = format!(
                 "{agrees} as the cloud showed it {}, and the cloud has not shown it since",
                 moment(at, now)

@@ -43,7 +43,6 @@ impl Machine {
         self.classify(seen);
         let name = &seen.node.name;
         if seen.node.is_uninitialised() {
-            self.step_aside();
             self.queue(name, Queued::Add(Priority::Urgent));
         } else if self.claim(seen) != Some(Claim::Foreign) {
             self.require(name);

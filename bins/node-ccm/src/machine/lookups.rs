@@ -37,7 +37,11 @@ impl Machine {
         // The last lookups are enough to revert another writer's change, unless refreshes have
         // failed since. Anything they do not show waits for the next refresh.
         match seen.id.as_deref().and_then(|id| self.inventory.get(id)) {
-            Some(known) if now.since(known.seen) > self.params.period * STALE_PERIODS => Due::Ask,
+            Some(known)
+                if now.since(known.seen) > self.params.period.saturating_mul(STALE_PERIODS) =>
+            {
+                Due::Ask
+            }
             Some(known) => {
                 Due::Known(Ok(Lookup::Found(Box::new(Instance::clone(&known.instance)))))
             }

@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::RetryClass;
 use ccm_cloud::{Claim, LookupResult};
-use ccm_controller::brake::Pause;
 use ccm_controller::queue::Priority;
 use ccm_controller::repeats::Repeated;
 use ccm_objects::{Node, Shared as Name};
@@ -12,6 +11,7 @@ use ccm_objects::{Node, Shared as Name};
 use super::{
     Again, Came, Effect, Failure, Machine, Queued, Report, State, Work,
     corrections::Later,
+    gathered::Pause,
     written::{Inputs, Writing},
 };
 use crate::plan::{Outcome, Plan, Policy, Wait, WaitReason};
@@ -98,7 +98,6 @@ impl Machine {
     /// Returns true if a new node is written now: not if the API server or another client takes the same change
     /// back.
     fn may_initialise(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) -> bool {
-        self.step_aside();
         let Err(Later { wait, repeated }) = self.check_turn(&node.name, 0, &plan.fields()) else {
             return true;
         };

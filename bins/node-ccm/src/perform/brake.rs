@@ -1,6 +1,5 @@
 //! Shows the brake to users: its metrics, its log lines and its line of `/readyz`.
 
-use ccm_controller::brake::TooMany;
 use ccm_metrics::{Counter, Gauge, level, metrics};
 use ccm_runtime::{
     health::{Condition, Scope},
@@ -8,7 +7,7 @@ use ccm_runtime::{
     program::{Context, Program},
 };
 
-use crate::machine::BrakeState;
+use crate::machine::{BrakeState, TooMany};
 
 /// The objects that the brake guards, in log lines.
 pub(crate) const OBJECTS: &str = "Ready nodes";

@@ -1,6 +1,6 @@
 //! The effects of one wrong answer, another owner or a foreign server on nodes.
 
-use ccm_cloud::{AddressKind, NodeAddress};
+use ccm_cloud::NodeAddress;
 use ccm_runtime::leadership::Leadership;
 use ccm_tests::in_process::loaded;
 
@@ -160,23 +160,7 @@ async fn a_held_node_whose_instance_goes_is_not_held_any_more() {
     assert_eq!(whole.writes(), [""; 0]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_wrong_answer_that_is_taken_back_is_never_written() {
-    let whole = Whole::start(&[OFTEN]).await;
-    let names = whole.ready(0..50).await;
-    whole.move_instances(0..50);
-    sleep(Duration::from_mins(3)).await;
-    for number in 0..50 {
-        whole.cloud.add(SimInstance::numbered(number));
-    }
-    sleep(Duration::from_mins(3)).await;
-    assert_eq!((whole.writes().len(), whole.moved(&names)), (0, 0));
-    assert_eq!(whole.metric("ccm_brake_open "), 0);
-    assert_eq!(whole.metric("ccm_brake_openings_total"), 1);
-}
-
-/// A leader that dies of its changes leaves no new budget to the next one. New nodes do not use
-/// budget.
+/// A leader that dies of its changes leaves no new budget to the next one. New nodes use none.
 #[tokio::test(start_paused = true)]
 async fn what_a_change_uses_of_the_budget_is_stored_before_the_change() {
     let mut whole = Whole::before_start(&[]);
@@ -194,75 +178,6 @@ async fn what_a_change_uses_of_the_budget_is_stored_before_the_change() {
     whole.process.annotate_lease("quartet.dev/renewed", None);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(whole.moved(&names), 4, "one renewal for all of them");
-}
-
-/// H1: the sixth within the hour is held, whatever the refresh.
-#[tokio::test(start_paused = true)]
-async fn a_few_nodes_in_every_refresh_are_held_at_the_sixth_within_the_hour() {
-    let whole = Whole::start(&[OFTEN]).await;
-    let names = whole.ready(0..50).await;
-    for wave in 0..5 {
-        whole.move_instances(wave * 5..wave * 5 + 5);
-        sleep(Duration::from_mins(2)).await;
-        assert_eq!(whole.moved(&names), 5, "wave {wave}");
-    }
-    assert_eq!(whole.metric("ccm_brake_open "), 1, "20 at once");
-    for number in 7..25 {
-        whole.cloud.add(SimInstance::numbered(number));
-    }
-    sleep(Duration::from_mins(2)).await;
-    assert_eq!(whole.metric("ccm_brake_open "), 0);
-    assert_eq!(whole.metric("ccm_brake_held "), 2, "by the budget");
-    let text = whole.condition("brake");
-    assert!(text.contains("the budget is used up until"), "{text}");
-    sleep(Duration::from_mins(60)).await;
-    assert_eq!(whole.moved(&names), 7);
-    assert_eq!(whole.metric("ccm_brake_held "), 0);
-}
-
-/// H1: each of the protected properties counts.
-#[tokio::test(start_paused = true)]
-async fn zone_type_region_and_address_families_are_protected() {
-    let v6 = |number: usize| NodeAddress::new(AddressKind::InternalIp, format!("fd00::{number}"));
-    for change in 0..4 {
-        let whole = Whole::start(&[OFTEN]).await;
-        let names = whole.ready(0..50).await;
-        if change == 3 {
-            for (number, name) in names.iter().enumerate() {
-                let both = |instance: &mut SimInstance| instance.addresses.push(v6(number));
-                whole.cloud.update(&SimInstance::numbered(number).id, both);
-                let status = whole.node(name)["status"].clone();
-                let mut addresses = status["addresses"].as_array().unwrap().clone();
-                addresses.push(json!({"type": "InternalIP", "address": format!("fd00::{number}")}));
-                let patch = json!({"status": {"addresses": addresses}});
-                whole.api.patch("nodes", name, "status", PatchKind::Merge, patch).unwrap();
-            }
-            sleep(Duration::from_mins(2)).await;
-        }
-        let before = whole.writes().len();
-        for number in 0..50 {
-            whole.cloud.update(&SimInstance::numbered(number).id, |instance| match change {
-                0 => instance.zone = Some("elsewhere".to_owned()),
-                1 => instance.region = Some("elsewhere".to_owned()),
-                2 => instance.instance_type = Some("other".to_owned()),
-                _ => drop(instance.addresses.pop()),
-            });
-        }
-        sleep(Duration::from_mins(5)).await;
-        assert_eq!(whole.writes().len() - before, 0, "change {change}");
-        assert_eq!(whole.metric("ccm_brake_held "), 50, "change {change}");
-    }
-}
-
-/// H1: `kubectl exec`, probes and host-network pods need it.
-#[tokio::test(start_paused = true)]
-async fn the_last_internal_ip_of_a_ready_node_is_never_removed() {
-    let whole = Whole::start(&[OFTEN]).await;
-    let names = whole.ready(0..1).await;
-    whole.cloud.update("i-00000", |instance| drop(instance.addresses.remove(0)));
-    sleep(Duration::from_mins(5)).await;
-    assert_eq!(whole.node(&names[0])["status"]["addresses"][0]["address"], "10.0.0.1");
-    assert_eq!(whole.reasons(&names), ["NodeInternalIPHeld"]);
 }
 
 /// M3: a schedulable node has an address.
@@ -283,38 +198,6 @@ async fn a_new_node_without_an_address_keeps_its_taint() {
             whole.cloud.update(&instance.id, |instance| instance.addresses = addresses.clone());
             whole.initialised(&instance.name).await;
         }
-    }
-}
-
-/// M4: a provider ID is for good.
-#[tokio::test(start_paused = true)]
-async fn a_foreign_server_of_the_same_name_is_not_taken() {
-    // By the system UUID, by an address, by nothing but the name.
-    for (uuid, address, is_ours) in [
-        ("00000000-0000-4000-8000-0000000000FF", "10.9.9.9", false),
-        ("I-00000", "10.9.9.9", true),
-        ("00000000-0000-4000-8000-0000000000FF", "10.0.0.1", true),
-    ] {
-        let whole = Whole::start(&[OFTEN]).await;
-        let instance = SimInstance::numbered(0);
-        whole.cloud.add(SimInstance { system_uuid: None, ..instance.clone() });
-        let node = json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": instance.name},
-            "status": {
-                "addresses": [{"type": "InternalIP", "address": address}],
-                "nodeInfo": {"systemUUID": uuid},
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        });
-        whole.api.create(node).unwrap();
-        sleep(Duration::from_mins(5)).await;
-        let id = whole.node(&instance.name)["spec"]["providerID"].clone();
-        assert_eq!(id.is_string(), is_ours, "{uuid} {address}: {id}");
-        assert_eq!(whole.writes().is_empty(), !is_ours, "{uuid} {address}");
-        let unconfirmed = whole.metric("ccm_node_nodes{state=\"unconfirmed\"}");
-        assert_eq!(unconfirmed, u64::from(!is_ours));
-        let reasons = whole.reasons(&[instance.name]);
-        assert_eq!(reasons.contains(&"InstanceUnconfirmed".to_owned()), !is_ours, "{reasons:?}");
     }
 }
 
@@ -368,36 +251,4 @@ async fn an_initialised_node_without_an_address_is_counted() {
     whole.cloud.add(SimInstance::numbered(0));
     sleep(Duration::from_mins(3)).await;
     assert_eq!(whole.metric("ccm_node_irregular_nodes{problem=\"no_address\"}"), 0);
-}
-
-/// M13: zones that an operator sets on purpose.
-#[tokio::test(start_paused = true)]
-async fn labels_follow_the_cloud_as_the_policy_says() {
-    for (policy, own, at_first, later) in [
-        ("follow", None, true, true),
-        ("once", None, true, false),
-        ("off", None, false, false),
-        ("follow", Some("off"), false, false),
-        ("off", Some("follow"), true, true),
-    ] {
-        let argument = format!("--node-label-policy={policy}");
-        let whole = Whole::start(&[OFTEN, &argument]).await;
-        let instance = SimInstance::numbered(0);
-        whole.cloud.add(instance.clone());
-        let taint = json!({"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"});
-        let node = json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": instance.name, "annotations": {"quartet.dev/node-label-policy": own}},
-            "spec": {"taints": [taint]},
-        });
-        whole.api.create(node).unwrap();
-        whole.initialised(&instance.name).await;
-        let zone = || whole.node(&instance.name)["metadata"]["labels"][ZONE].clone();
-        let expect = if at_first { json!("sim-1a") } else { Value::Null };
-        assert_eq!(zone(), expect, "{policy} {own:?}");
-        whole.cloud.update(&instance.id, |instance| instance.zone = Some("rack-7".to_owned()));
-        sleep(Duration::from_mins(3)).await;
-        let expect = if later { json!("rack-7") } else { expect };
-        assert_eq!(zone(), expect, "{policy} {own:?}");
-    }
 }

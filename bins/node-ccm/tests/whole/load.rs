@@ -262,29 +262,3 @@ async fn corrections_do_not_delay_new_nodes() {
         assert!(with <= without * 6 / 5 + Duration::from_millis(5), "{with:?}, quiet {without:?}");
     }
 }
-
-/// While a new node is under way no correction is written, and the corrections keep their rate.
-#[tokio::test(start_paused = true)]
-async fn corrections_step_aside_for_new_nodes() {
-    const NODES: usize = 1500;
-    let whole = Whole::start(&["--node-status-update-frequency=10s"]).await;
-    whole.settled(NODES).await;
-    whole.change_fleet(NODES).await;
-    sleep(Duration::from_secs(3)).await;
-    let corrections = || whole.metric("ccm_node_writes_total{kind=\"labels\",result=\"ok\"} ");
-    let (began, before) = (Instant::now(), corrections());
-    for number in NODES..NODES + 30 {
-        sleep(Duration::from_millis(300)).await;
-        let new = whole.add_node(number);
-        // Those that have begun end.
-        sleep(Duration::from_millis(5)).await;
-        let before = corrections();
-        while whole.is_tainted(&new) {
-            sleep(Duration::from_millis(5)).await;
-        }
-        assert_eq!(corrections() - before, 0, "corrections beside {new}");
-    }
-    let rate = (corrections() - before) as f64 / began.elapsed().as_secs_f64();
-    assert!(whole.metric("ccm_node_corrections_waiting ") > 0, "the corrections go on");
-    assert!((44.0..=55.0).contains(&rate), "{rate} corrections a second");
-}

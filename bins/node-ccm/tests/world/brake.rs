@@ -131,23 +131,6 @@ async fn approve_set(env: &Env, selector: &str) -> Result<()> {
     annotate_lease(&env.client, "node-ccm", set).await
 }
 
-pub(super) async fn six_of_fifty_are_held_and_four_are_written(mut env: Env) -> Result<()> {
-    let program = fleet(&mut env).await?;
-    move_instances(&env, 0..6);
-    held(&program, 6.0).await?;
-    sleep(A_WHILE).await;
-    ensure!(written(&env).await?.is_empty(), "written: {:?}", written(&env).await?);
-    // The cloud says otherwise.
-    for number in 4..6 {
-        env.cloud().add(nodes::instance(&name(number)));
-    }
-    all_written(&env, 4).await?;
-    held(&program, 0.0).await?;
-    let (_, page) = program.get("/readyz?verbose").await?;
-    ensure!(page.contains("[+]brake"), "{page}");
-    Ok(())
-}
-
 pub(super) async fn the_sixth_within_the_hour_is_held_by_the_next_leader_as_well(
     mut env: Env,
 ) -> Result<()> {

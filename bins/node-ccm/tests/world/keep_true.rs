@@ -6,7 +6,6 @@ use anyhow::{Result, ensure};
 use ccm_cloud::{AddressKind, NodeAddress};
 use ccm_sim::poll;
 use serde_json::json;
-use tokio::time::Instant;
 
 use ccm_tests::scenarios::{Env, NODE_AGENT, SOON};
 use ccm_tests::{cluster::Request, nodes};
@@ -64,35 +63,6 @@ pub(super) async fn a_manually_edited_label_is_restored(env: Env) -> Result<()> 
         "putting a label back took {} cloud calls",
         env.cloud_calls() - calls
     );
-    Ok(())
-}
-
-/// A label sync that writes as fast as it can for a minute.
-pub(super) async fn two_owners_of_a_label_do_not_write_as_fast_as_they_can(
-    mut env: Env,
-) -> Result<()> {
-    const ZONE: &str = "topology.kubernetes.io/zone";
-    let program = env.start(&env.node_ccm()).await?;
-    env.add_node("node-1").await?;
-    env.initialised("node-1").await?;
-    env.forget_requests().await?;
-    let (started, mut flips) = (Instant::now(), 0);
-    let flip = json!({"metadata": {"labels": {ZONE: "other"}}});
-    while started.elapsed() < Duration::from_mins(1) {
-        if nodes::label(&nodes::get(&env.client, "node-1").await?, ZONE) != Some("other") {
-            nodes::patch(&env.client, "node-1", flip.clone()).await?;
-            flips += 1;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    let ours = env.node_writes(NODE_AGENT).await?.len();
-    ensure!((3..=10).contains(&ours), "{ours} writes of node-ccm for {flips} of the other owner");
-    ensure!(flips > 3, "the other owner wrote {flips} times");
-    nodes::event(&env.client, "node-1", "RepeatedWrite: Another writer sets topology", SOON)
-        .await?;
-    let counted =
-        program.metric("ccm_repeated_writes_total{object=\"Node\",write=\"zone\"}").await?;
-    ensure!(counted > 0.0, "the metric names the field");
     Ok(())
 }
 

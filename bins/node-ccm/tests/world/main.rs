@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use ccm_runtime::programs::NODE_CCM;
 use ccm_tests::suite::{self, Story, Suite, Work};
 
-mod bad_input;
 mod brake;
 mod cloud_faults;
 mod initialise;
@@ -30,9 +29,7 @@ fn main() -> anyhow::Result<ExitCode> {
                 initialise::concurrent_writes_of_the_kubelet_are_kept,
                 keep_true::a_restart_writes_nothing_but_the_lease,
                 word::the_id_of_another_machine_is_held,
-                leadership::a_released_lease_is_taken_over_at_once,
                 leadership::a_frozen_and_a_killed_leader_are_replaced,
-                leadership::a_deleted_lease_never_makes_two_leaders,
                 observe::the_leaders_steps_are_the_plan_of_node_ccm;
             SIMULATED:
                 initialise::foreign_nodes_and_foreign_taints_are_left_alone,
@@ -40,25 +37,14 @@ fn main() -> anyhow::Result<ExitCode> {
                 initialise::a_refused_node_ip_is_reported_until_it_is_corrected,
                 keep_true::a_changed_instance_changes_its_node,
                 keep_true::a_manually_edited_label_is_restored,
-                keep_true::two_owners_of_a_label_do_not_write_as_fast_as_they_can,
                 word::addresses_of_a_kubelet_are_set_back_and_use_no_budget,
                 word::a_kubelet_forges_no_label_of_the_cloud,
                 brake::another_address_for_all_ready_nodes_is_held_until_approved,
-                brake::six_of_fifty_are_held_and_four_are_written,
                 brake::the_sixth_within_the_hour_is_held_by_the_next_leader_as_well,
-                cloud_faults::a_throttling_cloud_is_retried_after_its_pause,
                 cloud_faults::cloud_errors_are_reported_and_retried,
-                cloud_faults::a_hanging_cloud_does_not_block_other_nodes,
-                cloud_faults::a_malformed_instance_does_not_block_other_nodes,
                 cloud_faults::a_cloud_that_is_down_at_start_is_not_ready,
-                bad_input::is_refused_in_one_line,
-                bad_input::several_problems_are_reported_at_once,
-                server_faults::throttled_and_failed_requests_are_retried,
-                server_faults::closed_watches_and_expired_versions_are_recovered,
-                server_faults::a_malformed_object_does_not_block_the_others,
                 server_faults::a_lost_response_to_a_write_is_harmless,
-                rights::a_missing_right_is_named_until_it_is_granted,
-                rights::a_failed_access_review_does_not_block_the_program;
+                rights::a_missing_right_is_named_until_it_is_granted;
             REAL:
                 policies::what_is_taken_back_costs_a_write_a_minute,
                 server_faults::the_program_survives_an_api_server_restart,

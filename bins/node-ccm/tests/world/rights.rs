@@ -53,15 +53,3 @@ pub(super) async fn a_missing_right_is_named_until_it_is_granted(env: Env) -> Re
     ensure!(reviews(&env).await? == asked + 1, "only what was missing is asked for again");
     program.ready().await
 }
-
-pub(super) async fn a_failed_access_review_does_not_block_the_program(env: Env) -> Result<()> {
-    let faults = env.cluster.simulated().context("simulated")?.faults();
-    let broken = Action::Status { code: 500, retry_after: None };
-    faults.add(Fault::new(broken).user_agent(NODE_AGENT).resource("selfsubjectaccessreviews"));
-    let program = env.start(&env.node_ccm()).await?;
-    let page = program.get("/readyz?verbose").await?.1;
-    ensure!(page.contains("[+]rights ok: not known yet, reviewed again every 30 s: "), "{page}");
-    env.add_node("node-1").await?;
-    env.initialised("node-1").await?;
-    Ok(())
-}

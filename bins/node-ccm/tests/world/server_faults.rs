@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use bytes::Bytes;
 use ccm_sim::apiserver::{Action, Fault, Verb};
 
 use ccm_tests::nodes;
@@ -14,68 +13,6 @@ use super::leadership::quick;
 /// A fault that hits node-ccm alone, not this test's own client.
 fn fault(action: Action) -> Fault {
     Fault::new(action).user_agent(NODE_AGENT)
-}
-
-pub(super) async fn throttled_and_failed_requests_are_retried(env: Env) -> Result<()> {
-    let _program = env.start(&env.node_ccm()).await?;
-    let faults = env.cluster.simulated().context("simulated")?.faults();
-    for (number, action) in [
-        Action::Status { code: 429, retry_after: Some(1) },
-        Action::Status { code: 500, retry_after: None },
-        Action::Status { code: 503, retry_after: None },
-        Action::DropBeforeApply,
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        faults.add(fault(action).verb(Verb::Patch).resource("nodes").times(2));
-        let name = format!("node-{number}");
-        env.add_node(&name).await?;
-        nodes::wait_for(&env.client, &name, "initialised", 2 * SOON, |node| {
-            !nodes::is_tainted(node)
-        })
-        .await?;
-        faults.clear();
-    }
-    Ok(())
-}
-
-pub(super) async fn closed_watches_and_expired_versions_are_recovered(env: Env) -> Result<()> {
-    let program = env.start(&env.node_ccm()).await?;
-    let cluster = env.cluster.simulated().context("simulated")?;
-    let faults = cluster.faults();
-    for (number, action) in [
-        Action::CutWatch { after: Duration::from_millis(200), abrupt: true },
-        Action::CutWatch { after: Duration::from_millis(200), abrupt: false },
-        Action::WatchError { code: 410 },
-        Action::Status { code: 410, retry_after: None },
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        faults.add(fault(action).verb(Verb::Watch).resource("nodes").times(2));
-        cluster.cut_watches();
-        let name = format!("node-{number}");
-        env.add_node(&name).await?;
-        nodes::wait_for(&env.client, &name, "initialised", 4 * SOON, |node| {
-            !nodes::is_tainted(node)
-        })
-        .await?;
-        faults.clear();
-    }
-    ensure!(program.leads().await?, "the lease was kept");
-    Ok(())
-}
-
-pub(super) async fn a_malformed_object_does_not_block_the_others(env: Env) -> Result<()> {
-    let faults = env.cluster.simulated().context("simulated")?.faults();
-    nodes::register(&env.client, &nodes::fresh("node-bad")).await?;
-    let bytes = Bytes::from_static(br#"{"apiVersion":"v1","kind":"Node","metadata":{"name":["node-bad"]},"spec":{"taints":7}}"#);
-    faults.add(fault(Action::Malformed { name: Some("node-bad".to_owned()), instead: bytes }));
-    let _program = env.start(&env.node_ccm()).await?;
-    env.add_node("node-1").await?;
-    env.initialised("node-1").await?;
-    Ok(())
 }
 
 pub(super) async fn a_lost_response_to_a_write_is_harmless(env: Env) -> Result<()> {

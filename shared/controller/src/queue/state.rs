@@ -14,8 +14,8 @@ use super::{
     Priority, QueueConfig, backoff,
     line::{Group, Line},
     paces::Paces,
+    rate::RateLimiter,
 };
-use crate::turns::RateLimiter;
 
 /// A due time, and a sequence number that orders items due at the same time.
 type Due = (Instant, u64);

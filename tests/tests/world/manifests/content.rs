@@ -166,7 +166,7 @@ fn sorted(mut names: Vec<&str>) -> Vec<&str> {
 
 /// A folder of four files, made from node-ccm's by another name and port, gives all objects.
 pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
-    let folder = rig.empty("template-ccm")?;
+    let folder = rig.empty("other-ccm")?;
     let root = rig.tree.seen_from(&folder)?;
     let particular = files(&rig.tree.path("node-ccm"))?;
     let names: Vec<_> = particular.keys().map(String::as_str).collect();
@@ -174,7 +174,7 @@ pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
     ensure!(names == expected, "{names:?}");
     for (name, text) in &particular {
         let text = text.replace("../", &format!("{root}/"));
-        let text = text.replace("node-", "template-").replace("10258", "10298");
+        let text = text.replace("node-", "other-").replace("10258", "10298");
         fs::write(folder.join(name), text)?;
     }
     let text = rig.kubectl.render(&folder)?;
@@ -183,11 +183,11 @@ pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
     let (_, node) = rig.render("node-ccm")?;
     let kinds = |objects: &Objects| objects.0.iter().map(objects::identity).collect::<Vec<_>>();
     let expected: Vec<_> =
-        kinds(&node).iter().map(|name| name.replace("node-", "template-")).collect();
+        kinds(&node).iter().map(|name| name.replace("node-", "other-")).collect();
     ensure!(kinds(&third) == expected, "{:?}", kinds(&third));
     let lease = third.of("Role").flat_map(|role| objects::list(role, "/rules"));
     let lease: Vec<_> = lease.flat_map(|rule| objects::list(rule, "/resourceNames")).collect();
-    ensure!(lease == ["template-ccm", "template-ccm"], "the Lease is {lease:?}");
+    ensure!(lease == ["other-ccm", "other-ccm"], "the Lease is {lease:?}");
     rig.kubectl.apply_well(&text, &["--server-side", "--dry-run=server"])?;
     Ok(())
 }

@@ -1,11 +1,14 @@
 //! Changes of Ready nodes that the brake does not let pass.
 
 use ccm_base::At;
-use ccm_controller::brake::{Hold, Pause};
+use ccm_controller::brake::Hold;
 use ccm_runtime::explain::{Explanation, Fares, moment};
 
 use super::{Machine, Own, mends};
-use crate::plan::{Plan, text};
+use crate::{
+    machine::Pause,
+    plan::{Plan, text},
+};
 
 impl Machine {
     /// The brake holds the change of the node, or has held it: it is tried again with the next lookup of all nodes.

@@ -1,9 +1,9 @@
-//! A program that fails on demand and writes to the cloud, as no controller does yet, its
-//! provider, and a process of both.
+//! A program that fails on demand and writes to the cloud, its provider, and a process of both.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::{
     collections::HashMap,
+    future::pending,
     net::SocketAddr,
     sync::{Arc, LazyLock},
     time::Duration,
@@ -37,12 +37,25 @@ use tokio_util::sync::CancellationToken;
 /// The longest wait.
 const LIMIT: Duration = Duration::from_secs(15);
 
+/// The fault of the cloud, until the test changes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Outage {
+    #[default]
+    None,
+    /// Its configuration is wrong.
+    Invalid,
+    /// The provider cannot be built.
+    Down,
+    /// The provider does not know yet what it offers.
+    Unknown,
+}
+
 /// The events that a test asks for.
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that can go wrong")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
-    /// The provider does not know yet what it offers.
-    pub(crate) unknown: bool,
+    /// The cloud at the start.
+    pub(crate) outage: Outage,
     /// The identity that the provider reports.
     pub(crate) identity: Option<&'static str>,
     /// The provider offers no instances.
@@ -50,6 +63,8 @@ pub(crate) struct Script {
     /// The shortfall that the provider reports, and why it offers no instances.
     pub(crate) shortfall: Option<&'static str>,
     pub(crate) prepare_fails: bool,
+    pub(crate) prepare_hangs: bool,
+    pub(crate) drain_hangs: bool,
     pub(crate) a_task_panics: bool,
     pub(crate) a_task_ends: bool,
     /// Once it leads it sends a write to the cloud, which takes so long.
@@ -72,6 +87,8 @@ pub(crate) enum Step {
 #[derive(Default)]
 struct Case {
     script: Script,
+    outage: Mutex<Outage>,
+    user_agent: Mutex<String>,
     gate: Mutex<Option<Arc<dyn CallGate>>>,
     steps: Mutex<Vec<Step>>,
 }
@@ -141,6 +158,9 @@ impl Program for Noting {
         if case.script.prepare_fails {
             return Err(Failure::Broken("no room".to_owned()));
         }
+        if case.script.prepare_hangs {
+            pending::<()>().await;
+        }
         case.note(Step::Prepared);
         Ok(Self(case))
     }
@@ -170,6 +190,9 @@ impl Program for Noting {
 
     async fn drain(&self) {
         self.0.note(Step::Drained);
+        if self.0.script.drain_hangs {
+            pending::<()>().await;
+        }
     }
 }
 
@@ -184,7 +207,15 @@ impl ProviderFactory for Scripted {
     }
 
     async fn build(&self, context: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
+        *self.0.user_agent.lock() = context.user_agent;
         *self.0.gate.lock() = Some(context.gate);
+        match *self.0.outage.lock() {
+            Outage::Invalid => {
+                return Err(CloudError::new(ErrorKind::Invalid, "region must be set"));
+            }
+            Outage::Down => return Err(CloudError::new(ErrorKind::Unavailable, "no route")),
+            Outage::Unknown | Outage::None => {}
+        }
         Ok(Arc::new(self.clone()))
     }
 }
@@ -213,7 +244,7 @@ impl Cloud for Scripted {
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        if self.0.script.unknown {
+        if *self.0.outage.lock() == Outage::Unknown {
             return Err(CloudError::new(ErrorKind::Timeout, "no answer"));
         }
         Ok((!self.0.script.offers_nothing).then(|| Arc::new(self.clone()) as Arc<dyn Instances>))
@@ -252,7 +283,8 @@ pub(crate) fn begin(script: Script, arguments: &[&str]) -> Process {
 pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Process {
     let port = ccm_sim::program::free_port().unwrap();
     let name = format!("case-{port}");
-    let case = Arc::new(Case { script, ..Case::default() });
+    let outage = Mutex::new(script.outage);
+    let case = Arc::new(Case { script, outage, ..Case::default() });
     CASES.lock().insert(name.clone(), Arc::clone(&case));
     let mut all = vec![
         "--cloud-provider=test".to_owned(),
@@ -289,6 +321,21 @@ impl Process {
         self.until(&format!("{step:?}"), async |this| this.steps().contains(&step)).await;
     }
 
+    /// Changes the fault of the cloud.
+    pub(crate) fn cloud_is(&self, outage: Outage) {
+        *self.case.outage.lock() = outage;
+    }
+
+    /// The user agent that the provider was built with.
+    pub(crate) fn user_agent(&self) -> String {
+        self.case.user_agent.lock().clone()
+    }
+
+    /// Waits until a page contains this.
+    pub(crate) async fn page_has(&mut self, page: &str, part: &str) {
+        self.until(part, async |this| this.get(page).await.1.contains(part)).await;
+    }
+
     /// Waits until a line of `/readyz?verbose` begins so.
     pub(crate) async fn shows(&mut self, line: &str) {
         let is = async |this: &Self| {
@@ -320,7 +367,8 @@ impl Process {
             }
             sleep(Duration::from_millis(10)).await;
         };
-        let request = format!("GET {page} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET {page} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         timeout(LIMIT, stream.read_to_string(&mut answer)).await.unwrap().unwrap();

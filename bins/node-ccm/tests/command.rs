@@ -43,7 +43,7 @@ impl Files {
 
 /// Runs the program with these arguments to its end.
 fn check(cloud: &[String], arguments: &[&str], expect: i32) {
-    let out = Command::new(Path::new(env!("CARGO_BIN_EXE_template-ccm")))
+    let out = Command::new(Path::new(env!("CARGO_BIN_EXE_node-ccm")))
         .env_remove("KUBECONFIG")
         .args(cloud)
         .args(arguments)
@@ -65,7 +65,7 @@ fn commands_without_an_api_server_have_their_exit_code() {
     check(&[], &["extra"], USAGE);
     check(&[], &[], USAGE);
     check(&[], &["--cloud-provider=unknown"], USAGE);
-    check(&invalid, &["--instance-name-period=0s"], USAGE);
+    check(&invalid, &["--node-status-update-frequency=0s"], USAGE);
     check(&invalid, &["--config=/nowhere.yaml"], USAGE);
     check(&invalid, &["--check-config"], USAGE);
     check(&unavailable, &["--check-config"], DONE);
@@ -78,7 +78,7 @@ fn commands_without_an_api_server_have_their_exit_code() {
 /// The same page as /configz: what is in force, and where it comes from.
 #[test]
 fn the_settings_in_force_are_printed() {
-    let out = Command::new(Path::new(env!("CARGO_BIN_EXE_template-ccm")))
+    let out = Command::new(Path::new(env!("CARGO_BIN_EXE_node-ccm")))
         .args(["--cloud-provider=external", "--cloud-config=/x", "--master=https://me:secret@host"])
         .args(["--print-config", "--kube-api-qps=7"])
         .env("CCM__CLOUD_READ_QPS", "3")
@@ -86,7 +86,7 @@ fn the_settings_in_force_are_printed() {
         .unwrap();
     assert_eq!(out.status.code(), Some(DONE), "{out:?}");
     let page: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-    let setting = |key: &str| &page["template-ccm"]["settings"][key];
+    let setting = |key: &str| &page["node-ccm"]["settings"][key];
     assert_eq!(setting("kube_api_qps")["value"], "7");
     assert_eq!(setting("kube_api_qps")["origin"], "flag");
     assert_eq!(setting("cloud_read_qps")["origin"], "environment");
@@ -130,7 +130,7 @@ fn the_cluster_of_the_shell_is_not_taken() {
     let kubeconfig = files.file("config", "apiVersion: v1\nkind: Config\n");
     std::fs::create_dir(files.0.path().join(".kube")).unwrap();
     std::fs::copy(&kubeconfig, files.0.path().join(".kube/config")).unwrap();
-    let out = Command::new(env!("CARGO_BIN_EXE_template-ccm"))
+    let out = Command::new(env!("CARGO_BIN_EXE_node-ccm"))
         .env_remove("KUBERNETES_SERVICE_HOST")
         .env("KUBECONFIG", &kubeconfig)
         .env("HOME", files.0.path())
@@ -149,7 +149,7 @@ fn the_cluster_of_the_shell_is_not_taken() {
 #[tokio::test]
 async fn a_running_program_has_forbidden_core_dumps() {
     let files = Files::new();
-    let mut program = Command::new(Path::new(env!("CARGO_BIN_EXE_template-ccm")))
+    let mut program = Command::new(Path::new(env!("CARGO_BIN_EXE_node-ccm")))
         .args(files.unavailable())
         .args(["--master=http://127.0.0.1:9", "--secure-port=0"])
         .stderr(std::process::Stdio::null())

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ccm_controller::reader::{self, Reader};
 use ccm_kube::ApiError;
 use ccm_objects::{NODE_LEASES, NodeLease, Shared as Name};
 use ccm_runtime::{
@@ -11,24 +12,22 @@ use ccm_runtime::{
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, timeout_at};
 
-use crate::reader::{self, Reader};
-
 /// The number of Leases that are read at once.
 const READS: usize = 16;
 
 /// The right that [`Kubelets::heartbeats`] needs.
-pub fn right() -> Right {
+pub(crate) fn right() -> Right {
     reader::get::<NodeLease>().within(NODE_LEASES)
 }
 
 /// Reads these Leases.
-pub struct Kubelets {
+pub(super) struct Kubelets {
     leases: Reader<NodeLease>,
 }
 
 impl Kubelets {
     /// Reads with the program's client.
-    pub fn new<P: Program>(context: &Context<P>) -> Self {
+    pub(super) fn new<P: Program>(context: &Context<P>) -> Self {
         Self { leases: Reader::new(context) }
     }
 
@@ -38,7 +37,7 @@ impl Kubelets {
     /// # Errors
     ///
     /// See [`Reader::get`]. What is not read within this time is late.
-    pub async fn heartbeats(
+    pub(super) async fn heartbeats(
         &self,
         nodes: Vec<Name>,
         within: Duration,

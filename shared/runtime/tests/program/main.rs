@@ -1,15 +1,15 @@
-//! The life of a process as far as it takes a program that fails or writes to the cloud. The
-//! rest is shown by `template-ccm` (`bins/template-ccm/tests/life`).
+//! The life of a process, with a program that fails on demand and writes to the cloud.
 
 #![expect(clippy::expect_used, reason = "helpers of tests fail by panic")]
 
 mod noting;
+mod phases;
 
 use std::time::Duration;
 
 use ccm_runtime::{leadership::CLOUD_IDENTITY, program::Failure};
 use ccm_sim::apiserver::{ApiServer, ListenHandle, Options, PatchKind};
-use noting::{Process, Script, Step, begin, begin_at};
+use noting::{Outage, Process, Script, Step, begin, begin_at};
 use serde_json::json;
 
 /// A process that runs without election.
@@ -20,7 +20,7 @@ fn alone(script: Script) -> Process {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_program_needs_follows_from_its_settings() {
     let offers_nothing = || Script { offers_nothing: true, ..Script::default() };
-    let unknown = || Script { unknown: true, ..Script::default() };
+    let unknown = || Script { outage: Outage::Unknown, ..Script::default() };
     for script in [offers_nothing, unknown] {
         for needs in ["--needs=optional", "--needs=none"] {
             let mut process = begin(script(), &["--leader-elect=false", needs]);

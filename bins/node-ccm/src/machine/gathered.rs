@@ -1,12 +1,13 @@
+//! A brake for changes that are wanted one by one: it opens its breaker by their number.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
 use ccm_base::At;
+use ccm_controller::brake::{Brake, Breaker, Budget, Hold, Transition, Usage, Window};
 use serde::{Deserialize, Serialize};
-
-use super::{Brake, Breaker, Budget, Hold, Transition, Usage, Window};
 
 /// How long a change waits for others: one wrong answer of a cloud shows in many objects within
 /// this time, in one list or in a few lookups.
@@ -15,16 +16,16 @@ const TOGETHER: Duration = Duration::from_secs(5);
 /// The cause of an open breaker: more changes are wanted at once than may be made within the
 /// whole window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TooMany {
+pub(crate) struct TooMany {
     /// The number of changes.
-    pub changes: usize,
+    pub(crate) changes: usize,
     /// The number of objects that may change.
-    pub population: usize,
+    pub(crate) population: usize,
 }
 
 /// Why a change is not made now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Pause {
+pub(crate) enum Pause {
     /// Until this time the others are gathered that come with it.
     Gathers(At),
     /// The brake holds it.
@@ -33,7 +34,7 @@ pub enum Pause {
 
 impl Pause {
     /// Why it is held, if it is.
-    pub fn held(self) -> Option<String> {
+    pub(crate) fn held(self) -> Option<String> {
         match self {
             Self::Held(hold) => Some(hold.to_string()),
             Self::Gathers(_) => None,
@@ -54,7 +55,7 @@ struct Wanted {
 /// breaker opens and no change is made. It closes when that many are no longer wanted. Changes that
 /// were made by approval still count, so the approval of one does not approve the others.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Gathered {
+pub(super) struct Gathered {
     brake: Brake<TooMany>,
     wanted: BTreeMap<Box<str>, Wanted>,
     /// Changed past the open breaker: approved, or not protected any more.
@@ -66,12 +67,12 @@ pub struct Gathered {
 
 impl Gathered {
     /// No change is wanted; these were made under the last leader.
-    pub fn resume(now: At, window: Window) -> Self {
+    pub(super) fn resume(now: At, window: Window) -> Self {
         Self { brake: Brake::resume(now, window), ..Self::default() }
     }
 
     /// Notes that the object with this UID should be changed.
-    pub fn wants(&mut self, now: At, uid: &str) {
+    pub(super) fn wants(&mut self, now: At, uid: &str) {
         if !self.wanted.contains_key(uid) {
             let wanted = Wanted { since: now, is_charged: false, is_held: false };
             self.wanted.insert(uid.into(), wanted);
@@ -79,7 +80,7 @@ impl Gathered {
     }
 
     /// The object is right as it is.
-    pub fn agrees(&mut self, uid: &str) {
+    pub(super) fn agrees(&mut self, uid: &str) {
         if self.forget(uid).is_some_and(|wanted| wanted.is_charged) {
             self.brake.release(uid);
         }
@@ -93,7 +94,7 @@ impl Gathered {
 
     /// The object is gone, or not protected any more: what happens to it is not charged. It says
     /// nothing about the cloud's word on the others.
-    pub fn leaves(&mut self, uid: &str) {
+    pub(super) fn leaves(&mut self, uid: &str) {
         let was_wanted = self.wanted.contains_key(uid);
         self.agrees(uid);
         if was_wanted && self.brake.breaker().is_open() {
@@ -102,7 +103,7 @@ impl Gathered {
     }
 
     /// The object was changed.
-    pub fn made(&mut self, now: At, uid: &str) {
+    pub(super) fn made(&mut self, now: At, uid: &str) {
         if self.forget(uid).is_none() {
             return;
         }
@@ -113,7 +114,12 @@ impl Gathered {
     }
 
     /// Opens or closes the breaker by what is wanted. Call it after each change of that.
-    pub fn observe(&mut self, now: At, population: usize, budget: Budget) -> Transition<TooMany> {
+    pub(super) fn observe(
+        &mut self,
+        now: At,
+        population: usize,
+        budget: Budget,
+    ) -> Transition<TooMany> {
         let changes = self.wanted.len() + self.passed.len();
         let is_mass = !self.wanted.is_empty() && changes > budget.limit.of(population);
         if !is_mass {
@@ -128,7 +134,7 @@ impl Gathered {
     /// # Errors
     ///
     /// Why not.
-    pub fn request(
+    pub(super) fn request(
         &mut self,
         now: At,
         uid: &str,
@@ -163,7 +169,7 @@ impl Gathered {
     }
 
     /// Why the breaker is open, if it is.
-    pub fn cause(&self) -> Option<TooMany> {
+    pub(super) fn cause(&self) -> Option<TooMany> {
         match self.brake.breaker() {
             Breaker::Open { cause, .. } => Some(*cause),
             Breaker::Closed => None,
@@ -171,27 +177,27 @@ impl Gathered {
     }
 
     /// The breaker and the window.
-    pub fn brake(&self) -> &Brake<TooMany> {
+    pub(super) fn brake(&self) -> &Brake<TooMany> {
         &self.brake
     }
 
     /// The used and allowed part of this budget.
-    pub fn usage(&self, now: At, population: usize, budget: Budget) -> Usage {
+    pub(super) fn usage(&self, now: At, population: usize, budget: Budget) -> Usage {
         self.brake.usage(now, population, budget)
     }
 
     /// The number of objects whose change is held, and why.
-    pub fn held(&self) -> Option<(usize, Hold)> {
+    pub(super) fn held(&self) -> Option<(usize, Hold)> {
         Some((self.held, self.hold?)).filter(|(held, _)| *held > 0)
     }
 
     /// Returns true if a change of this object is wanted.
-    pub fn is_wanted(&self, uid: &str) -> bool {
+    pub(super) fn is_wanted(&self, uid: &str) -> bool {
         self.wanted.contains_key(uid)
     }
 
     /// Returns true if the change of this object is held.
-    pub fn is_held(&self, uid: &str) -> bool {
+    pub(super) fn is_held(&self, uid: &str) -> bool {
         self.wanted.get(uid).is_some_and(|wanted| wanted.is_held)
     }
 }
@@ -200,8 +206,9 @@ impl Gathered {
 mod tests {
     use proptest::prelude::*;
 
+    use ccm_controller::brake::Limit;
+
     use super::*;
-    use crate::brake::Limit;
 
     const HOUR: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(1) };
     const POPULATION: usize = 50;
