@@ -1,32 +1,31 @@
 //! The load balancers capability: Octavia, and Neutron's floating IPs.
 //!
-//! | module | what it does |
+//! | module | what it is |
 //! |---|---|
-//! | `names` | names, descriptions and tags |
-//! | `title` | whose a load balancer is |
-//! | `annotations` | annotations and options, typed |
+//! | `names`, `ownership` | names, descriptions and tags; whose a load balancer is |
+//! | `annotations`, `job` | what a Service asks for: annotations and options, typed, each value with its `Source` |
 //! | `features` | what this Octavia and its driver can do |
-//! | `wanted` | listeners, pools and monitors as a Service wants them |
-//! | `merge` | the members of a pool after a change |
-//! | `seen` | what was read of one load balancer |
-//! | `pools` | the pool of each port |
-//! | `diff` | the changes, one line each |
+//! | `spec` | listeners, pools and monitors as a Service wants them |
+//! | `current`, `pools` | what the cloud has: one load balancer as it was read; the pool of each port |
+//! | `merge`, `diff`, `floating`, `local` | the steps from the one to the other: members, the tree, the floating IP, health monitors of local traffic |
+//! | `steps` | a step: the request, and one line about it |
 //! | `differences` | what is not changed, one note each |
-//! | `floating` | what is to be done about the floating IP |
-//! | `local` | health monitors that the provider adds to Services with local traffic |
-//! | `kept` | addresses of before, which a new load balancer is to have |
-//! | `ingress` | addresses, state, what is waited for |
+//! | `reused` | addresses of the previous load balancer, which its replacement gets again |
+//! | `view` | what the controller sees: state, addresses, what is waited for |
 //! | `blame` | which annotation or option an error is about |
 //! | `memory`, `pace`, `failures` | a cache that saves requests, a rate limit, and what was tried about load balancers in `ERROR`: locks and times |
-//! | `find`, `read`, `inputs`, `quotas` | requests that read |
-//! | `list`, `ensure`, `create`, `repair`, `write`, `members`, `delete` | the calls of the contract |
+//! | `find`, `read`, `place`, `quotas` | requests that read |
+//! | `apply` | makes one step |
+//! | `list`, `ensure`, `create`, `repair`, `members`, `delete` | the calls of the contract |
 //!
-//! All but the last three rows are pure. Each call looks first, decides what is to be changed, and
+//! All but the last four rows and `view` are pure. Each call looks first, decides what is to be changed, and
 //! makes the first change; Octavia takes the next one only after seconds.
 
 mod annotations;
+mod apply;
 mod blame;
 mod create;
+mod current;
 mod delete;
 mod diff;
 mod differences;
@@ -35,24 +34,24 @@ mod failures;
 mod features;
 mod find;
 mod floating;
-mod ingress;
-mod inputs;
-mod kept;
+mod job;
 mod list;
 mod local;
 mod members;
 mod memory;
 mod merge;
 mod names;
+mod ownership;
 mod pace;
+mod place;
 mod pools;
 mod quotas;
 mod read;
 mod repair;
-mod seen;
-mod title;
-mod wanted;
-mod write;
+mod reused;
+mod spec;
+mod steps;
+mod view;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -96,7 +95,7 @@ pub struct OctaviaBalancers {
     /// Limits how many existing load balancers get health monitors at a time.
     pace: Pace,
     /// The external network that was found out.
-    external: inputs::External,
+    external: place::External,
 }
 
 impl OctaviaBalancers {
@@ -111,7 +110,7 @@ impl OctaviaBalancers {
             memory: Memory::default(),
             failures: Failures::default(),
             pace: Pace::default(),
-            external: inputs::External::default(),
+            external: place::External::default(),
         }
     }
 

@@ -5,6 +5,7 @@ mod addresses;
 mod describe;
 mod find;
 mod flavors;
+mod index;
 mod port_memory;
 mod prove;
 mod question;
@@ -35,7 +36,8 @@ use self::flavors::Flavors;
 use self::{
     addresses::{Inputs, networks_to_name},
     describe::{describe, presence},
-    find::{Finder, Found},
+    find::Finder,
+    index::Found,
     port_memory::PortMemory,
     question::NodeLookup,
 };

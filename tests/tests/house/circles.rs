@@ -10,8 +10,6 @@
 //! then `a` uses `b`. Among the children of a module there may be no circle. Uses between
 //! a module and what lies above or below it do not count; so the one circle that is not
 //! seen is one through a module that lies above all others of the circle.
-//!
-//! Three folders of OpenStack count as one module each: what is inside them is not looked at.
 
 mod cases;
 mod methods;
@@ -26,12 +24,6 @@ use std::{
 use ccm_tests::cluster::repository;
 use modules::{Modules, Path, Sources, Use};
 use walkdir::{DirEntry, WalkDir};
-
-/// Modules that count as one with all that is below them.
-const WHOLE: [&str; 3] = ["api", "balancers", "instances"];
-
-/// Circles that are still to be cut: a crate, and modules that may use each other.
-const LEFT: [(&str, &[&str]); 0] = [];
 
 /// The uses between a module's children, by the pair of siblings.
 type Siblings = BTreeMap<(Path, Path), BTreeSet<Use>>;
@@ -77,12 +69,7 @@ fn of(circle: &BTreeSet<&Path>, siblings: &Siblings) -> Circle {
 
 fn siblings(uses: BTreeSet<Use>) -> Siblings {
     let mut siblings = Siblings::new();
-    for mut one in uses {
-        for path in [&mut one.from, &mut one.to] {
-            if path.first().is_some_and(|name| WHOLE.contains(&name.as_str())) {
-                path.truncate(1);
-            }
-        }
+    for one in uses {
         let same = one.from.iter().zip(&one.to).take_while(|(from, to)| from == to).count();
         if let (Some(from), Some(to)) = (one.from.get(..=same), one.to.get(..=same)) {
             siblings.entry((from.to_vec(), to.to_vec())).or_default().insert(one);
@@ -116,12 +103,6 @@ fn sources(name: &str) -> Sources {
         .collect()
 }
 
-fn is_left(name: &str, circle: &Circle) -> bool {
-    LEFT.iter().any(|(owner, modules)| {
-        *owner == name && circle.modules.iter().all(|module| modules.contains(&module.as_str()))
-    })
-}
-
 #[test]
 fn modules_make_no_circles() {
     let mut found = Vec::new();
@@ -131,7 +112,7 @@ fn modules_make_no_circles() {
         let sources = sources(&name);
         for root in ["lib.rs", "main.rs"].into_iter().filter(|root| sources.contains_key(*root)) {
             let circles = circles(Modules::read(&sources, root).uses());
-            for circle in circles.iter().filter(|circle| !is_left(&name, circle)) {
+            for circle in &circles {
                 let (modules, uses) = (circle.modules.join(", "), circle.uses.join("\n    "));
                 found.push(format!("{name}: {modules}\n    {uses}"));
             }

@@ -11,7 +11,6 @@ use url::Url;
 use super::{
     Failure, Request, Service,
     send::{Outgoing, TOKEN, Wire},
-    session::Token,
 };
 use crate::text::{MAX_MESSAGE, http_url};
 
@@ -61,7 +60,7 @@ struct Version {
 /// Asks Nova for its versions. Returns `false` if it did not report any: then the lowest is used.
 pub async fn look(
     wire: &Wire,
-    token: &Token,
+    token: &HeaderValue,
     catalog_url: &str,
     limit: Duration,
 ) -> Result<(Endpoint, bool), Failure> {
@@ -69,7 +68,7 @@ pub async fn look(
     let versioned = up_to_version(&base);
     let url = versioned.as_ref().unwrap_or(&base).to_string();
     let mut outgoing = Outgoing::new(&Request::get(Service::Compute, OPERATION, ""), url);
-    outgoing.headers.insert(TOKEN, token.value.clone());
+    outgoing.headers.insert(TOKEN, token.clone());
     let document = match wire.send(outgoing, Call::waiting(limit)).await {
         Ok(reply) => serde_json::from_slice::<VersionDocument>(&reply.body).ok(),
         Err(Failure { error, .. })

@@ -223,7 +223,7 @@ impl Session {
         let mut renewed = false;
         loop {
             let token = self.token(Call::waiting(LOOK)).await?;
-            let found = endpoints::look(&self.wire, &token, &catalog_url, LOOK).await;
+            let found = endpoints::look(&self.wire, &token.value, &catalog_url, LOOK).await;
             if let Err(failure) = &found
                 && failure.error.kind == ErrorKind::Unauthorized
                 && self.may_renew(endpoints::OPERATION, renewed)

@@ -9,12 +9,12 @@ mod reading;
 pub mod selector;
 mod unknown;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use ccm_cloud::{CloudError, Note, Traffic};
 
 use self::reading::Reading;
-pub use self::{reading::remark, selector::Selector};
+pub use self::selector::Selector;
 use crate::config::{Config, LoadBalancer, LoadBalancerClass, unmanaged};
 
 /// How the annotations begin.
@@ -27,6 +27,48 @@ pub const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-b
 pub const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
 /// The annotation with the published address, which the provider writes.
 pub const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
+
+/// The annotations below the prefix that have a meaning.
+pub const KNOWN: [&str; 33] = [
+    "availability-zone",
+    "class",
+    "connection-limit",
+    "default-tls-container-ref",
+    "enable-health-monitor",
+    "flavor-id",
+    "floating-network-id",
+    "floating-subnet",
+    "floating-subnet-id",
+    "floating-subnet-tags",
+    "health-monitor-delay",
+    "health-monitor-max-retries",
+    "health-monitor-max-retries-down",
+    "health-monitor-timeout",
+    "hostname",
+    "keep-floatingip",
+    "lb-method",
+    "listener-tags",
+    "load-balancer-address",
+    "load-balancer-id",
+    "load-balancer-tags",
+    "member-subnet-id",
+    "network-id",
+    "node-selector",
+    "pool-tags",
+    "port-id",
+    "proxy-protocol",
+    "subnet-id",
+    "timeout-client-data",
+    "timeout-member-connect",
+    "timeout-member-data",
+    "timeout-tcp-inspect",
+    "x-forwarded-for",
+];
+
+/// A remark that a user should act on.
+pub fn remark(reason: &str, message: impl Into<String>) -> Note {
+    Note { reason: reason.to_owned(), message: message.into(), warning: true }
+}
 
 /// What `cloud.conf` says about load balancers.
 #[derive(Clone, Debug)]
@@ -43,24 +85,61 @@ impl Options {
     }
 }
 
-/// A value, and the annotation or option that it is from.
+/// Where a value is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
-    /// Not empty.
-    pub value: String,
-    /// `annotation loadbalancer.openstack.org/subnet-id`, `[LoadBalancer] subnet-id`.
-    pub source: String,
+pub enum Source {
+    /// The annotation of this key.
+    Annotation(String),
+    /// This option of the class that the Service chooses.
+    Class(String, &'static str),
+    /// This option of `[LoadBalancer]`.
+    Option(&'static str),
+    /// This field of the Service.
+    Field(&'static str),
+    /// The external network that was found.
+    Found,
 }
 
-impl Given {
-    pub fn is_of_annotation(&self) -> bool {
-        self.source.starts_with("annotation ")
+impl Source {
+    /// The annotation of this name.
+    fn annotation(name: &str) -> Self {
+        Self::Annotation(format!("{PREFIX}{name}"))
+    }
+
+    pub fn is_annotation(&self) -> bool {
+        matches!(self, Self::Annotation(_))
     }
 
     /// Whether the Service asks for it, by an annotation or by its class: not an option for all.
     pub fn is_of_service(&self) -> bool {
-        !self.source.starts_with("[LoadBalancer] ")
+        !matches!(self, Self::Option(_))
     }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Annotation(key) => write!(f, "annotation {key}"),
+            Self::Class(name, key) => write!(f, "[LoadBalancerClass {name:?}] {key}"),
+            Self::Option(key) => write!(f, "[LoadBalancer] {key}"),
+            Self::Field(path) => f.write_str(path),
+            Self::Found => f.write_str("the external network that was found"),
+        }
+    }
+}
+
+impl From<&Source> for String {
+    fn from(source: &Source) -> Self {
+        source.to_string()
+    }
+}
+
+/// A value, and where it is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Not empty.
+    pub value: String,
+    pub source: Source,
 }
 
 /// The PROXY protocol between load balancer and members.
@@ -105,7 +184,7 @@ pub enum FloatingNetwork {
     /// The first external one with room for IPv4.
     Found,
     /// None, as this says by an empty value.
-    Refused(String),
+    Refused(Source),
 }
 
 /// The networks of a load balancer.
@@ -156,12 +235,6 @@ pub struct Settings {
     /// An unknown annotation that seems to ask for an internal load balancer, and the correct name.
     pub misspelt_internal: Option<Given>,
     pub notes: Vec<Note>,
-}
-
-/// The annotations below the prefix that have a meaning.
-#[cfg(test)]
-pub fn known() -> &'static [&'static str] {
-    &reading::KNOWN
 }
 
 /// Reads the annotations. Fails with [`ErrorKind::Invalid`](ccm_cloud::ErrorKind::Invalid), which
@@ -243,7 +316,7 @@ impl Networks {
     pub fn members(&self, options: &Options) -> Option<Given> {
         let of_options = || {
             let value = options.networks.subnet_id.clone()?;
-            Some(Given { value, source: reading::option("subnet-id") })
+            Some(Given { value, source: Source::Option("subnet-id") })
         };
         self.member_subnet.clone().or_else(of_options).or_else(|| self.subnet.clone())
     }
@@ -252,14 +325,14 @@ impl Networks {
 /// What is asked for and not managed yet.
 fn unmanaged(reading: &Reading<'_>, config: &LoadBalancer, networks: &Networks) -> Vec<Given> {
     let mut all = Vec::new();
-    let mut add = |source: String, what: &str| {
+    let mut add = |source: Source, what: &str| {
         all.push(Given { value: what.to_owned(), source });
     };
     if config.manage_security_groups {
-        add(reading::option("manage-security-groups"), unmanaged::SECURITY_GROUPS);
+        add(Source::Option("manage-security-groups"), unmanaged::SECURITY_GROUPS);
     }
     if config.serial_calls {
-        add(reading::option("provider-requires-serial-api-calls"), unmanaged::SERIAL_CALLS);
+        add(Source::Option("provider-requires-serial-api-calls"), unmanaged::SERIAL_CALLS);
     }
     if let Some(tls) =
         reading.given("default-tls-container-ref", config.default_tls_container.as_ref())
@@ -283,7 +356,7 @@ pub fn lines_about(
     let subnet = member_subnet(annotations, options);
     let Settings { unmanaged, notes, .. } = read(annotations, options, traffic)?;
     drop(others);
-    let given = unmanaged.into_iter().chain(subnet).map(|given| given.source);
+    let given = unmanaged.into_iter().chain(subnet).map(|given| given.source.to_string());
     Ok(given.chain(notes.into_iter().map(|note| note.message)).collect())
 }
 

@@ -191,11 +191,11 @@ pub fn blamed(error: CloudError, about: About, settings: &Settings) -> CloudErro
         (false, _) => return error,
     };
     // What an annotation names does not come into being: the Service is to be changed.
-    let is_final = error.kind == ErrorKind::NotFound && source.starts_with("annotation");
+    let is_final = error.kind == ErrorKind::NotFound && source.is_annotation();
     let kind = if is_final { ErrorKind::Invalid } else { error.kind };
     let value = one_line(value, MAX_VALUE);
     let message = format!("{source}: {value}: {right}: {}", error.message);
-    CloudError { kind, message, subject: Some(source.clone()), ..error }
+    CloudError { kind, message, subject: Some(source.to_string()), ..error }
 }
 
 /// Returns the values from annotations and options, with their roles.

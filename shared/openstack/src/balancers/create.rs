@@ -3,26 +3,26 @@
 use std::time::Duration;
 
 use ccm_cloud::{Call, CloudError, ErrorKind, FrontEnd, IpFamily, LoadBalancer, Note, Progress};
-use ccm_openstack_client::{
-    lbaas::BalancerRow,
-    network::{FloatingIp, FloatingIps},
-};
+use ccm_openstack_client::{lbaas::BalancerRow, network::FloatingIp};
 use serde_json::{Value, json};
 
 use super::{
     OctaviaBalancers,
     annotations::{Given, remark},
     blame::{About, blamed},
-    diff::{Act, Step},
-    floating::{self, Elsewhere, Look},
-    inputs::{Job, Place, SINGLE_STACK, own_address},
-    kept::Kept,
-    local::{self, Unasked},
-    memory::{Parts, Verified, Vip},
+    current::Parts,
+    floating::{self, Elsewhere},
+    job::{Job, SINGLE_STACK},
+    local,
+    memory::{Verified, Vip},
     merge::{Shape, first},
     names,
+    place::Place,
     pools::{self, why_none},
-    wanted::{Listener, Tree},
+    reused::Kept,
+    spec::{Listener, Tree, Unasked},
+    steps::{Act, Step},
+    view,
 };
 
 /// When it is worth to look at a creation first: amphorae are never ready before.
@@ -115,7 +115,7 @@ impl OctaviaBalancers {
             let created = Some(pools::created(&tree, members, &settings.selector, family));
             self.memory.verify(&row.id, Verified { ports, why_empty, created, ..verified });
         }
-        let mut waiting = super::ingress::waiting(&row, None, ccm_base::clock::wall());
+        let mut waiting = view::waiting(&row, None, ccm_base::clock::wall());
         waiting.changed = true;
         if !job.features.ovn {
             waiting.check_after = CREATION;
@@ -223,14 +223,14 @@ impl OctaviaBalancers {
             job.settings.misspelt_internal.as_ref().filter(|_| is_first)
         {
             let error = CloudError::new(ErrorKind::Invalid, format!("{source}: {value}"));
-            return Err(error.about(source.clone()));
+            return Err(error.about(source));
         }
         if let Some(first) = job.settings.unmanaged.first() {
             let all = job.settings.unmanaged.iter();
             let lines: Vec<String> =
                 all.map(|given| format!("{}: {}", given.source, given.value)).collect();
             let error = CloudError::new(ErrorKind::Invalid, lines.join("; "));
-            return Err(error.about(first.source.clone()));
+            return Err(error.about(&first.source));
         }
         let front_end = &job.wanted.front_end;
         let is_open = !front_end.source_ranges.is_empty() && !job.features.allowed_cidrs();
@@ -258,24 +258,6 @@ impl OctaviaBalancers {
         }
     }
 
-    /// The floating IPs that may be used.
-    pub async fn elsewhere(
-        &self,
-        look: Look,
-        job: &Job<'_>,
-        call: Call,
-    ) -> Result<Elsewhere, CloudError> {
-        let mut elsewhere = Elsewhere::default();
-        if let Look::Address(address) | Look::Both(address) = look {
-            let found = self.neutron.floating_ips(FloatingIps::Address(address), call).await?;
-            elsewhere.wished = found.into_iter().next();
-        }
-        if let Look::Tags | Look::Both(_) = look {
-            elsewhere.tagged = self.floating_of_owner(&job.wanted.front_end.owner, call).await?;
-        }
-        Ok(elsewhere)
-    }
-
     /// The addresses of an earlier load balancer of this owner: what this process remembers, what
     /// the floating IP says, else what clients were shown.
     fn kept(
@@ -287,7 +269,7 @@ impl OctaviaBalancers {
     ) -> Kept {
         let Job { wanted, .. } = job;
         let first = place.families.first().copied().unwrap_or(IpFamily::V4);
-        if place.port.is_some() || own_address(job, first).is_some() {
+        if place.port.is_some() || job.own_address(first).is_some() {
             return Kept::default();
         }
         let own = |ip: &&FloatingIp| floating::is_ours(ip, &wanted.front_end.owner);
@@ -336,7 +318,7 @@ impl OctaviaBalancers {
             ("vip_port_id", place.port.clone()),
             ("vip_subnet_id", place.subnet.clone()),
             ("vip_network_id", place.network.clone()),
-            ("vip_address", own_address(job, family).map(|address| address.to_string())),
+            ("vip_address", job.own_address(family).map(|address| address.to_string())),
         ] {
             if let Some(value) = value {
                 body[key] = value.into();
@@ -393,12 +375,6 @@ fn parts(tree: &Tree) -> Parts {
         bare: 0,
         filled: tree.listeners.iter().filter(with_members).count(),
     }
-}
-
-/// The addresses of a load balancer, as far as Octavia shows them.
-pub fn vips(row: &BalancerRow) -> Vec<std::net::IpAddr> {
-    let additional = row.additional_vips.iter().filter_map(|vip| vip.ip_address);
-    row.vip_address.into_iter().chain(additional).collect()
 }
 
 #[cfg(test)]

@@ -11,10 +11,7 @@ use ccm_openstack_client::{
 };
 
 use super::{
-    OctaviaBalancers, annotations,
-    ensure::waiting,
-    find::{Rows, not_ours},
-    floating, ingress, names, title,
+    OctaviaBalancers, annotations, find::Rows, floating, names, ownership, steps::FloatingAct, view,
 };
 
 impl OctaviaBalancers {
@@ -32,8 +29,8 @@ impl OctaviaBalancers {
         }
         let owner = &unwanted.owner;
         let known = unwanted.known.as_deref().map(|id| rows.get(id)).transpose()?.flatten();
-        if let Some(row) = known.filter(|row| !title::is_ours(row, owner)) {
-            return Err(not_ours(row, owner));
+        if let Some(row) = known {
+            ownership::check(row, owner)?;
         }
         if unwanted.duplicate {
             return self.delete_duplicate(unwanted, known, rows, call).await;
@@ -50,9 +47,7 @@ impl OctaviaBalancers {
             if gone.is_some() && unwanted.known.as_ref() == Some(&row.id) {
                 continue;
             }
-            if !title::is_ours(&row, owner) {
-                return Err(not_ours(&row, owner));
-            }
+            ownership::check(&row, owner)?;
             match self.delete_row(&row, unwanted, call).await? {
                 Progress::Done(_) => {}
                 progress => return Ok(progress),
@@ -107,11 +102,11 @@ impl OctaviaBalancers {
         match row.provisioning_status {
             Provisioning::Active | Provisioning::Error | Provisioning::Deleted => {}
             Provisioning::PendingDelete => {
-                return Ok(Progress::InProgress(ingress::waiting(row, None, clock::wall())));
+                return Ok(Progress::InProgress(view::waiting(row, None, clock::wall())));
             }
             Provisioning::Pending(_) => {
                 let more = Some("it is deleted after that");
-                return Ok(Progress::InProgress(ingress::waiting(row, more, clock::wall())));
+                return Ok(Progress::InProgress(view::waiting(row, more, clock::wall())));
             }
         }
         for act in self.floating_acts(row, unwanted, call).await? {
@@ -129,9 +124,7 @@ impl OctaviaBalancers {
                     self.memory.keep_deleted(&row.id);
                 }
                 let line = format!("deletion of load balancer {}", row.id);
-                let mut waiting = waiting(row, line);
-                waiting.what = waiting.what.replace("PENDING_UPDATE", "PENDING_DELETE");
-                Ok(Progress::InProgress(waiting))
+                Ok(Progress::InProgress(view::after(&Provisioning::PendingDelete, row, line)))
             }
             Deletion::Gone { request_id } => {
                 self.memory.forget_deleted(&row.id);
@@ -147,7 +140,7 @@ impl OctaviaBalancers {
         row: &BalancerRow,
         unwanted: &Unwanted,
         call: Call,
-    ) -> Result<Vec<floating::Act>, CloudError> {
+    ) -> Result<Vec<FloatingAct>, CloudError> {
         let owner = &unwanted.owner;
         let is_attached = |ip: &FloatingIp| ip.port_id.is_some() && ip.port_id == row.vip_port_id;
         let mut all = match unwanted.duplicate {
@@ -160,9 +153,9 @@ impl OctaviaBalancers {
         }
         let own = all.into_iter().filter(|ip| floating::is_ours(ip, owner));
         let acts = own.filter_map(|ip| match (is_attached(&ip), stays(&ip, unwanted)) {
-            (true, true) => Some(floating::Act::Detach(ip)),
+            (true, true) => Some(FloatingAct::Detach(ip)),
             (is_attached, false) if is_attached || floating::is_free(&ip) => {
-                Some(floating::Act::Release(ip.id))
+                Some(FloatingAct::Release(ip.id))
             }
             _ => None,
         });
@@ -184,7 +177,7 @@ impl OctaviaBalancers {
         let Some((child, id)) = next else { return Ok(None) };
         self.octavia.delete_child(child, id, call).await?;
         let left = pools.len() + listeners.len();
-        Ok(Some(waiting(row, format!("deletion of its {left} listeners and pools"))))
+        Ok(Some(view::after_change(row, format!("deletion of its {left} listeners and pools"))))
     }
 
     /// Deletes floating IPs of a load balancer that is gone.
@@ -217,7 +210,7 @@ impl OctaviaBalancers {
             Some(row) if row.provisioning_status != Provisioning::Deleted => {
                 // A list that lacks it proves nothing.
                 let more = Some("the list of load balancers does not show it");
-                Ok(Progress::InProgress(ingress::waiting(&row, more, clock::wall())))
+                Ok(Progress::InProgress(view::waiting(&row, more, clock::wall())))
             }
             _ => {
                 self.memory.forget_deleted(id);

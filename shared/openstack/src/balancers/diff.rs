@@ -5,7 +5,6 @@
 //! digest come last, so that a digest which a change records says that all before it was done.
 
 mod children;
-mod steps;
 
 use std::collections::BTreeSet;
 
@@ -17,13 +16,13 @@ use ccm_openstack_client::{
 };
 use serde_json::json;
 
-pub use self::steps::{Act, Step, unchanged};
 use super::{
     annotations::Selector,
+    current::Seen,
     merge::{Shape, changed},
     names,
-    seen::Seen,
-    wanted::{Listener, Tree},
+    spec::{Listener, Tree, transport},
+    steps::{Act, Step},
 };
 
 /// What is wanted of one load balancer.
@@ -49,16 +48,6 @@ impl<'a> Goal<'a> {
         let Self { family, selector, subnet, .. } = *self;
         let (port, monitor_port) = (listener.pool.member_port?, listener.pool.monitor_port);
         Some(Shape { port, family, selector, subnet, monitor_port })
-    }
-}
-
-/// The protocol of the transport layer below one of Octavia's: two listeners of one port differ
-/// in it.
-pub fn transport(protocol: &str) -> Protocol {
-    match protocol {
-        "UDP" => Protocol::Udp,
-        "SCTP" => Protocol::Sctp,
-        _ => Protocol::Tcp,
     }
 }
 
@@ -222,26 +211,11 @@ fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step>
     Some(Step::new(line, Act::Balancer(json!({ "tags": tags }))))
 }
 
-/// The tags of a load balancer after its adoption: those that it has, and the owner's.
-pub fn adopted(row_tags: &[String], owner: &Owner) -> Vec<String> {
-    let mut tags: Vec<String> = row_tags
-        .iter()
-        .filter(|tag| !tag.is_empty() && !names::is_owner_tag(tag))
-        .cloned()
-        .collect();
-    tags.extend(
-        names::tags(names::balancer(owner), owner)
-            .into_iter()
-            .filter(|tag| !row_tags.contains(tag)),
-    );
-    tags
-}
-
 /// The members of a pool, if they are to be changed.
 fn members(seen: &Seen, pool: &str, listener: &Listener, goal: &Goal<'_>) -> Option<Step> {
     let shape = goal.shape(listener)?;
     let members = changed(seen.members_of(pool), goal.members, shape)?;
-    let line = steps::members_line(members.len(), listener);
+    let line = children::members_line(members.len(), listener);
     Some(Step::new(line, Act::Members { pool: pool.to_owned(), members }))
 }
 

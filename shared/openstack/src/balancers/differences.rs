@@ -13,12 +13,12 @@ use ccm_openstack_client::{
 use ipnet::IpNet;
 
 use super::{
-    annotations::{FloatingNetwork, Given, INTERNAL, Settings, remark},
+    annotations::{FloatingNetwork, Given, INTERNAL, Settings, Source, remark},
+    current::Seen,
     features::driver,
     floating::{Elsewhere, Wish},
-    inputs::{Job, SINGLE_STACK, own_address},
+    job::{Job, SINGLE_STACK},
     names,
-    seen::Seen,
 };
 
 /// The reason of a note about what stays as it is.
@@ -29,7 +29,7 @@ const ANEW: &str = "only a new one can have it; delete and create the Service to
 /// A difference. Options of `cloud.conf` are for new load balancers: one that goes on with what it
 /// has is no reason for a warning.
 fn kept(given: &Given, what: &str) -> Note {
-    let (value, warning) = (one_line(&given.value, MAX_VALUE), given.is_of_service());
+    let (value, warning) = (one_line(&given.value, MAX_VALUE), given.source.is_of_service());
     let note = remark(KEPT, format!("{}: {value} {what}", given.source));
     Note { warning, ..note }
 }
@@ -40,7 +40,7 @@ pub fn differences(seen: &Seen, job: &Job<'_>, provider: &str, families: &[IpFam
     let mut notes = of_place(row, job, provider);
     notes.extend(of_members(seen, job));
     let family = families.first().copied().unwrap_or(IpFamily::V4);
-    if let (Some(wished), Some(vip)) = (own_address(job, family), row.vip_address)
+    if let (Some(wished), Some(vip)) = (job.own_address(family), row.vip_address)
         && wished != vip
     {
         notes.push(kept(&of_spec(wished), &anew(&vip.to_string())));
@@ -63,7 +63,7 @@ pub fn differences(seen: &Seen, job: &Job<'_>, provider: &str, families: &[IpFam
 }
 
 fn of_spec(address: IpAddr) -> Given {
-    Given { value: address.to_string(), source: "spec.loadBalancerIP".to_owned() }
+    Given { value: address.to_string(), source: Source::Field("spec.loadBalancerIP") }
 }
 
 fn anew(seen: &str) -> String {
@@ -78,7 +78,7 @@ fn of_place(row: &BalancerRow, job: &Job<'_>, provider: &str) -> Vec<Note> {
     if let Some(seen) = row.provider.as_deref()
         && driver(seen) != driver(provider)
     {
-        let source = "[LoadBalancer] lb-provider".to_owned();
+        let source = Source::Option("lb-provider");
         notes.push(kept(&Given { value: provider.to_owned(), source }, &anew(seen)));
     }
     // A port decides over network and subnet.
@@ -101,7 +101,7 @@ fn of_place(row: &BalancerRow, job: &Job<'_>, provider: &str) -> Vec<Note> {
 
 /// The members' subnet that the Service asks for, and which is read only then.
 pub fn members_subnet(settings: &Settings) -> Option<&Given> {
-    settings.networks.member_subnet.as_ref().filter(|given| given.is_of_service())
+    settings.networks.member_subnet.as_ref().filter(|given| given.source.is_of_service())
 }
 
 /// A member that is in another subnet than those that join.

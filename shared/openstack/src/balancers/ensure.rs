@@ -3,28 +3,26 @@
 use std::time::Duration;
 
 use ccm_base::clock;
-use ccm_cloud::{Call, CloudError, IpFamily, LoadBalancer, Loss, Note, Progress, Waiting, Wanted};
-use ccm_openstack_client::{
-    lbaas::{BalancerRow, Child, Provisioning},
-    network::FloatingIp,
-};
+use ccm_cloud::{Call, CloudError, IpFamily, LoadBalancer, Loss, Note, Progress, Wanted};
+use ccm_openstack_client::lbaas::{BalancerRow, Child, Provisioning};
 use serde_json::json;
 
 use super::{
     OctaviaBalancers,
-    create::vips,
-    diff::{self, Act, Goal, Step, adopted},
+    current::{self, Seen},
+    diff::{self, Goal},
     differences,
     find::{Found, Rows},
     floating,
-    ingress::{self, CHECK_AFTER},
-    inputs::Job,
-    local::{self, Unasked},
-    memory::{Parts, Verified},
+    job::{Job, check_floating},
+    local,
+    memory::Verified,
     names,
+    ownership::adopted,
     pools::{self, PortPool, why_none},
-    seen::{self, Seen},
-    wanted::Tree,
+    spec::{Tree, Unasked},
+    steps::{Act, FloatingAct, Step},
+    view,
 };
 
 /// What an existing load balancer is compared with.
@@ -105,7 +103,7 @@ impl OctaviaBalancers {
         call: Call,
     ) -> Result<(Job<'a>, Found), CloudError> {
         let features = self.features(&self.options.balancer.provider, call).await?;
-        let mut job = self.job(wanted, features)?;
+        let mut job = Job::of(wanted, &self.options, features)?;
         self.check_member_subnet(&job, call).await?;
         let found = self.find(wanted, rows, call).await?;
         // One that has failed is replaced, by the driver of new ones.
@@ -131,7 +129,7 @@ impl OctaviaBalancers {
     ) -> Result<Progress<LoadBalancer>, CloudError> {
         let tags = adopted(&row.tags, &job.wanted.front_end.owner);
         self.octavia.update(&row.id, json!({ "tags": tags }), call).await?;
-        Ok(Progress::InProgress(waiting(row, adoption_line(row, job.wanted))))
+        Ok(Progress::InProgress(view::after_change(row, adoption_line(row, job.wanted))))
     }
 
     /// Makes the first change, if there is one.
@@ -166,7 +164,7 @@ impl OctaviaBalancers {
                 made => made?,
             }
             if !is_floating {
-                return Ok(Progress::InProgress(waiting(&compared.seen.row, line)));
+                return Ok(Progress::InProgress(view::after_change(&compared.seen.row, line)));
             }
             compared.steps.remove(0);
             if !compared.steps.iter().any(|step| matches!(step.act, Act::Floating(_))) {
@@ -182,7 +180,7 @@ impl OctaviaBalancers {
         let verified = Verified { waits_for_monitors, ports, why_empty, ..verified };
         self.memory.verify(&seen.row.id, verified);
         let mut balancer = self.shown(&seen.row, &job.wanted.front_end.owner.cluster);
-        balancer.members = Some(seen::nodes(&seen.members));
+        balancer.members = Some(current::nodes(&seen.members));
         balancer.pools = pools;
         Ok(Progress::Done(balancer))
     }
@@ -196,7 +194,7 @@ impl OctaviaBalancers {
     ) -> Result<Comparison, CloudError> {
         let front_end = &job.wanted.front_end;
         let seen = self.read(row, job, call).await?;
-        let mut families = seen::families(&seen.row);
+        let mut families = current::families(&seen.row);
         if families.is_empty() {
             families = front_end.families.iter().take(1).copied().collect();
         }
@@ -220,9 +218,9 @@ impl OctaviaBalancers {
         let mut floating = floating::plan(&wish, owner, port, &seen.floating, &elsewhere)?;
         let is_changing = front_end.digest.differs_from(names::digest(&seen.row.tags));
         floating.extend(floating::asked_for(&wish, owner, attached, is_changing, &floating));
-        let creates = |step: &Step| matches!(&step.act, Act::Floating(floating::Act::Create(_)));
+        let creates = |step: &Step| matches!(&step.act, Act::Floating(FloatingAct::Create(_)));
         if floating.iter().any(creates) {
-            super::inputs::check_floating(&job.settings)?;
+            check_floating(&job.settings)?;
         }
         let given = job.settings.networks.members(&self.options).map(|given| given.value);
         let subnet = given.or_else(|| seen.row.vip_subnet_id.clone());
@@ -276,38 +274,6 @@ impl OctaviaBalancers {
         }
         found
     }
-
-    /// What is remembered of a load balancer that is as wanted.
-    pub fn verified(
-        &self,
-        row: &BalancerRow,
-        floating: &[FloatingIp],
-        job: &Job<'_>,
-        parts: Parts,
-        notes: Vec<Note>,
-    ) -> Verified {
-        let stands =
-            |ip: &&FloatingIp| ip.fixed_address.is_none() || ip.fixed_address == row.vip_address;
-        let wished = job.wanted.front_end.address;
-        let attached = floating.iter().filter(stands);
-        // Two are attached while one is exchanged for another.
-        let attached = attached.min_by_key(|ip| wished != Some(ip.address));
-        let mut addresses = vips(row);
-        if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
-            *first = ip.address;
-        }
-        Verified {
-            ingress: ingress::ingress(&addresses, &job.settings, &self.options.balancer),
-            address: addresses.first().copied(),
-            floating: attached.is_some(),
-            notes,
-            parts,
-            waits_for_monitors: false,
-            ports: Vec::new(),
-            why_empty: None,
-            created: None,
-        }
-    }
 }
 
 fn creates_monitor(step: &Step) -> bool {
@@ -320,12 +286,5 @@ fn adoption_line(row: &BalancerRow, wanted: &Wanted) -> String {
 }
 
 fn in_progress(row: &BalancerRow, what: &str) -> Progress<LoadBalancer> {
-    Progress::InProgress(ingress::waiting(row, Some(what), clock::wall()))
-}
-
-/// What is waited for after a change.
-pub fn waiting(row: &BalancerRow, line: String) -> Waiting {
-    let what = format!("PENDING_UPDATE: {line}");
-    let id = Some(row.id.clone());
-    Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: true }
+    Progress::InProgress(view::waiting(row, Some(what), clock::wall()))
 }

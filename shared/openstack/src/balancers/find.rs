@@ -9,7 +9,7 @@ use ccm_openstack_client::{
     text::MAX_VALUE,
 };
 
-use super::{AT_ONCE, OctaviaBalancers, names, title};
+use super::{AT_ONCE, OctaviaBalancers, names, ownership};
 
 /// What the items of a call look for together.
 #[derive(Clone, Debug, Default)]
@@ -70,13 +70,6 @@ fn oldest_first(mut rows: Vec<BalancerRow>) -> Vec<BalancerRow> {
 
 fn exists(row: &BalancerRow) -> bool {
     row.provisioning_status != Provisioning::Deleted
-}
-
-/// The error about a load balancer that is not the owner's alone.
-pub fn not_ours(row: &BalancerRow, owner: &Owner) -> CloudError {
-    let whose = title::in_words(row, &owner.cluster);
-    let what = format!("load balancer {} is not Service {owner}'s: {whose}", row.id);
-    CloudError::new(ErrorKind::Conflict, what).about(format!("load balancer {}", row.id))
 }
 
 impl OctaviaBalancers {
@@ -154,8 +147,8 @@ impl OctaviaBalancers {
             Some(row) if !exists(&row) => {
                 Ok(Found::Gone(format!("load balancer {id} is {}", row.provisioning_status)))
             }
-            Some(row) if title::is_ours(&row, owner) => Ok(Found::Own(Box::new(row))),
-            Some(row) => Err(not_ours(&row, owner)),
+            Some(row) if ownership::is_ours(&row, owner) => Ok(Found::Own(Box::new(row))),
+            Some(row) => Err(ownership::not_ours(&row, owner)),
             None => Ok(Found::Gone(format!("Octavia has no load balancer {id}"))),
         }
     }
@@ -170,13 +163,13 @@ impl OctaviaBalancers {
         let owner = &wanted.front_end.owner;
         let known = wanted.known.as_deref().map(|id| rows.get(id)).transpose()?.flatten();
         let own = match known {
-            Some(row) if title::is_ours(row, owner) => Some(row.clone()),
+            Some(row) if ownership::is_ours(row, owner) => Some(row.clone()),
             Some(row) if wanted.adopt.as_ref() != Some(&row.id) => {
-                return Err(not_ours(row, owner));
+                return Err(ownership::not_ours(row, owner));
             }
             _ => match self.tagged(owner, rows, call).await?.into_iter().next() {
-                Some(row) if title::is_ours(&row, owner) => Some(row),
-                Some(row) => return Err(not_ours(&row, owner)),
+                Some(row) if ownership::is_ours(&row, owner) => Some(row),
+                Some(row) => return Err(ownership::not_ours(&row, owner)),
                 None => None,
             },
         };
@@ -205,8 +198,8 @@ impl OctaviaBalancers {
                 let error = CloudError::new(ErrorKind::Conflict, what);
                 Err(error.about(format!("load balancer {id}")))
             }
-            None if title::is_adoptable(&row, owner) => Ok(Found::Adoptable(Box::new(row))),
-            None => Err(not_ours(&row, owner)),
+            None if ownership::is_adoptable(&row, owner) => Ok(Found::Adoptable(Box::new(row))),
+            None => Err(ownership::not_ours(&row, owner)),
         }
     }
 }

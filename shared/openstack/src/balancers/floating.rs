@@ -5,34 +5,13 @@ use std::net::IpAddr;
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Owner};
 use ccm_openstack_client::{network::FloatingIp, text::MAX_VALUE};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     annotations::Given,
-    diff::{self, Step},
     names,
+    steps::{self, FloatingAct as Act, Step},
 };
-
-/// What is done about a floating IP.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Act {
-    /// It is created for the virtual address.
-    Create(Value),
-    /// It comes to stand for the virtual address.
-    Attach(FloatingIp),
-    /// The one that the user asks for comes to stand for the virtual address.
-    Wished {
-        ip: FloatingIp,
-        /// Its own, which cannot stay beside it, and comes back if the wished one cannot be had.
-        instead_of: Option<Box<FloatingIp>>,
-    },
-    /// It stands for nothing any more, and stays.
-    Detach(FloatingIp),
-    /// It is deleted.
-    Release(String),
-    /// The owner is recorded.
-    Tag(String, Vec<String>),
-}
 
 /// Whether the load balancer is to have a floating IP, and which one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +137,7 @@ pub fn asked_for(
     is_changing: bool,
     planned: &[Step],
 ) -> Option<Step> {
-    let is_tag = |step: &Step| matches!(step.act, diff::Act::Floating(Act::Tag(..)));
+    let is_tag = |step: &Step| matches!(step.act, steps::Act::Floating(Act::Tag(..)));
     let is_recorded = planned.iter().any(is_tag);
     let Wish::External { address: Some(address), .. } = wish else { return None };
     let ip = attached.iter().find(|ip| ip.address == *address && may_go(ip, owner));
@@ -184,7 +163,7 @@ pub fn check_named(
 }
 
 fn step(line: String, act: Act) -> Step {
-    Step::new(line, diff::Act::Floating(act))
+    Step::new(line, steps::Act::Floating(act))
 }
 
 fn attach(ip: &FloatingIp, act: Act) -> Step {

@@ -2,8 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use ccm_base::clock;
-use ccm_cloud::{Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList, Scope, Title};
+use ccm_cloud::{Call, CloudError, ClusterId, Depth, LoadBalancerList, Scope};
 use ccm_openstack_client::{
     lbaas::{BalancerRow, Filter, Provisioning, Tree},
     network::{FloatingIp, FloatingIps},
@@ -11,12 +10,7 @@ use ccm_openstack_client::{
 use futures::{StreamExt as _, stream};
 use tokio::time::Instant;
 
-use super::{
-    AT_ONCE, OctaviaBalancers,
-    ingress::{self, annotations},
-    memory::Verified,
-    names, pools, seen, title,
-};
+use super::{AT_ONCE, OctaviaBalancers, current, memory::Verified, names, pools};
 
 impl OctaviaBalancers {
     /// See [`LoadBalancers::list`](ccm_cloud::LoadBalancers::list).
@@ -57,33 +51,6 @@ impl OctaviaBalancers {
         Ok(list)
     }
 
-    /// A load balancer as a row of Octavia and the memory show it. What only annotations and
-    /// floating IPs tell is empty until this process has compared it with what is wanted.
-    pub fn shown(&self, row: &BalancerRow, cluster: &ClusterId) -> LoadBalancer {
-        let now = clock::wall();
-        let (owner, title) = title::of(row, cluster);
-        let mut balancer = LoadBalancer::new(&row.id, &row.name, owner);
-        balancer.digest = names::digest(&row.tags).filter(|_| title == Title::Ours);
-        balancer.phase = ingress::phase(row, &title, self.failures.others(&row.id), now);
-        balancer.version.clone_from(&row.updated_at);
-        // One that was never changed has the time of its creation.
-        balancer.version = balancer.version.or_else(|| row.created_at.clone());
-        balancer.age = seen::since(row.created_at.as_deref(), now);
-        let driver = row.provider.as_deref().unwrap_or("load balancer");
-        balancer.cost = Some(driver.to_owned());
-        if let Some(verified) = self.memory.verified(&row.id).filter(|_| title == Title::Ours) {
-            if verified.floating {
-                balancer.cost = Some(format!("{driver} with floating IP"));
-            }
-            balancer.annotations = annotations(&row.id, verified.address);
-            balancer.ingress = verified.ingress;
-            balancer.notes = verified.notes;
-            balancer.pools = verified.created;
-        }
-        balancer.title = title;
-        balancer
-    }
-
     /// Adds the members, and withdraws the digest of what is not as it was. One whose status cannot
     /// be read is left out with a line that says so; fails if that is true of all.
     async fn look_below(
@@ -122,17 +89,18 @@ impl OctaviaBalancers {
                 listeners: Vec::new(),
                 pools: Vec::new(),
             });
-            balancer.members = Some(seen::nodes(&seen::members(&tree)));
+            balancer.members = Some(current::nodes(&current::members(&tree)));
             // Withdraws the digest: the controller then calls ensure, which adds the monitors.
             let has_turn = turns > 0 && known.as_ref().is_some_and(|it| it.waits_for_monitors);
             turns = turns.saturating_sub(usize::from(has_turn));
             balancer.pools = known.as_ref().and_then(|known| {
-                let there = seen::filled(&tree);
+                let there = current::filled(&tree);
                 pools::shown(&known.ports, there.iter().copied(), known.why_empty.as_deref())
             });
             let address = |known: &Verified| known.address.filter(|_| known.floating);
             let is_whole = known.is_some_and(|known| {
-                let is_whole = seen::parts(&tree) == known.parts && seen::failed(&tree).is_empty();
+                let is_whole =
+                    current::parts(&tree) == known.parts && current::failed(&tree).is_empty();
                 stands(&floating, row, address(&known)) && is_whole
             });
             balancer.digest = balancer.digest.filter(|_| is_whole && !has_turn);

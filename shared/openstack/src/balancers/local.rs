@@ -13,12 +13,12 @@ use serde_json::json;
 
 use super::{
     annotations::{PREFIX, Settings, remark},
-    diff::{Act, Step, transport},
+    current::{Seen, since, time},
     features::Features,
-    inputs::Job,
+    job::Job,
     names,
-    read::HTTP,
-    seen::{Seen, since, time},
+    spec::{HTTP, Unasked, transport},
+    steps::{Act, Step},
 };
 
 /// A pool that is at least this old when it gets a monitor has served clients before.
@@ -32,17 +32,6 @@ const LONGEST: Duration = Duration::from_mins(5);
 const LOOK: Duration = Duration::from_secs(10);
 /// The maximum time until Octavia shows the result of a check.
 const SHOWN: Duration = Duration::from_secs(15);
-
-/// What the provider does about monitors that a Service has not requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unasked {
-    /// Each pool gets a monitor.
-    Added,
-    /// Pools keep the monitors that they have.
-    Kept,
-    /// The monitors failed all members of a pool that had served: none until the Service changes.
-    TakenBack,
-}
 
 /// Decides about the monitors of a load balancer that exists.
 pub fn decide(seen: &Seen, job: &Job<'_>) -> Unasked {

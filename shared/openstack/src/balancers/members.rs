@@ -8,16 +8,17 @@ use tokio::time::Instant;
 use super::{
     OctaviaBalancers, annotations,
     blame::is_about,
-    diff::unchanged,
-    ensure::waiting,
-    find::{Rows, not_ours},
-    ingress,
+    current,
+    current::Filled,
+    find::Rows,
     memory::{KnownPool, Pools},
     merge::{SeenMember, Shape, changed, usual_port},
-    names,
-    pools::{self, Filled, PortPool, Targets, why_none},
-    read::{HTTP, needs_details},
-    seen, title,
+    names, ownership,
+    pools::{self, PortPool, Targets, why_none},
+    read::needs_details,
+    spec::HTTP,
+    steps::unchanged,
+    view,
 };
 
 impl OctaviaBalancers {
@@ -34,9 +35,7 @@ impl OctaviaBalancers {
             let error = CloudError::new(ErrorKind::NotFound, what);
             return Err(error.about(format!("load balancer {}", change.id)));
         };
-        if !title::is_ours(row, &change.owner) {
-            return Err(not_ours(row, &change.owner));
-        }
+        ownership::check(row, &change.owner)?;
         match row.provisioning_status {
             Provisioning::Active => {}
             Provisioning::Error | Provisioning::Deleted => {
@@ -46,7 +45,7 @@ impl OctaviaBalancers {
             }
             Provisioning::PendingDelete | Provisioning::Pending(_) => {
                 let more = Some("members follow");
-                return Ok(Progress::InProgress(ingress::waiting(row, more, clock::wall())));
+                return Ok(Progress::InProgress(view::waiting(row, more, clock::wall())));
             }
         }
         self.memory.forget_created(&row.id);
@@ -71,7 +70,7 @@ impl OctaviaBalancers {
                     continue;
                 }
             };
-            return Ok(Progress::InProgress(waiting(row, line)));
+            return Ok(Progress::InProgress(view::after_change(row, line)));
         }
         self.memory.forget_pools(&row.id);
         if let Some(why) = not_seen {
@@ -175,7 +174,7 @@ impl OctaviaBalancers {
             let is_known = ports.iter().any(|port| port.is(&pool.id, &pool.name));
             is_known || is_made_for(&pool.name, row)
         };
-        let (made, others): (Vec<_>, Vec<_>) = seen::pools(&tree).into_iter().partition(is_own);
+        let (made, others): (Vec<_>, Vec<_>) = current::pools(&tree).into_iter().partition(is_own);
         let pools = made.into_iter().map(|pool| {
             let kind = pool.health_monitor.as_ref().map(|monitor| monitor.kind.as_str());
             let known = KnownPool {

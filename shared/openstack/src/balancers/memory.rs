@@ -11,7 +11,7 @@ use ccm_cloud::{Digest, Ingress, Note, Pool};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{merge::SeenMember, pools::PortPool};
+use super::{current::Parts, merge::SeenMember, pools::PortPool};
 
 /// How long members that were read serve again. Octavia shows the end of a change of members only
 /// after seconds, in which the other pools of the same load balancer wait for their turn.
@@ -93,17 +93,6 @@ pub struct Verified {
     pub why_empty: Option<String>,
     /// The members by port with which this process has created the load balancer, until it changes it.
     pub created: Option<Vec<Pool>>,
-}
-
-/// The numbers of parts, by which a status tree shows that some are missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
-    /// All listeners, also those of others.
-    pub listeners: usize,
-    /// Listeners without a pool.
-    pub bare: usize,
-    /// Pools with members.
-    pub filled: usize,
 }
 
 struct Known {

@@ -9,10 +9,9 @@ use ccm_openstack_client::text::MAX_VALUE;
 
 use super::{
     annotations::Selector,
-    diff::transport,
+    current::{Filled, Seen},
     merge::{Shape, first},
-    seen::Seen,
-    wanted::{self, Tree},
+    spec::{self, Tree, transport},
 };
 
 /// The pool of a port.
@@ -33,17 +32,9 @@ pub struct Targets {
     pub monitor_port: Option<u16>,
 }
 
-/// A pool that the cloud has.
-#[derive(Clone, Copy, Debug)]
-pub struct Filled<'a> {
-    pub id: &'a str,
-    pub name: &'a str,
-    pub members: usize,
-}
-
 impl PortPool {
-    fn of(listener: &wanted::Listener, pool: &str) -> Self {
-        let wanted::Listener { transport: protocol, port, pool: own, .. } = listener;
+    fn of(listener: &spec::Listener, pool: &str) -> Self {
+        let spec::Listener { transport: protocol, port, pool: own, .. } = listener;
         let to = own.member_port.map(|port| Targets { port, monitor_port: own.monitor_port });
         Self { pool: pool.to_owned(), protocol: *protocol, port: *port, to }
     }
@@ -67,7 +58,7 @@ pub fn of_creation(tree: &Tree) -> Vec<PortPool> {
 /// Returns the members by port that a creation gives to a load balancer.
 pub fn created(tree: &Tree, members: &Members, selector: &Selector, family: IpFamily) -> Vec<Pool> {
     let why_empty = why_none(members, selector, family);
-    let pool = |listener: &wanted::Listener| {
+    let pool = |listener: &spec::Listener| {
         let port = listener.pool.member_port?;
         let shape = Shape { port, family, selector, subnet: None, monitor_port: None };
         let members = first(members, shape).len();
@@ -79,7 +70,7 @@ pub fn created(tree: &Tree, members: &Members, selector: &Selector, family: IpFa
 
 /// Returns the pools of a load balancer that is as wanted.
 pub fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
-    let pool = |listener: &wanted::Listener| {
+    let pool = |listener: &spec::Listener| {
         let key = (listener.transport, listener.port);
         let mut there = seen.listeners.iter();
         let own = there.find(|row| (transport(&row.protocol), row.protocol_port) == key)?;

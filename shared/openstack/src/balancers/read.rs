@@ -8,16 +8,15 @@ use ccm_openstack_client::{
 
 use super::{
     OctaviaBalancers,
+    current::{self, Seen},
     differences::members_subnet,
-    inputs::Job,
-    local::{Unasked, decide},
+    floating::{Elsewhere, Look},
+    job::Job,
+    local::decide,
     merge::{SeenMember, has_foreign},
     names,
-    seen::{self, Seen},
+    spec::{HTTP, Unasked},
 };
-
-/// The kind of monitor that checks members at another port.
-pub const HTTP: &str = "HTTP";
 
 impl OctaviaBalancers {
     /// All that belongs to a load balancer.
@@ -37,8 +36,8 @@ impl OctaviaBalancers {
         let checked = pools.iter().filter(|pool| pool.healthmonitor_id.is_some());
         let checked: Vec<String> = checked.map(|pool| pool.id.clone()).collect();
         let monitors = self.octavia.monitors(&checked, call).await?;
-        let members = seen::members(&tree);
-        let failing = seen::failing(&tree);
+        let members = current::members(&tree);
+        let failing = current::failing(&tree);
         let mut seen = Seen { row, listeners, pools, monitors, members, failing, floating };
         // Members may still have a monitor port although the provider took back their monitors.
         let may_name = job.settings.local_checks.is_some() && decide(&seen, job) != Unasked::Kept;
@@ -78,6 +77,24 @@ impl OctaviaBalancers {
             let what = format!("load balancer {id} was deleted meanwhile");
             CloudError::new(ErrorKind::Busy, what).about(format!("load balancer {id}"))
         })
+    }
+
+    /// The floating IPs that may be used.
+    pub async fn elsewhere(
+        &self,
+        look: Look,
+        job: &Job<'_>,
+        call: Call,
+    ) -> Result<Elsewhere, CloudError> {
+        let mut elsewhere = Elsewhere::default();
+        if let Look::Address(address) | Look::Both(address) = look {
+            let found = self.neutron.floating_ips(FloatingIps::Address(address), call).await?;
+            elsewhere.wished = found.into_iter().next();
+        }
+        if let Look::Tags | Look::Both(_) = look {
+            elsewhere.tagged = self.floating_of_owner(&job.wanted.front_end.owner, call).await?;
+        }
+        Ok(elsewhere)
     }
 
     /// The floating IPs with the tags of an owner.

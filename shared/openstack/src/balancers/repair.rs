@@ -8,14 +8,14 @@ use ccm_cloud::{Call, CloudError, ErrorKind, LoadBalancer, Loss, Progress};
 use ccm_openstack_client::{lbaas::BalancerRow, network::FloatingIp, text::MAX_MESSAGE};
 
 use super::{
-    OctaviaBalancers,
-    diff::{self, Act, Step},
-    ensure::waiting,
+    OctaviaBalancers, current, diff,
     failures::{Next, Tried},
     floating,
-    inputs::Job,
+    job::Job,
     memory::Vip,
-    names, seen,
+    names,
+    steps::{Act, FloatingAct, Step},
+    view,
 };
 
 /// When one that waits for its turn asks again.
@@ -104,7 +104,7 @@ impl OctaviaBalancers {
         self.memory.forget(&row.id);
         match self.failures.next(&row.id, driver(row)) {
             Next::Rest(left) => {
-                let failed = parts(&seen::failed(&self.tree(&row.id, call).await?));
+                let failed = parts(&current::failed(&self.tree(&row.id, call).await?));
                 let what =
                     format!("{failed}; it is left alone for {:.0} s", left.as_secs_f64().ceil());
                 return Err(waits(row, &what, left));
@@ -114,7 +114,7 @@ impl OctaviaBalancers {
                 return Err(waits(row, what, TURN));
             }
             Next::FailOver if self.fail_over(row, call).await? => {
-                return Ok(Progress::InProgress(waiting(row, fail_over_line(row))));
+                return Ok(Progress::InProgress(view::after_change(row, fail_over_line(row))));
             }
             Next::FailOver | Next::Replacement => {}
         }
@@ -190,7 +190,7 @@ impl OctaviaBalancers {
             return Err(kept(row, "others use it, so a person must repair or delete it", error));
         }
         if !self.may_replace(job.wanted) {
-            let (failed, why) = (parts(&seen::failed(&tree)), self.failures.why(&row.id));
+            let (failed, why) = (parts(&current::failed(&tree)), self.failures.why(&row.id));
             let why = format!("{}{failed}: {why}", state(row));
             return Ok(Verdict::Lost(Loss { why: one_line(&why, MAX_MESSAGE), is_gone: false }));
         }
@@ -198,7 +198,7 @@ impl OctaviaBalancers {
         let lacking = |error| kept(row, "a new one cannot be created", error);
         floating::check_named(&attached, owner, named(job)).map_err(lacking)?;
         let steps = self.creation(job, &attached, true, call).await.map_err(lacking)?;
-        let creates = |step: &Step| matches!(&step.act, Act::Floating(floating::Act::Create(_)));
+        let creates = |step: &Step| matches!(&step.act, Act::Floating(FloatingAct::Create(_)));
         self.check_quotas(steps.iter().any(creates), call).await.map_err(lacking)?;
         Ok(Verdict::Replace { attached, steps })
     }
@@ -236,6 +236,6 @@ impl OctaviaBalancers {
             self.failures.replace(&row.id);
         }
         deletion?;
-        Ok(Progress::InProgress(waiting(row, line(row))))
+        Ok(Progress::InProgress(view::after_change(row, line(row))))
     }
 }

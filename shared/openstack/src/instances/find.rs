@@ -1,14 +1,11 @@
 //! Finds the servers of nodes: by single requests, or in one list of the project.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use ccm_cloud::{Call, CloudError, ErrorKind, LookupResult};
+use ccm_cloud::{Call, CloudError, ErrorKind};
 use ccm_openstack_client::{
     api::AT_ONCE,
     compute::{Asked, Listing, Nova, Row, Server},
@@ -16,21 +13,11 @@ use ccm_openstack_client::{
 };
 use tokio::sync::OnceCell;
 
-use super::{prove, question::NodeLookup};
-
-/// The result of finding a server.
-pub enum Found {
-    /// The server, not yet described.
-    Server(Arc<Server>),
-    /// Any other answer.
-    Settled(LookupResult),
-}
-
-impl From<CloudError> for Found {
-    fn from(error: CloudError) -> Self {
-        Self::Settled(Err(error))
-    }
-}
+use super::{
+    index::{Found, Index, unreadable},
+    prove,
+    question::NodeLookup,
+};
 
 /// Finds the servers of one lookup. Lists the project at most once.
 pub struct Finder<'a> {
@@ -40,35 +27,6 @@ pub struct Finder<'a> {
     list: OnceCell<Result<Index, CloudError>>,
     /// Requests for single servers: how many were answered, and how many failed.
     singles: (AtomicUsize, AtomicUsize),
-}
-
-/// All servers of the project, by ID and by name.
-#[derive(Default)]
-pub struct Index {
-    by_id: BTreeMap<ServerId, Entry>,
-    /// Servers that exist, by their name in lower case.
-    by_name: BTreeMap<String, Vec<Named>>,
-    /// Entries without a known name: each of them may be the missing server.
-    pub nameless: usize,
-    /// The number of entries.
-    pub size: usize,
-    /// Nova's ID of the request.
-    pub request_id: Option<String>,
-    /// Why servers may be missing.
-    pub gap: Option<String>,
-}
-
-struct Named {
-    name: String,
-    id: ServerId,
-}
-
-enum Entry {
-    There(Arc<Server>),
-    /// Soft-deleted.
-    SoftDeleted,
-    /// It cannot be described, for this reason.
-    Unreadable(CloudError),
 }
 
 impl<'a> Finder<'a> {
@@ -195,95 +153,4 @@ impl<'a> Finder<'a> {
             None => Ok(None),
         }
     }
-}
-
-impl Index {
-    fn of(listing: Listing) -> Self {
-        let Listing { rows, request_id, gap, .. } = listing;
-        let mut index = Self { size: rows.len(), request_id, gap, ..Self::default() };
-        for row in rows {
-            index.add(row);
-        }
-        index
-    }
-
-    fn add(&mut self, row: Row) {
-        let name = row.name().map(str::to_owned);
-        let (id, entry) = match row {
-            Row::Whole(server) if server.exists() => {
-                (Some(server.id.clone()), Entry::There(Arc::from(server)))
-            }
-            // A soft-deleted server does not occupy its name.
-            Row::Whole(server) => {
-                self.by_id.insert(server.id.clone(), Entry::SoftDeleted);
-                return;
-            }
-            row => (row.id().cloned(), Entry::Unreadable(unreadable(&row))),
-        };
-        match (name, &id) {
-            (Some(name), Some(id)) => {
-                let named = self.by_name.entry(name.to_lowercase()).or_default();
-                named.push(Named { name, id: id.clone() });
-            }
-            _ => self.nameless += 1,
-        }
-        if let Some(id) = id {
-            self.by_id.insert(id, entry);
-        }
-    }
-
-    /// The server of this ID; `None` if it needs a request.
-    fn server(&self, id: &ServerId) -> Option<Result<Arc<Server>, CloudError>> {
-        match self.by_id.get(id)? {
-            Entry::There(server) => Some(Ok(Arc::clone(server))),
-            Entry::Unreadable(error) => Some(Err(error.clone())),
-            Entry::SoftDeleted => None,
-        }
-    }
-
-    /// The server of a node's system UUID, unless another one has the node's name.
-    fn beside(&self, server: Arc<Server>, name: &str) -> Result<Found, CloudError> {
-        let other = self.ids_of(name).into_iter().find(|id| *id != server.id);
-        match other.filter(|_| server.name != name) {
-            Some(other) => Err(prove::contradiction(&server.id, name, &other)),
-            None => Ok(Found::Server(server)),
-        }
-    }
-
-    /// The server of this name; `None` if there is none.
-    fn named(&self, name: &str) -> Option<Result<Found, CloudError>> {
-        match &*self.ids_of(name) {
-            [] => None,
-            [id] => self.server(id).map(|server| server.map(Found::Server)),
-            ids => Some(Err(prove::conflict(name, ids))),
-        }
-    }
-
-    /// The names of all servers that exist.
-    pub fn names(&self) -> Vec<&str> {
-        self.by_name.values().flatten().map(|named| named.name.as_str()).collect()
-    }
-
-    fn is_named(&self, name: &str) -> bool {
-        self.by_name.contains_key(&name.to_lowercase())
-    }
-
-    /// The servers of exactly this name. If there is none, those whose names differ in case:
-    /// node names are lower case, names of servers need not be.
-    fn ids_of(&self, name: &str) -> Vec<ServerId> {
-        let alike: Vec<_> = self.by_name.get(&name.to_lowercase()).into_iter().flatten().collect();
-        let is_exact = |named: &Named| named.name == name;
-        let wants_exact = alike.iter().any(|named| is_exact(named));
-        let wanted = alike.into_iter().filter(|named| !wants_exact || is_exact(named));
-        wanted.map(|named| named.id.clone()).collect()
-    }
-}
-
-/// The error for a server that exists but cannot be described.
-fn unreadable(row: &Row) -> CloudError {
-    let kind = match row {
-        Row::Partial { .. } => ErrorKind::Unavailable,
-        Row::Whole(_) | Row::Malformed { .. } => ErrorKind::Malformed,
-    };
-    CloudError::new(kind, row.trouble().unwrap_or_default())
 }

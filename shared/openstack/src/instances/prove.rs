@@ -4,10 +4,8 @@ use ccm_base::{message::one_line, nearest};
 use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Lookup, ProofMethod};
 use ccm_openstack_client::{ids::ServerId, text::MAX_VALUE};
 
-use super::find::{Found, Index};
+use super::index::{Found, Index};
 
-/// The maximum number of IDs in a message.
-const MAX_IDS: usize = 10;
 /// In a project with more servers no near name is looked for: it takes time for each missing node.
 const MAX_COMPARED: usize = 1_000;
 
@@ -70,29 +68,6 @@ pub fn unproven(name: &str, gap: &str) -> CloudError {
     let message =
         format!("no server has the name {name:?}, but the list of the project is no proof: {gap}");
     CloudError::new(ErrorKind::Unavailable, message)
-}
-
-/// The error for a name that several servers have.
-pub fn conflict(name: &str, ids: &[ServerId]) -> CloudError {
-    let name = one_line(name, MAX_VALUE);
-    let shown: Vec<_> = ids.iter().take(MAX_IDS).map(ServerId::as_str).collect();
-    let message = format!(
-        "{} servers have the name {name:?} ({}); set spec.providerID of the node, or rename \
-         the others",
-        ids.len(),
-        shown.join(", ")
-    );
-    CloudError::new(ErrorKind::Conflict, message)
-}
-
-/// The error for a node whose system UUID and name lead to two servers.
-pub fn contradiction(by_uuid: &ServerId, name: &str, by_name: &ServerId) -> CloudError {
-    let (name, by_uuid, by_name) = (one_line(name, MAX_VALUE), by_uuid.as_str(), by_name.as_str());
-    let message = format!(
-        "the node's system UUID is server {by_uuid}, but its name {name:?} is that of server \
-         {by_name}; set spec.providerID of the node, or rename one of the servers"
-    );
-    CloudError::new(ErrorKind::Conflict, message)
 }
 
 fn gone(method: ProofMethod, evidence: String, request_id: Option<String>) -> Found {

@@ -116,15 +116,6 @@ fn circles_are_found_at_any_length_and_depth() {
 }
 
 #[test]
-fn a_folder_of_openstack_is_one_module() {
-    let inside = ("balancers.rs", "mod x { use super::y::Y; } mod y { use super::x::X; }");
-    check(&[("lib.rs", "mod balancers;"), inside], &[]);
-    let outside = ("a.rs", "use crate::balancers::z::Z;");
-    let back = ("balancers.rs", "mod x { use crate::a::A; } pub mod z { pub struct Z; }");
-    check(&[("lib.rs", "mod a; mod balancers;"), outside, back], &["a balancers"]);
-}
-
-#[test]
 fn a_circle_shows_the_uses_that_close_it() {
     let files = [(
         "lib.rs",

@@ -8,48 +8,14 @@ use ccm_openstack_client::text::{MAX_MESSAGE, MAX_VALUE};
 
 use super::{
     Checks, FloatingNetwork, Given, INTERNAL, LocalChecks, Networks, Options, PREFIX, Proxy,
-    Timeouts,
+    Source, Timeouts, remark,
     selector::is_valid,
     unknown::{self, Unknown},
 };
-use crate::config::{LoadBalancer, LoadBalancerClass, LocalMonitor};
-
-/// The annotations below the prefix that have a meaning.
-pub const KNOWN: [&str; 33] = [
-    "availability-zone",
-    "class",
-    "connection-limit",
-    "default-tls-container-ref",
-    "enable-health-monitor",
-    "flavor-id",
-    "floating-network-id",
-    "floating-subnet",
-    "floating-subnet-id",
-    "floating-subnet-tags",
-    "health-monitor-delay",
-    "health-monitor-max-retries",
-    "health-monitor-max-retries-down",
-    "health-monitor-timeout",
-    "hostname",
-    "keep-floatingip",
-    "lb-method",
-    "listener-tags",
-    "load-balancer-address",
-    "load-balancer-id",
-    "load-balancer-tags",
-    "member-subnet-id",
-    "network-id",
-    "node-selector",
-    "pool-tags",
-    "port-id",
-    "proxy-protocol",
-    "subnet-id",
-    "timeout-client-data",
-    "timeout-member-connect",
-    "timeout-member-data",
-    "timeout-tcp-inspect",
-    "x-forwarded-for",
-];
+use crate::{
+    balancers::names,
+    config::{LoadBalancer, LoadBalancerClass, LocalMonitor},
+};
 
 /// The name of the annotation that turns health monitors on or off.
 const MONITOR: &str = "enable-health-monitor";
@@ -58,25 +24,11 @@ const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SO
 /// Octavia's longest time limit of a listener, in milliseconds.
 const LONGEST: i64 = 86_400_000;
 
-/// A remark that a user should act on.
-pub fn remark(reason: &str, message: impl Into<String>) -> Note {
-    Note { reason: reason.to_owned(), message: message.into(), warning: true }
-}
-
-/// An option of `[LoadBalancer]`, for messages.
-pub fn option(key: &str) -> String {
-    format!("[LoadBalancer] {key}")
-}
-
-fn annotation(key: &str) -> String {
-    format!("annotation {key}")
-}
-
 /// Annotations while they are read.
 pub struct Reading<'a> {
     annotations: &'a BTreeMap<String, String>,
     /// Source and line.
-    problems: Vec<(String, String)>,
+    problems: Vec<(Source, String)>,
     notes: RefCell<Vec<Note>>,
 }
 
@@ -94,11 +46,11 @@ impl<'a> Reading<'a> {
         };
         let lines = self.problems.iter().map(|(source, what)| format!("{source}: {what}"));
         let what = lines.collect::<Vec<_>>().join("; ");
-        Err(CloudError::new(ErrorKind::Invalid, what).about(first.clone()))
+        Err(CloudError::new(ErrorKind::Invalid, what).about(first))
     }
 
     pub fn problem(&mut self, key: &str, what: String) {
-        self.problems.push((annotation(&format!("{PREFIX}{key}")), what));
+        self.problems.push((Source::annotation(key), what));
     }
 
     /// A remark about an annotation that counts as its default.
@@ -121,7 +73,7 @@ impl<'a> Reading<'a> {
                 "there is none of this name, and the load balancer would be public: rename it to \
                  {INTERNAL}, or remove it"
             );
-            Given { value: what, source: one.shown() }
+            Given { value: what, source: one.source() }
         });
         let unknown = unknown.into_iter().map(|(one, _)| one).collect();
         self.notes.borrow_mut().extend(unknown::remarks(unknown));
@@ -180,10 +132,10 @@ impl<'a> Reading<'a> {
     }
 
     /// A value of the annotation, else of the option of the same name.
-    pub fn given(&self, key: &str, config: Option<&String>) -> Option<Given> {
+    pub fn given(&self, key: &'static str, config: Option<&String>) -> Option<Given> {
         let (value, source) = match self.text(key) {
-            Some(text) => (text.to_owned(), annotation(&format!("{PREFIX}{key}"))),
-            None => (config?.clone(), option(key)),
+            Some(text) => (text.to_owned(), Source::annotation(key)),
+            None => (config?.clone(), Source::Option(key)),
         };
         (!value.is_empty()).then_some(Given { value, source })
     }
@@ -208,7 +160,7 @@ impl<'a> Reading<'a> {
     /// class beats the annotation.
     fn placed(
         &self,
-        key: &str,
+        key: &'static str,
         options: &Options,
         class: Option<&(String, LoadBalancerClass)>,
         class_first: bool,
@@ -216,19 +168,20 @@ impl<'a> Reading<'a> {
     ) -> Option<Given> {
         let of_class = || {
             let (name, networks) = class?;
-            let source = format!("[LoadBalancerClass {name:?}] {key}");
+            let source = Source::Class(name.clone(), key);
             Some(Given { value: value(networks)?.clone(), source })
         };
         let of_annotation = || {
-            let source = annotation(&format!("{PREFIX}{key}"));
+            let source = Source::annotation(key);
             Some(Given { value: self.text(key)?.to_owned(), source })
         };
         let first = match class_first {
             true => of_class().or_else(of_annotation),
             false => of_annotation().or_else(of_class),
         };
-        let of_options =
-            || Some(Given { value: value(&options.networks)?.clone(), source: option(key) });
+        let of_options = || {
+            Some(Given { value: value(&options.networks)?.clone(), source: Source::Option(key) })
+        };
         first.or_else(of_options).filter(|given| !given.value.is_empty())
     }
 
@@ -245,7 +198,7 @@ impl<'a> Reading<'a> {
         let network = placed(key, true, |networks| networks.floating_network_id.as_ref());
         let floating = match (network, self.text(key)) {
             (Some(network), _) => FloatingNetwork::Named(network),
-            (None, Some("")) => FloatingNetwork::Refused(annotation(&format!("{PREFIX}{key}"))),
+            (None, Some("")) => FloatingNetwork::Refused(Source::annotation(key)),
             (None, _) => FloatingNetwork::Found,
         };
         let id =
@@ -255,7 +208,7 @@ impl<'a> Reading<'a> {
             placed("floating-subnet-tags", true, |networks| networks.floating_subnet_tags.as_ref()),
         ];
         // Of one source the ID counts, of two sources the first one.
-        let rank = |given: &Given| (!given.is_of_service(), given.is_of_annotation());
+        let rank = |given: &Given| (!given.source.is_of_service(), given.source.is_annotation());
         let is_hidden = |given: &Given| id.as_ref().is_some_and(|id| rank(id) <= rank(given));
         let floating_patterns: Vec<Given> =
             patterns.into_iter().flatten().filter(|given| !is_hidden(given)).collect();
@@ -306,12 +259,12 @@ impl<'a> Reading<'a> {
     }
 
     pub fn method(&self, config: &str) -> Given {
-        let of_options = || Given { value: config.to_owned(), source: option("lb-method") };
+        let of_options = || Given { value: config.to_owned(), source: Source::Option("lb-method") };
         let key = format!("{PREFIX}lb-method");
         match self.text("lb-method") {
             None | Some("") => of_options(),
             Some(text) if METHODS.contains(&text) => {
-                Given { value: text.to_owned(), source: annotation(&key) }
+                Given { value: text.to_owned(), source: Source::annotation("lb-method") }
             }
             Some(other) => {
                 self.ignored(&key, other, &format!("one of {}", METHODS.join(", ")));
@@ -384,10 +337,10 @@ impl<'a> Reading<'a> {
             .map(str::to_owned)
             .collect();
         let reserved = |tag: &&String| {
-            super::super::names::is_owner_tag(tag)
-                || super::super::names::is_digest(tag)
-                || super::super::names::is_taken_back(tag)
-                || tag.starts_with(super::super::names::PREFIX)
+            names::is_owner_tag(tag)
+                || names::is_digest(tag)
+                || names::is_taken_back(tag)
+                || tag.starts_with(names::PREFIX)
         };
         if let Some(tag) = tags.iter().find(reserved) {
             let what = format!("{tag:?} is a tag that records an owner; choose another one");

@@ -151,8 +151,9 @@ fn only_an_id_of_the_same_or_an_earlier_source_hides_a_pattern() {
             given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
         let given: Vec<_> = given.into_iter().chain([("class", "dmz")]).collect();
         let settings = read(&annotations(&given), &options, Traffic::Cluster).unwrap();
-        let id = settings.networks.floating_subnet.map(|given| given.source);
-        let patterns: Vec<_> = settings.unmanaged.iter().map(|one| one.source.clone()).collect();
+        let id = settings.networks.floating_subnet.map(|given| given.source.to_string());
+        let patterns: Vec<_> =
+            settings.unmanaged.iter().map(|one| one.source.to_string()).collect();
         match expect {
             Ok(source) => {
                 assert_eq!(id, source.map(|source| format!("{source}-id")), "{given:?} {conf:?}");

@@ -4,10 +4,7 @@ use ccm_base::{message::one_line, nearest};
 use ccm_cloud::Note;
 use ccm_openstack_client::text::MAX_VALUE;
 
-use super::{
-    ADDRESS, ID, INTERNAL, OLD_PREFIX, PREFIX,
-    reading::{KNOWN, remark},
-};
+use super::{ADDRESS, ID, INTERNAL, KNOWN, OLD_PREFIX, PREFIX, Source, remark};
 
 /// The maximum number of unknown annotations that get a remark each.
 const NAMED: usize = 10;
@@ -67,8 +64,8 @@ impl<'a> Unknown<'a> {
         Some(Self { key, name, means_internal })
     }
 
-    pub fn shown(&self) -> String {
-        format!("annotation {}", one_line(self.key, MAX_VALUE))
+    pub fn source(&self) -> Source {
+        Source::Annotation(one_line(self.key, MAX_VALUE))
     }
 
     fn meant(&self) -> Option<String> {
@@ -92,7 +89,7 @@ pub fn remarks(mut unknown: Vec<Unknown<'_>>) -> Vec<Note> {
     unknown.sort_by_key(|one| (!one.means_internal, one.key));
     let line = |one: &Unknown<'_>| {
         let hint = one.meant().map_or_else(String::new, |it| format!("; did you mean {it}?"));
-        let what = format!("{} is ignored: there is none of this name{hint}", one.shown());
+        let what = format!("{} is ignored: there is none of this name{hint}", one.source());
         remark(REASON, what)
     };
     let mut notes: Vec<Note> = unknown.iter().take(NAMED).map(line).collect();

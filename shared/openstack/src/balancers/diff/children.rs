@@ -6,15 +6,13 @@ use ccm_openstack_client::lbaas::{Child, ListenerRow, MonitorRow, PoolRow, Provi
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
-use super::{
-    Act, Goal, Step, members,
-    steps::{members_line, shown, unchanged},
-};
+use super::{Goal, members};
 use crate::balancers::{
+    current::Seen,
     merge::first,
     names::{self, OWN_TAGS},
-    seen::Seen,
-    wanted::{Listener, Monitor, Pool, USUAL_AFFINITY},
+    spec::{Listener, Monitor, Pool, USUAL_AFFINITY},
+    steps::{Act, Step, unchanged},
 };
 
 /// Deletes a listener and its pool.
@@ -246,4 +244,13 @@ fn checks(there: &MonitorRow, wanted: &Monitor) -> Map<String, Value> {
         }
     }
     body
+}
+
+/// How a listener is shown.
+fn shown(listener: &Listener) -> String {
+    format!("{}/{}", listener.port, listener.protocol)
+}
+
+pub fn members_line(count: usize, listener: &Listener) -> String {
+    format!("set {count} members of listener {}", shown(listener))
 }

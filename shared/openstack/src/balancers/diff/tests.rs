@@ -11,8 +11,8 @@ use super::*;
 use crate::balancers::{
     annotations::{Options, Settings, read},
     features::Features,
-    local::Unasked,
     merge::SeenMember,
+    spec::Unasked,
 };
 
 fn owner() -> Owner {

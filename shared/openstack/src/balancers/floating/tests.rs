@@ -23,14 +23,15 @@ fn ip(last: u8, network: &str, port: Option<&str>, made: bool) -> FloatingIp {
 }
 
 fn lines(keep: bool, attached: &[FloatingIp], elsewhere: &Elsewhere) -> Vec<String> {
-    let network = Given { value: "near".to_owned(), source: "test".to_owned() };
+    let network =
+        Given { value: "near".to_owned(), source: crate::balancers::annotations::Source::Found };
     let address = Some([203, 0, 113, 9].into());
     let wish = Wish::External { network, subnet: None, address, keep };
     let steps = plan(&wish, &owner(), Some("port"), attached, elsewhere).unwrap();
     let shown = |step: Step| {
         let line = step.line.replace("floating IP 203.0.113.", "");
         match step.act {
-            diff::Act::Floating(Act::Wished { instead_of: Some(other), .. }) => {
+            steps::Act::Floating(Act::Wished { instead_of: Some(other), .. }) => {
                 format!("{line} instead of {}", other.id)
             }
             _ => line,
@@ -88,7 +89,8 @@ fn an_exchange_attaches_first_where_that_is_possible() {
 
 #[test]
 fn its_own_that_may_be_left_is_looked_for() {
-    let network = Given { value: "near".to_owned(), source: "test".to_owned() };
+    let network =
+        Given { value: "near".to_owned(), source: crate::balancers::annotations::Source::Found };
     let wish =
         |address| Wish::External { network: network.clone(), subnet: None, address, keep: false };
     let (nine, port) = (Some([203, 0, 113, 9].into()), Some("port"));

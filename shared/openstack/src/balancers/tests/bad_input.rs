@@ -174,7 +174,7 @@ const ODD: [&str; 29] = [
 async fn odd_values_are_said_or_taken() {
     let long = "x".repeat(5_000);
     let odd = || ODD.into_iter().chain([long.as_str()]);
-    for key in super::super::annotations::known() {
+    for key in super::super::annotations::KNOWN {
         for value in odd() {
             let rig = Rig::new();
             let web = annotated(&wanted("web"), key, value);
@@ -199,7 +199,7 @@ async fn odd_values_are_said_or_taken() {
                 Ok(other) => panic!("{key}={value:?}: {other:?}"),
                 Err(error) => {
                     // Then the nodes decide, and others may come.
-                    let is_open = *key == "subnet-id" && error.message.contains("is not set");
+                    let is_open = key == "subnet-id" && error.message.contains("is not set");
                     let kind = if is_open { ErrorKind::Conflict } else { ErrorKind::Invalid };
                     assert_eq!(error.kind, kind, "{key}={value:?}: {error}");
                     assert!(error.message.contains(key), "{key}={value:?}: {error}");

@@ -13,12 +13,13 @@ use ipnet::IpNet;
 use super::{
     annotations::{Checks, Given, PREFIX, Proxy, Settings, Timeouts, remark},
     features::Features,
-    local::Unasked,
     names,
 };
 
 /// The affinity that Kubernetes gives when a Service names no time.
 pub const USUAL_AFFINITY: u32 = 10_800;
+/// The kind of monitor that checks members at another port.
+pub const HTTP: &str = "HTTP";
 
 /// What is below a load balancer.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,7 +189,7 @@ fn algorithm(settings: &Settings, features: Features, notes: &mut Vec<Note>) -> 
         Features { amphora: true, .. } if is_of_ovn => ("amphora", "ROUND_ROBIN"),
         _ => return given.value.clone(),
     };
-    if given.is_of_annotation() {
+    if given.source.is_annotation() {
         let what = format!(
             "{}: the driver {driver} does not have {}; {used} is used",
             given.source, given.value
@@ -310,6 +311,27 @@ impl Parts<'_> {
             monitor,
             keeps_monitor: self.settings.local_checks.is_some() && self.unasked == Unasked::Kept,
         }
+    }
+}
+
+/// The handling of monitors that a Service has not requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unasked {
+    /// Each pool gets a monitor.
+    Added,
+    /// Pools keep the monitors that they have.
+    Kept,
+    /// The monitors failed all members of a pool that had served: none until the Service changes.
+    TakenBack,
+}
+
+/// The protocol of the transport layer below one of Octavia's: two listeners of one port differ
+/// in it.
+pub fn transport(protocol: &str) -> Protocol {
+    match protocol {
+        "UDP" => Protocol::Udp,
+        "SCTP" => Protocol::Sctp,
+        _ => Protocol::Tcp,
     }
 }
 

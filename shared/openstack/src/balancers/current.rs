@@ -14,7 +14,26 @@ use ccm_openstack_client::{
 };
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-use super::{memory::Parts, merge::SeenMember, names, pools::Filled};
+use super::{merge::SeenMember, names};
+
+/// The numbers of parts, by which a status tree shows that some are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// All listeners, also those of others.
+    pub listeners: usize,
+    /// Listeners without a pool.
+    pub bare: usize,
+    /// Pools with members.
+    pub filled: usize,
+}
+
+/// A pool that the cloud has.
+#[derive(Clone, Copy, Debug)]
+pub struct Filled<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    pub members: usize,
+}
 
 /// A load balancer with all that belongs to it.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +98,12 @@ pub fn families(row: &BalancerRow) -> Vec<IpFamily> {
         }
     }
     families
+}
+
+/// The addresses of a load balancer, as far as Octavia shows them.
+pub fn vips(row: &BalancerRow) -> Vec<IpAddr> {
+    let additional = row.additional_vips.iter().filter_map(|vip| vip.ip_address);
+    row.vip_address.into_iter().chain(additional).collect()
 }
 
 /// All pools of a tree, each once.

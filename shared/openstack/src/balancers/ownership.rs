@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ccm_base::message::{LONGEST_LINE, one_line};
-use ccm_cloud::{ClusterId, Owner, Title};
+use ccm_cloud::{CloudError, ClusterId, ErrorKind, Owner, Title};
 use ccm_openstack_client::lbaas::BalancerRow;
 
 use super::names;
@@ -104,6 +104,33 @@ pub fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
         _ => "its tags do not say that it belongs to this cluster".to_owned(),
     };
     one_line(&words, LONGEST_LINE)
+}
+
+/// The error about a load balancer that is not this owner's alone.
+pub fn not_ours(row: &BalancerRow, owner: &Owner) -> CloudError {
+    let whose = in_words(row, &owner.cluster);
+    let what = format!("load balancer {} is not Service {owner}'s: {whose}", row.id);
+    CloudError::new(ErrorKind::Conflict, what).about(format!("load balancer {}", row.id))
+}
+
+/// Fails if a load balancer is not this owner's alone.
+pub fn check(row: &BalancerRow, owner: &Owner) -> Result<(), CloudError> {
+    if is_ours(row, owner) { Ok(()) } else { Err(not_ours(row, owner)) }
+}
+
+/// The tags of a load balancer after its adoption: those that it has, and the owner's.
+pub fn adopted(row_tags: &[String], owner: &Owner) -> Vec<String> {
+    let mut tags: Vec<String> = row_tags
+        .iter()
+        .filter(|tag| !tag.is_empty() && !names::is_owner_tag(tag))
+        .cloned()
+        .collect();
+    tags.extend(
+        names::tags(names::balancer(owner), owner)
+            .into_iter()
+            .filter(|tag| !row_tags.contains(tag)),
+    );
+    tags
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use ccm_openstack_client::{
 use super::{
     OctaviaBalancers,
     blame::{About, blamed, unattached, wished},
-    diff::{Act, Step},
     floating,
-    inputs::Job,
+    job::Job,
+    steps::{Act, FloatingAct, Step},
 };
 
 impl OctaviaBalancers {
@@ -67,14 +67,14 @@ impl OctaviaBalancers {
     /// Makes a change of a floating IP. Returns the one that stands for the virtual address now.
     pub async fn make_floating(
         &self,
-        act: floating::Act,
+        act: FloatingAct,
         owner: &Owner,
         port: Option<&str>,
         call: Call,
     ) -> Result<Option<FloatingIp>, CloudError> {
         let neutron = &self.neutron;
         match act {
-            floating::Act::Create(mut body) => {
+            FloatingAct::Create(mut body) => {
                 if let Some(port) = port {
                     body["port_id"] = port.into();
                 }
@@ -88,16 +88,16 @@ impl OctaviaBalancers {
                 neutron.tag_floating_ip(&made.id, &tags, call).await?;
                 Ok(Some(made))
             }
-            floating::Act::Attach(ip) => self.attach(&ip, port, call).await.map(Some),
-            floating::Act::Wished { ip, instead_of } => {
+            FloatingAct::Attach(ip) => self.attach(&ip, port, call).await.map(Some),
+            FloatingAct::Wished { ip, instead_of } => {
                 let made = self.exchange(&ip, instead_of.map(|ip| *ip), port, call).await;
                 made.map(Some).map_err(|error| unattached(error, ip.address))
             }
-            floating::Act::Detach(ip) => {
+            FloatingAct::Detach(ip) => {
                 neutron.update_floating_ip(&ip, None, call).await?;
                 Ok(None)
             }
-            floating::Act::Release(id) => match neutron.delete_floating_ip(&id, call).await {
+            FloatingAct::Release(id) => match neutron.delete_floating_ip(&id, call).await {
                 Err(error) if error.kind == ErrorKind::Conflict => {
                     // Port forwardings of a user, for instance.
                     tracing::warn!("floating IP {id} is left, it is in use otherwise: {error}");
@@ -105,7 +105,7 @@ impl OctaviaBalancers {
                 }
                 outcome => outcome.map(|_| None),
             },
-            floating::Act::Tag(id, tags) => {
+            FloatingAct::Tag(id, tags) => {
                 neutron.tag_floating_ip(&id, &tags, call).await?;
                 Ok(None)
             }

@@ -1,9 +1,7 @@
-//! The changes.
+//! The changes of a load balancer, one line each. Pure.
 
-use ccm_openstack_client::lbaas::Child;
+use ccm_openstack_client::{lbaas::Child, network::FloatingIp};
 use serde_json::{Value, json};
-
-use crate::balancers::{floating, wanted::Listener};
 
 /// One change, and how it is shown.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,15 +23,36 @@ pub enum Act {
     Balancer(Value),
     /// A change of tags that marks the monitors as taken back. The next comparison deletes them.
     TakeBack(Value),
-    Floating(floating::Act),
+    Floating(FloatingAct),
     /// It needs what an earlier change creates.
     Later,
+}
+
+/// A change of a floating IP.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FloatingAct {
+    /// It is created for the virtual address.
+    Create(Value),
+    /// It comes to stand for the virtual address.
+    Attach(FloatingIp),
+    /// The one that the user asks for comes to stand for the virtual address.
+    Wished {
+        ip: FloatingIp,
+        /// Its own, which cannot stay beside it, and comes back if the wished one cannot be had.
+        instead_of: Option<Box<FloatingIp>>,
+    },
+    /// It stands for nothing any more, and stays.
+    Detach(FloatingIp),
+    /// It is deleted.
+    Release(String),
+    /// The owner is recorded.
+    Tag(String, Vec<String>),
 }
 
 impl Act {
     /// Whether it changes the configuration, and not only members or the record of the owner.
     pub fn changes_configuration(&self) -> bool {
-        let is_record = matches!(self, Self::Floating(floating::Act::Tag(..)));
+        let is_record = matches!(self, Self::Floating(FloatingAct::Tag(..)));
         !is_record && !matches!(self, Self::Members { .. })
     }
 }
@@ -48,13 +67,4 @@ impl Step {
 /// A change of a pool to what it is, after which its members and its monitor can be changed.
 pub fn unchanged(pool: &str) -> Value {
     json!({ "name": pool })
-}
-
-/// How a listener is shown.
-pub fn shown(listener: &Listener) -> String {
-    format!("{}/{}", listener.port, listener.protocol)
-}
-
-pub fn members_line(count: usize, listener: &Listener) -> String {
-    format!("set {count} members of listener {}", shown(listener))
 }

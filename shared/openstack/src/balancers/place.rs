@@ -2,12 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
     time::Duration,
 };
 
 use ccm_base::message::one_line;
-use ccm_cloud::{Call, CloudError, ErrorKind, FrontEnd, IpFamily, Note, Protocol, Wanted};
+use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, Note};
 use ccm_openstack_client::{
     lbaas::AdditionalVip,
     network::{FloatingIp, Subnet},
@@ -18,29 +17,16 @@ use tokio::time::Instant;
 
 use super::{
     OctaviaBalancers,
-    annotations::{self, FloatingNetwork, Given, PREFIX, Settings, remark},
-    features::Features,
+    annotations::{self, FloatingNetwork, Given, PREFIX, Settings, Source, remark},
     floating::Wish,
+    job::{Job, SINGLE_STACK, invalid},
 };
 
 /// How long the external network that was found serves again.
 const FRESH: Duration = Duration::from_mins(10);
 
-/// The reason of a note about an address family that a load balancer does not have.
-pub const SINGLE_STACK: &str = "LoadBalancerSingleStack";
-
 /// The external network that was found, and when.
 pub type External = Mutex<Option<(Option<String>, Instant)>>;
-
-/// One load balancer that is wanted, as its annotations and the options say.
-#[derive(Clone, Debug)]
-pub struct Job<'a> {
-    pub wanted: &'a Wanted,
-    pub settings: Settings,
-    pub features: Features,
-    /// True if it is the load balancer's turn to get health monitors by `local-monitor: all`.
-    pub adds_monitors: bool,
-}
 
 /// Where a new load balancer is to be.
 #[derive(Clone, Debug, Default)]
@@ -54,52 +40,7 @@ pub struct Place {
     pub notes: Vec<Note>,
 }
 
-fn invalid(subject: impl Into<String>, what: impl Into<String>) -> CloudError {
-    CloudError::new(ErrorKind::Invalid, what).about(subject)
-}
-
-/// Refuses what no load balancer of this Octavia can be.
-fn check(wanted: &Wanted, features: Features) -> Result<(), CloudError> {
-    let (front_end, traits) = (&wanted.front_end, features.traits());
-    if front_end.ports.is_empty() {
-        return Err(invalid("ports", "a load balancer needs at least one port"));
-    }
-    let mut seen = BTreeSet::new();
-    for port in &front_end.ports {
-        let subject = format!("{}/{}", port.port, port.protocol);
-        if !traits.protocols.contains(&port.protocol) {
-            let what = match port.protocol {
-                Protocol::Sctp => "SCTP needs version 2.23 of Octavia's API",
-                _ => "Octavia does not offer this protocol",
-            };
-            return Err(invalid(subject, what));
-        }
-        if !seen.insert((port.protocol, port.port)) {
-            return Err(invalid(subject, "the port is there twice"));
-        }
-    }
-    let first = front_end.families.first().copied().unwrap_or(IpFamily::V4);
-    if let Some(address) = front_end.address.filter(|ip| IpFamily::of(*ip) != first) {
-        let what = format!("spec.loadBalancerIP: {address} is not {first}, as the Service is");
-        return Err(invalid(format!("address {address}"), what));
-    }
-    let foreign = front_end.settings.keys().find(|key| !traits.passes(key));
-    if let Some(key) = foreign {
-        let what = format!("annotation {key} is none that Octavia's provider reads");
-        return Err(invalid(format!("annotation {key}"), what));
-    }
-    Ok(())
-}
-
 impl OctaviaBalancers {
-    /// What an item asks for. Fails with [`ErrorKind::Invalid`] if that cannot be.
-    pub fn job<'a>(&self, wanted: &'a Wanted, features: Features) -> Result<Job<'a>, CloudError> {
-        check(wanted, features)?;
-        let FrontEnd { settings, traffic, .. } = &*wanted.front_end;
-        let settings = annotations::read(settings, &self.options, *traffic)?;
-        Ok(Job { wanted, settings, features, adds_monitors: false })
-    }
-
     /// Where a new load balancer is to be.
     pub async fn place(&self, job: &Job<'_>, call: Call) -> Result<Place, CloudError> {
         let networks = &job.settings.networks;
@@ -134,7 +75,7 @@ impl OctaviaBalancers {
     /// a member is added later.
     pub async fn check_member_subnet(&self, job: &Job<'_>, call: Call) -> Result<(), CloudError> {
         let Some(Given { value, source }) =
-            job.settings.networks.member_subnet.as_ref().filter(|it| it.is_of_annotation())
+            job.settings.networks.member_subnet.as_ref().filter(|it| it.source.is_annotation())
         else {
             return Ok(());
         };
@@ -144,7 +85,7 @@ impl OctaviaBalancers {
                 let (value, right) =
                     (one_line(value, MAX_VALUE), "must be one that this project may use");
                 let what = format!("{source}: {value}: {right}: Neutron has no such subnet");
-                Err(invalid(source.clone(), what))
+                Err(invalid(source, what))
             }
         }
     }
@@ -274,7 +215,7 @@ impl OctaviaBalancers {
                     notes.push(remark("LoadBalancerForcedInternal", what));
                     return Ok(Wish::Untouched);
                 };
-                Given { value, source: "the external network that was found".to_owned() }
+                Given { value, source: Source::Found }
             }
         };
         let subnet = settings.networks.floating_subnet.as_ref().map(|given| given.value.clone());
@@ -292,7 +233,9 @@ impl OctaviaBalancers {
     ) -> Result<Option<Subnet>, CloudError> {
         let given = settings.networks.floating_subnet.as_ref();
         let is_compared = matches!(wish, Wish::External { address: None, .. });
-        match given.filter(|given| is_compared && given.is_of_service() && !attached.is_empty()) {
+        match given
+            .filter(|given| is_compared && given.source.is_of_service() && !attached.is_empty())
+        {
             Some(given) => self.neutron.subnet(&given.value, call).await,
             None => Ok(None),
         }
@@ -319,20 +262,5 @@ impl OctaviaBalancers {
         }
         *self.external.lock() = Some((found.clone(), Instant::now()));
         Ok(found)
-    }
-}
-
-/// The address that the virtual address itself is to be, if that can be chosen.
-pub fn own_address(job: &Job<'_>, family: IpFamily) -> Option<IpAddr> {
-    let is_published = job.settings.internal || family == IpFamily::V6;
-    job.wanted.front_end.address.filter(|_| is_published)
-}
-
-/// Refuses a new floating IP that is to be chosen by what is not managed yet.
-pub fn check_floating(settings: &Settings) -> Result<(), CloudError> {
-    let of_floating = |given: &&Given| given.source.contains("floating-subnet");
-    match settings.unmanaged.iter().find(of_floating) {
-        Some(Given { value, source }) => Err(invalid(source.clone(), format!("{source}: {value}"))),
-        None => Ok(()),
     }
 }
