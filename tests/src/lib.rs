@@ -17,7 +17,6 @@
 //! | [`mod@queue`] | the work queue of random histories of machines |
 //! | [`seeds`] | the seeds of random histories, and the searches of them |
 //! | [`histories`] | random histories of the deletion policy |
-//! | [`mod@variants`] | random histories of a whole controller, and variants without a protection |
 //! | [`mutants`] | decisions that are broken one at a time: `make mutants` |
 //! | [`printed`], [`measured`], [`metrics_page`] | what the built programs print about themselves; `docs/reference/metrics.md` |
 //!
@@ -46,4 +45,3 @@ pub mod seeds;
 pub mod services;
 pub mod suite;
 pub mod trials;
-pub mod variants;

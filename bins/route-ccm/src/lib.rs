@@ -134,9 +134,9 @@ impl Program for RouteCcm {
             };
             ipam.start(term, &context.supervisor);
         }
-        let left = routes::Left { deleted, networks };
-        let blocks = blocks.map(|(config, _)| config);
-        self.routes.lead(context, &self.stores, left, handover, blocks);
+        let (begun, blocks) = (clock::wall().into(), blocks.map(|(config, _)| config));
+        let term = routes::machine::Term { begun, deleted, networks, blocks };
+        self.routes.lead(context, &self.stores, term, handover);
     }
 
     async fn drain(&self) {

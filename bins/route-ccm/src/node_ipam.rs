@@ -193,7 +193,7 @@ impl NodeIpam {
             }
             AllocatorType::CloudAllocator => {
                 let (cloud, settings) = (Arc::clone(&self.cloud), self.settings.clone());
-                let lookups = Lookups { door: door.clone(), writes, cloud, settings };
+                let lookups = Lookups { writes, cloud, settings };
                 tokio::join!(lookups.run(&self.closing, token), time);
             }
         }

@@ -31,7 +31,6 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::clock;
 use ccm_cloud::ClusterId;
 use ccm_controller::{
     cluster,
@@ -46,12 +45,11 @@ use ccm_runtime::{
     health::Scope,
     program::{Context, Failure, Program},
 };
-use ipnet::IpNet;
 use tokio::{sync::mpsc, time::sleep};
 
 use self::{
     entrance::Entrance,
-    machine::{Asked, Event, Fixed, Term},
+    machine::{Asked, Effect, Event, Fixed, Term},
     metrics::{Look, RouteMetrics},
     nodes::Nodes,
     perform::{Lines, Perform, calls::Calls, conditions::Conditions},
@@ -60,7 +58,6 @@ use self::{
 };
 use crate::{
     lease::Handover,
-    networks::Config,
     node_ipam::{self, NodeIpam},
     settings::RouteSettings,
 };
@@ -72,21 +69,31 @@ const CALLS: usize = 1024;
 /// How often the drain looks if all calls have ended.
 const DRAIN: Duration = Duration::from_millis(50);
 
-/// Gives nodes their routes, and writes their conditions.
-pub(crate) struct Controller {
-    entrance: Arc<Entrance>,
-    nodes: Arc<Nodes>,
-    perform: Arc<Perform>,
-    /// `None` if nodes get no routes.
-    cluster: Option<ClusterId>,
+/// The machine, with what its events are made of and what performs its effects. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) entrance: Arc<Entrance>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) perform: Arc<Perform>,
 }
 
-/// The note of the last leader.
-pub(crate) struct Left {
-    /// The deletions.
-    pub(crate) deleted: ccm_controller::brake::Window,
-    /// The cluster CIDRs.
-    pub(crate) networks: Vec<IpNet>,
+impl Parts {
+    /// Applies an event, and performs what follows. The caller makes the requests.
+    pub(crate) fn apply(&self, event: Event, request: impl FnMut(Effect)) {
+        self.perform.perform(self.entrance.apply(event), request);
+    }
+
+    /// Applies an event from which no request follows.
+    pub(crate) fn tell(&self, event: Event) {
+        self.apply(event, drop);
+    }
+}
+
+/// Gives nodes their routes, and writes their conditions.
+pub(crate) struct Controller {
+    parts: Parts,
+    /// `None` if nodes get no routes.
+    cluster: Option<ClusterId>,
 }
 
 impl Controller {
@@ -146,12 +153,12 @@ impl Controller {
                 handover: OnceLock::new(),
             }
         });
-        Ok(Self { entrance, nodes, perform, cluster })
+        Ok(Self { parts: Parts { entrance, nodes, perform }, cluster })
     }
 
     /// Gives nodes their pod CIDRs, if this program does.
     pub(crate) fn ipam(&self) -> Option<&Arc<NodeIpam>> {
-        self.perform.ipam.as_ref()
+        self.parts.perform.ipam.as_ref()
     }
 
     /// Says on the page `/explain` why nodes and routes are as they are, also while this replica does not lead.
@@ -167,10 +174,10 @@ impl Controller {
             ObjectRef::lease(&election.namespace, &election.lease)
         };
         for kind in ["Node", "Route"] {
-            let (entrance, nodes) = (Arc::clone(&self.entrance), Arc::clone(&self.nodes));
-            let (perform, lease) = (Arc::clone(&self.perform), lease.clone());
+            let (parts, lease) = (self.parts.clone(), lease.clone());
             context.explanations.add("routes", kind, move |name| {
-                let pass = look(&nodes, &perform, 0);
+                let Parts { entrance, nodes, perform } = &parts;
+                let pass = look(nodes, perform, 0);
                 let node = pass.nodes.iter().find(|view| *view.node.name == *name);
                 let left_out = node.and_then(|view| nodes.why_left_out(view));
                 let bare = node.filter(|view| view.node.pod_cidrs.is_empty());
@@ -187,51 +194,38 @@ impl Controller {
 
     /// Handles a change of a node. The informer calls it on every replica; never blocks.
     pub(crate) fn changed(&self, change: &Change<Node>) {
-        let event = translate::changed(&self.nodes, change);
-        self.perform.perform(self.entrance.apply(event), drop);
+        self.parts.tell(translate::changed(&self.parts.nodes, change));
     }
 
-    /// Starts the work of a term. `blocks`: how nodes get their pod CIDRs, if they get them from this program.
+    /// Starts the work of a term.
     pub(crate) fn lead<P: Program<Settings = RouteSettings>>(
         &self,
         context: &Context<P>,
         stores: &Stores,
-        left: Left,
+        term: Term,
         handover: Arc<Handover>,
-        blocks: Option<Config>,
     ) {
-        let (tasks, token) = (&context.supervisor, &context.token);
-        let parts =
-            || (Arc::clone(&self.entrance), Arc::clone(&self.nodes), Arc::clone(&self.perform));
+        let (tasks, token, parts) = (&context.supervisor, &context.token, &self.parts);
         // A process leads once.
-        drop(self.perform.handover.set(handover));
-        let Left { deleted, networks } = left;
-        let term = Term { begun: clock::wall().into(), deleted, networks, blocks };
-        self.perform.perform(self.entrance.apply(Event::Term(Box::new(term))), drop);
+        drop(parts.perform.handover.set(handover));
+        parts.tell(Event::Term(Box::new(term)));
         if !context.plans.is_observing() {
-            let (entrance, nodes, perform) = parts();
-            let writer = Writer::new(context, &nodes.store);
-            let conditions = Conditions { entrance, nodes, perform, writer };
+            let writer = Writer::new(context, &parts.nodes.store);
+            let conditions = Conditions { parts: parts.clone(), writer };
             tasks.spawn("conditions", translate::conditions(conditions, token.clone()));
         }
-        let (entrance, nodes, perform) = parts();
-        let look = translate::left_over(entrance, nodes, perform, stores.clone(), token.clone());
+        let look = translate::left_over(parts.clone(), stores.clone(), token.clone());
         tasks.spawn("left-over-conditions", look);
         let Some(cluster) = self.cluster.clone() else { return };
-        self.perform.lines.listed.pass("not listed yet");
+        parts.perform.lines.listed.pass("not listed yet");
         let lease = context.leadership.annotations().clone();
-        let (entrance, _, perform) = parts();
-        let approvals = translate::approvals(entrance, perform, lease.clone(), token.clone());
+        let approvals = translate::approvals(parts.clone(), lease.clone(), token.clone());
         tasks.spawn("approvals", approvals);
-        let (sender, sent) = mpsc::channel(CALLS);
-        let (entrance, nodes, perform) = parts();
-        let (cloud, settings) = (Arc::clone(&context.cloud), context.settings.clone());
-        let calls = Calls { entrance, nodes, perform, cloud, cluster, lease, settings };
-        tasks.spawn("calls", Arc::new(calls).run(sent, token.clone()));
-        let (entrance, nodes, perform) = parts();
-        let passes = self.perform.passes.clone();
-        let settings = context.settings.clone();
-        let looks = Looks { entrance, nodes, perform, calls: sender, settings };
+        let (calls, sent) = mpsc::channel(CALLS);
+        let lanes = Arc::new(Calls { parts: parts.clone(), cluster, lease });
+        tasks.spawn("calls", lanes.run(sent, token.clone()));
+        let looks = Looks { parts: parts.clone(), calls };
+        let passes = parts.perform.passes.clone();
         let passes = passes.run(looks, context.settings.clone(), token.clone());
         // An old store does not have the newest nodes: route-ccm would delete their routes.
         tasks.spawn("passes", stores.clone().before(passes, token.clone()));
@@ -239,9 +233,9 @@ impl Controller {
 
     /// Begins no call, and waits for those under way.
     pub(crate) async fn drain(&self) {
-        let Perform { passes, conditions, .. } = &*self.perform;
+        let Perform { passes, conditions, .. } = &*self.parts.perform;
         passes.drain().await;
-        while !self.entrance.read(|machine, _| machine.is_idle()) {
+        while !self.parts.entrance.read(|machine, _| machine.is_idle()) {
             sleep(DRAIN).await;
         }
         conditions.shut_down();

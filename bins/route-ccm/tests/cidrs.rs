@@ -7,18 +7,8 @@
 mod blocks;
 #[path = "cidrs/explain.rs"]
 mod explain;
-#[path = "cidrs/foreign.rs"]
-mod foreign;
-#[path = "cidrs/gate.rs"]
-mod gate;
-#[path = "cidrs/gone.rs"]
-mod gone;
-#[path = "cidrs/leaders.rs"]
-mod leaders;
 #[path = "cidrs/lookups.rs"]
 mod lookups;
-#[path = "cidrs/repeated.rs"]
-mod repeated;
 #[path = "cidrs/writes.rs"]
 mod writes;
 #[path = "cidrs/wrong_setting.rs"]
@@ -36,8 +26,6 @@ use route_ccm::RouteCcm;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-/// The beginning of the program's user agent.
-const AGENT: &str = "route-ccm/";
 /// Four blocks.
 const SMALL: [&str; 3] =
     ["--allocate-node-cidrs", "--cluster-cidr=10.64.0.0/22", "--node-cidr-mask-size=24"];
@@ -188,12 +176,6 @@ impl World {
     /// A fault of writes of pod CIDRs.
     fn fault(action: Action) -> Fault {
         Fault::new(action).verb(Verb::Patch).resource("nodes").subresource("")
-    }
-
-    /// Assigns pod CIDRs as another program does.
-    fn assign(&self, name: &str, cidr: &str) {
-        let spec = json!({"spec": {"podCIDR": cidr, "podCIDRs": [cidr]}});
-        self.api.patch("nodes", name, "", PatchKind::Merge, spec).unwrap();
     }
 }
 

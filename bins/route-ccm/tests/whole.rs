@@ -13,20 +13,8 @@ mod explain;
 mod faults;
 #[path = "whole/foreign.rs"]
 mod foreign;
-#[path = "whole/late.rs"]
-mod late;
 #[path = "whole/left_out.rs"]
 mod left_out;
-#[path = "whole/messages.rs"]
-mod messages;
-#[path = "whole/of_itself.rs"]
-mod of_itself;
-#[path = "whole/queued.rs"]
-mod queued;
-#[path = "whole/repeated.rs"]
-mod repeated;
-#[path = "whole/rolling.rs"]
-mod rolling;
 #[path = "whole/world.rs"]
 mod world;
 #[path = "whole/wrong_setting.rs"]

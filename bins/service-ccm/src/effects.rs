@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::clock;
+use ccm_base::{At, clock};
 use ccm_cloud::ClusterId;
 use ccm_controller::{
     handover,
@@ -25,7 +25,7 @@ use ccm_runtime::{
     program::{Context, Program},
 };
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::sleep_until};
 
 use crate::{
     machine::{
@@ -74,8 +74,6 @@ pub(crate) struct Wakes {
     pub(crate) poll: Notify,
     pub(crate) note: Notify,
     pub(crate) nodes: Notify,
-    /// The cloud answers slow calls about members again.
-    pub(crate) slow_calls: Notify,
 }
 
 impl Performer {
@@ -113,6 +111,14 @@ impl Performer {
         self.listed.pass("not listed yet");
     }
 
+    /// Waits until this moment; without one, for ever.
+    pub(crate) async fn until(&self, due: Option<At>) {
+        match due {
+            Some(due) => sleep_until(self.door.timeline().instant(due)).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// The queue of a lane.
     pub(crate) fn queue(&self, lane: Lane) -> &WorkQueue<Name> {
         match lane {
@@ -131,10 +137,8 @@ impl Performer {
         match effect {
             Effect::Queue(name, lane, turn) => self.turn(name, lane, turn),
             Effect::Wake(task) => self.wake(task),
-            Effect::Tell(service, what) => {
-                self.reports.tell(&service, what, &self.metrics, &self.repeats);
-            }
-            Effect::TellOrphan(what) => self.reports.tell_orphan(what),
+            Effect::Tell(service, what) => self.reports.tell(&service, &what, &self.repeats),
+            Effect::TellOrphan(what) => self.reports.tell_orphan(what, &self.cluster),
             Effect::Log(level, service, text) => log(level, service, &text),
             Effect::Show(shown) => self.show(shown),
             Effect::ForgetReports(name) => self.reports.forget(&name),
@@ -169,14 +173,13 @@ impl Performer {
 
     /// Wakes a task.
     pub(crate) fn wake(&self, task: Task) {
-        let Wakes { audit, orphans, poll, note, nodes, slow_calls } = &self.wakes;
+        let Wakes { audit, orphans, poll, note, nodes } = &self.wakes;
         match task {
             Task::Audit => audit.wake(),
             Task::Orphans => orphans.wake(),
             Task::Poll => poll.notify_one(),
             Task::Note => note.notify_one(),
             Task::Nodes => nodes.notify_one(),
-            Task::SlowCalls => slow_calls.notify_waiters(),
         }
     }
 
@@ -198,6 +201,8 @@ impl Performer {
         match count {
             Count::Ended(call, ended) => metrics.ended(call, ended.as_ref().copied()),
             Count::Provisioned(service) => self.provisioned(&service),
+            Count::Gone => metrics.gone(),
+            Count::AddressChanged => metrics.address_changed(),
             Count::Eligible(nodes) => metrics.eligible(nodes),
             Count::Audited(orphans) => metrics.audited(orphans.as_ref().copied()),
             Count::OrphansHeld(held) => metrics.orphans_held(held),

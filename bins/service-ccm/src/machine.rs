@@ -25,7 +25,7 @@
 
 mod adoptable;
 mod answered;
-pub(crate) mod answers;
+mod answers;
 mod asks;
 mod audits;
 mod balancers;
@@ -60,6 +60,7 @@ use ccm_cloud::{CloudError, ClusterId, ErrorKind, LoadBalancerTraits};
 use ccm_controller::{brake::approval::SetApproval, machine};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::counts::{Numbers, State};
 use self::{
     audits::Audits,
     balancers::Balancers,
@@ -71,7 +72,6 @@ use self::{
     rooms::Rooms,
     unclaimed::Unclaimed,
 };
-pub(crate) use self::{counts::State, polled::LONGEST as LONGEST_POLL};
 use crate::plan::{hangs::Hangs, losses::Losses, orphans::Orphans, shown::InUse};
 
 /// The back-off after failures: upstream's.
@@ -106,6 +106,8 @@ pub(crate) struct Machine {
     decided: Decided,
     audits: Audits,
     note: Note,
+    /// No poll begins before this time.
+    polls_from: At,
     /// The addresses that the cluster itself uses.
     in_use: InUse,
     /// The annotations that the provider has written although its traits do not name them.
@@ -156,9 +158,10 @@ impl machine::Machine for Machine {
             Event::Listed(listed) => self.listed(*listed, now),
             Event::NotListed { error, services } => self.not_listed(error, &services),
             Event::Instance { is_shown } => self.instance_seen(is_shown, now),
-            Event::Read { name, balancer, started } => self.read(&name, &balancer, started, now),
+            Event::Read(polled) => self.read(polled, now),
             Event::PollDue => self.poll(now),
             Event::Polled(polled) => self.polled(polled, now),
+            Event::NotPolled(error) => self.not_polled(&error, now),
             Event::Confirmed(polled) => self.confirmed(polled, now),
             Event::OrphansDue(rules) => self.decide_orphans(rules, now),
             Event::OrphansCalled(owners) => {
@@ -200,6 +203,7 @@ impl Machine {
             decided: Decided::default(),
             audits: Audits::default(),
             note: Note::default(),
+            polls_from: At::default(),
             in_use: InUse::default(),
             learnt: BTreeSet::new(),
         }

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_base::At;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_controller::machine::Door;
 use ccm_kube::{ApiError, ApiReason};
@@ -11,7 +10,7 @@ use ccm_runtime::metrics::Metrics;
 use strum::{IntoStaticStr, VariantArray, VariantNames};
 
 use crate::{
-    machine::{Machine, State, effect::Ended},
+    machine::{Machine, Numbers, State, effect::Ended},
     plan::{CallKind, shown::Part},
 };
 
@@ -56,30 +55,17 @@ computed! {
 }
 
 computed! {
-    static HELD: usize = {
+    static NUMBERS: Numbers = {
         /// Members of load balancers that are held: their nodes are gone or changed, too many at once, on the leader
-        [ALPHA] Gauge ccm_service_members_held = |held| *held as f64;
-    }
-}
-
-computed! {
-    static RELEASES_HELD: usize = {
+        [ALPHA] Gauge ccm_service_members_held = |all| all.members_held as f64;
         /// Load balancers that stay until a user approves their deletion, because the settings exclude the class of their Service, on the leader
-        [ALPHA] Gauge ccm_service_releases_held = |count| *count as f64;
-    }
-}
-
-computed! {
-    static REPLACEMENTS_HELD: usize = {
+        [ALPHA] Gauge ccm_service_releases_held = |all| all.releases_held as f64;
         /// Load balancers that are gone or have failed and are not replaced before that is proved or a user approves, on the leader
-        [ALPHA] Gauge ccm_service_replacements_held = |count| *count as f64;
-    }
-}
-
-computed! {
-    static WAITING: usize = {
+        [ALPHA] Gauge ccm_service_replacements_held = |all| all.replacements_held as f64;
         /// Services that wait because their namespace has as many load balancers as it may have, on the leader
-        [ALPHA] Gauge ccm_service_limit_waiting = |count| *count as f64;
+        [ALPHA] Gauge ccm_service_limit_waiting = |all| all.waiting as f64;
+        /// Services with the finalizer of load balancers, but not of that type, of which it is not known who removes that, for 5 minutes or longer, on the leader
+        [ALPHA] Gauge ccm_service_unclaimed_finalizers = |all| all.unclaimed_finalizers as f64;
     }
 }
 
@@ -87,13 +73,6 @@ computed! {
     static REFUSED: usize { part } = {
         /// Services of which an address, host name or annotation that the provider gives is not shown or should not be, on the leader
         [ALPHA] Gauge ccm_service_refused_parts = |count| *count as f64;
-    }
-}
-
-computed! {
-    static UNCLAIMED: usize = {
-        /// Services with the finalizer of load balancers, but not of that type, of which it is not known who removes that, for 5 minutes or longer, on the leader
-        [ALPHA] Gauge ccm_service_unclaimed_finalizers = |count| *count as f64;
     }
 }
 
@@ -107,15 +86,11 @@ computed! {
 /// Computes the numbers of load balancers on each scrape. Without a machine all are zero: for the metrics
 /// reference.
 pub(crate) fn collect(metrics: &Metrics, door: Option<&Door<Machine>>) {
-    let of = |number: fn(&Machine, At) -> usize| {
-        let door = door.cloned();
-        move || vec![(Vec::new(), door.as_ref().map_or(0, |door| door.read(number)))]
-    };
-    metrics.collect(HELD.collector(of(|machine, _| machine.members_held())));
-    metrics.collect(RELEASES_HELD.collector(of(|machine, _| machine.releases_held())));
-    metrics.collect(REPLACEMENTS_HELD.collector(of(|machine, _| machine.replacements_held())));
-    metrics.collect(WAITING.collector(of(|machine, _| machine.waiting())));
-    metrics.collect(UNCLAIMED.collector(of(Machine::unclaimed_finalizers)));
+    let numbers = door.cloned();
+    metrics.collect(NUMBERS.collector(move || {
+        let numbers = numbers.as_ref().map(|door| door.read(Machine::numbers));
+        vec![(Vec::new(), numbers.unwrap_or_default())]
+    }));
     let states = door.cloned();
     metrics.collect(STATES.collector(move || {
         let states = states.as_ref().map(|door| door.read(|machine, _| machine.states()));

@@ -44,7 +44,7 @@ mod state;
 pub mod status;
 mod wished;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use ccm_base::At;
 use ccm_cloud::{Cure, Digest, FrontEnd, LoadBalancerTraits, Phase};
@@ -56,7 +56,7 @@ use self::{
     front_end::Desired,
     members::Decision,
     reason::Reason,
-    status::{DIGEST, ID, StatusChange, Wished, Written, difference},
+    status::{DIGEST, ID, NewCondition, StatusChange, Wished, difference},
 };
 pub use named::{by_provider, copied, named, of_adoption, of_name, replaced, shown_id, to_adopt};
 pub use state::{CallKind, Failed, Foreign, Inputs, Known, Pending, State};
@@ -188,9 +188,6 @@ pub const REPLACEMENT_APPROVED: &str = "quartet.dev/replacement-approved";
 /// The annotation with the ID of a load balancer to adopt.
 pub const ADOPT: &str = "quartet.dev/adopt-load-balancer";
 
-/// How long the cloud may work before the Service says so.
-const PATIENCE: Duration = Duration::from_mins(1);
-
 /// The plan for one Service.
 pub fn plan(view: View<'_>) -> Plan {
     let service = view.service;
@@ -319,6 +316,15 @@ fn waits_for_list(view: View<'_>) -> bool {
         List::Failing => has_address && view.service.annotation(ID).is_none(),
         List::Compared => false,
     }
+}
+
+/// The change that comes with the finalizer. An annotation of this program may come from a copied manifest.
+pub fn protection(service: &Service, classes: &Classes) -> StatusChange {
+    let mut annotations = classes.signature();
+    annotations.retain(|key, value| service.annotation(key) != value.as_deref());
+    let (reason, message) = (Reason::Creating, "the load balancer is being created".to_owned());
+    let conditions = vec![NewCondition { reason, message, moves: true }];
+    StatusChange { ingress: None, conditions, annotations }
 }
 
 /// The next call to the cloud, if one is due now.
@@ -462,7 +468,7 @@ pub fn not_offered(
     service: &Service,
     classes: &Classes,
     why: &str,
-    written: Option<Written>,
+    written: Option<At>,
     now: At,
 ) -> Option<StatusChange> {
     service.details.as_ref()?;

@@ -8,14 +8,13 @@ use ccm_cloud::{CloudError, Note};
 use ccm_controller::{
     queue::Pace,
     repeat_reports::RepeatMetrics,
-    repeats::Repeated,
     reports::{Report, Reports, When},
 };
-use ccm_kube::{ApiError, events::EventRecorder};
+use ccm_kube::events::EventRecorder;
 use ccm_objects::Service;
 use parking_lot::Mutex;
 
-pub(crate) use self::orphans::{adoptable, rebuilt};
+use crate::machine::effect::Tell;
 use crate::plan::{
     CallKind,
     eligible::without_numbers,
@@ -23,7 +22,6 @@ use crate::plan::{
     members::Decision,
     shown::{Part, Refused},
 };
-use crate::{machine::effect::Tell, metrics::ServiceMetrics};
 
 /// How many names of nodes a text holds.
 const NAMES: usize = 20;
@@ -64,188 +62,23 @@ impl ServiceReports {
         self.reports.memory().forget(key);
     }
 
-    fn report(&self, service: &Service, when: When, report: Report<'_>) {
-        self.reports.report(&service.reference(), when, report);
-    }
-
-    fn normal(&self, service: &Service, when: When, topic: &'static str, state: &str, text: &str) {
-        let report = Report::line(topic, state, format!("{}: {text}", service.key));
-        let report = report.with_event(topic, text);
-        self.report(service, when, report);
-    }
-
-    fn warning(
-        &self,
-        service: &Service,
-        topic: &'static str,
-        event: &'static str,
-        state: &str,
-        text: String,
-    ) {
-        let report = Report::warning(topic, state, format!("{}: {text}", service.key));
-        let report = report.with_event(event, text);
-        self.report(service, When::Changed, report);
-    }
-
     /// Makes a report about a Service.
-    pub(crate) fn tell(
-        &self,
-        service: &Service,
-        what: Tell,
-        metrics: &ServiceMetrics,
-        repeats: &RepeatMetrics,
-    ) {
+    pub(crate) fn tell(&self, service: &Service, what: &Tell, repeats: &RepeatMetrics) {
         match what {
-            Tell::Ensuring(digest) => self.ensuring(service, &digest.to_string()),
-            Tell::Ensured => self.ensured(service),
-            Tell::MembersChanged => self.members_changed(service),
-            Tell::NoMembers(why) => self.no_members(service, why.as_deref()),
-            Tell::Gone { id, by } => {
-                if self.gone(service, &id, by.as_deref()) {
-                    metrics.gone();
-                }
+            Tell::Notes(notes) => self.notes(service, notes),
+            Tell::Refused(parts) => self.refused_parts(service, parts),
+            Tell::Repeated(one) => {
+                repeats.report(&self.reports, &service.reference(), one);
             }
-            Tell::AddressChanged(text) => {
-                self.address_changed(service, &text);
-                metrics.address_changed();
-            }
-            Tell::Deleting => self.deleting(service),
-            Tell::Deleted => self.deleted(service),
-            Tell::Kept(kept) => self.kept(service, &kept),
-            Tell::DuplicateDeleted => self.duplicate_deleted(service),
-            Tell::Failed { call, members, error, pace } => {
-                self.failed(service, call, &members, &error, pace);
-            }
-            Tell::NotWritten { what, error, pace } => self.refused(service, what, &error, pace),
-            Tell::Problems(problems) => self.problems(service, &problems),
-            Tell::Notes(notes) => self.notes(service, &notes),
-            Tell::Held(members) => self.held(service, &members),
-            Tell::Refused(parts) => self.refused_parts(service, &parts),
-            Tell::ReleaseHeld(why) => self.release_held(service, &why),
-            Tell::ReplacementHeld(why) => self.replacement_held(service, &why),
-            Tell::Full(why) => self.full(service, &why),
-            Tell::Unclaimed(why) => self.unclaimed(service, &why),
-            Tell::Repeated(one) => self.repeated(service, repeats, &one),
+            what => self.say(service, Said::of(what)),
         }
     }
 
-    /// Counts a repeated write, and reports it if `is_news`.
-    fn repeated(&self, service: &Service, metrics: &RepeatMetrics, one: &Repeated) {
-        metrics.report(&self.reports, &service.reference(), one);
-    }
-
-    /// Reports that a load balancer is created or updated.
-    fn ensuring(&self, service: &Service, digest: &str) {
-        let text = "Ensuring load balancer";
-        self.normal(service, When::Changed, "EnsuringLoadBalancer", digest, text);
-    }
-
-    /// Reports that a load balancer is as its Service asks for.
-    fn ensured(&self, service: &Service) {
-        self.normal(service, When::Always, "EnsuredLoadBalancer", "", "Ensured load balancer");
-    }
-
-    /// Reports that the members have changed.
-    fn members_changed(&self, service: &Service) {
-        let text = "Updated load balancer with new hosts";
-        self.normal(service, When::Always, "UpdatedLoadBalancer", "", text);
-    }
-
-    /// Reports that no node can be a member, and why. Other numbers of nodes alone are not reported.
-    fn no_members(&self, service: &Service, why: Option<&str>) {
-        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-        let event = "UnAvailableLoadBalancer";
-        let text = format!("There are no available nodes for LoadBalancer{why}");
-        self.warning(service, event, event, &without_numbers(&why), text);
-    }
-
-    /// Reports that the load balancer whose address a Service shows is gone. Returns true if that
-    /// is new.
-    fn gone(&self, service: &Service, id: &str, by: Option<&str>) -> bool {
-        let next = by.map_or_else(
-            || "no other one could be made yet, and the Service keeps its address".to_owned(),
-            |by| format!("{by} takes its place"),
-        );
-        let (topic, text) = (
-            "LoadBalancerGone",
-            format!("load balancer {id} is not in the cloud any more; {next}"),
-        );
-        let report = Report::warning(topic, id, format!("{}: {text}", service.key));
-        self.reports.report(&service.reference(), When::Once, report.with_event(topic, text))
-    }
-
-    /// Reports that the address of a Service has changed.
-    fn address_changed(&self, service: &Service, change: &str) {
-        let topic = "LoadBalancerAddressChanged";
-        let text = format!("the address of the load balancer has changed: {change}");
-        let report = Report::warning(topic, change, format!("{}: {text}", service.key));
-        self.report(service, When::Always, report.with_event(topic, text));
-    }
-
-    /// Reports that a load balancer is being deleted.
-    fn deleting(&self, service: &Service) {
-        let text = "Deleting load balancer";
-        self.normal(service, When::Once, "DeletingLoadBalancer", "", text);
-    }
-
-    /// Reports that a load balancer does not exist any more.
-    fn deleted(&self, service: &Service) {
-        self.normal(service, When::Once, "DeletedLoadBalancer", "", "Deleted load balancer");
-    }
-
-    /// Reports what the provider has left in the cloud on purpose.
-    fn kept(&self, service: &Service, kept: &str) {
-        let text = format!("The provider has kept {kept}");
-        self.normal(service, When::Always, "KeptInCloud", kept, &text);
-    }
-
-    /// Reports that the second load balancer of a Service has been deleted.
-    fn duplicate_deleted(&self, service: &Service) {
-        let text = "Deleted the second load balancer of this Service";
-        self.normal(service, When::Always, "DeletedLoadBalancer", "duplicate", text);
-    }
-
-    /// Reports that a call to the cloud has failed.
-    fn failed(
-        &self,
-        service: &Service,
-        call: CallKind,
-        members: &Decision,
-        error: &CloudError,
-        pace: Pace,
-    ) {
-        let (topic, text) = match call {
-            CallKind::Ensure => (
-                "SyncLoadBalancerFailed",
-                "Error syncing load balancer: failed to ensure load balancer".to_owned(),
-            ),
-            CallKind::Members => {
-                let names = in_brackets(members);
-                (
-                    "UpdateLoadBalancerFailed",
-                    format!("Error updating load balancer with new hosts {names}"),
-                )
-            }
-            CallKind::Delete => {
-                ("DeleteLoadBalancerFailed", "Error deleting load balancer".to_owned())
-            }
-            CallKind::DeleteDuplicate => (
-                "DeleteLoadBalancerFailed",
-                "Error deleting the second load balancer of this Service".to_owned(),
-            ),
-        };
-        let text = format!("{text}: {error}; retrying {pace}");
-        self.warning(service, topic, topic, error.kind.reason(), text);
-    }
-
-    /// Reports what is wrong with a Service.
-    fn problems(&self, service: &Service, problems: &[Problem]) {
-        if problems.is_empty() {
-            return;
-        }
-        let problems: Vec<&Problem> = problems.iter().collect();
-        let text = format!("Error syncing load balancer: {}", in_words(&problems));
-        self.warning(service, "InvalidService", "SyncLoadBalancerFailed", &text.clone(), text);
+    fn say(&self, service: &Service, said: Said) {
+        let Said { when, warning, topic, event, state, text } = said;
+        let line = Report::line(topic, &state, format!("{}: {text}", service.key));
+        let report = Report { warning, ..line.with_event(event, text) };
+        self.reports.report(&service.reference(), when, report);
     }
 
     /// Reports the provider's remarks about a load balancer, each one once, and how many more there
@@ -255,27 +88,9 @@ impl ServiceReports {
         let (notes, more) = first_notes(notes);
         for Note { reason, message, warning } in notes.iter().chain(&more) {
             let text = format!("{reason}: {message}");
-            let (topic, warning) = ("LoadBalancerNote", *warning);
-            let line = Report::line(topic, &text, format!("{}: {text}", service.key));
-            let report = Report { warning, ..line.with_event(topic, &*text) };
-            self.report(service, When::Once, report);
+            let said = Said::new(When::Once, "LoadBalancerNote", text.clone(), text);
+            self.say(service, Said { warning: *warning, ..said });
         }
-    }
-
-    /// Reports that members are held.
-    fn held(&self, service: &Service, members: &Decision) {
-        if members.held.is_empty() {
-            return;
-        }
-        let names: Vec<&str> = members.held.keys().take(NAMES).map(|name| &**name).collect();
-        let text = format!(
-            "{} members stay although their nodes are gone, changed or excluded, because that happened to too many at once: {}; look whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
-            members.held.len(),
-            names.join(" "),
-            crate::plan::APPROVED,
-        );
-        let event = "LoadBalancerMembersHeld";
-        self.warning(service, event, event, &format!("{} held", members.held.len()), text);
     }
 
     /// Reports what the Service does not show of the provider's answer. An annotation is the operator's
@@ -287,12 +102,11 @@ impl ServiceReports {
             .map(|one| &*one.why)
             .collect();
         if !of_status.is_empty() {
-            let event = "LoadBalancerAddressRefused";
             let text = of_status.join("; ");
             let line = format!(
                 "The Service does not show what the provider gives: {text}; if that is right, the operator allows it with --load-balancer-allowed-addresses"
             );
-            self.warning(service, event, event, &text, line);
+            self.say(service, Said::warning("LoadBalancerAddressRefused", text, line));
         }
         for one in refused.iter().filter(|one| one.part == Part::Annotation) {
             if self.annotations.is_new(&one.why) {
@@ -300,36 +114,140 @@ impl ServiceReports {
             }
         }
     }
+}
 
-    /// Reports that the API server rejects a write.
-    fn refused(&self, service: &Service, what: &str, error: &ApiError, pace: Pace) {
-        let text = format!("Failed to write {what}: {error}; retrying {pace}");
-        self.warning(service, "WriteFailed", "WriteFailed", error.reason(), text);
+/// A report about a Service, in words.
+struct Said {
+    when: When,
+    warning: bool,
+    topic: &'static str,
+    /// The reason of the event.
+    event: &'static str,
+    /// The state that is remembered: a report with the same one is not news.
+    state: String,
+    text: String,
+}
+
+impl Said {
+    fn new(
+        when: When,
+        event: &'static str,
+        state: impl Into<String>,
+        text: impl Into<String>,
+    ) -> Self {
+        let (state, text) = (state.into(), text.into());
+        Self { when, warning: false, topic: event, event, state, text }
     }
 
-    /// Reports that the load balancer of a Service that is not served any more stays.
-    fn release_held(&self, service: &Service, why: &str) {
-        let event = "LoadBalancerReleaseHeld";
-        self.warning(service, event, event, why, why.to_owned());
+    fn warning(event: &'static str, state: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { warning: true, ..Self::new(When::Changed, event, state, text) }
     }
 
-    /// Reports that a load balancer is gone or has failed, and that no other one is made yet.
-    fn replacement_held(&self, service: &Service, why: &str) {
-        let event = "LoadBalancerReplacementHeld";
-        self.warning(service, event, event, &without_numbers(why), why.to_owned());
+    /// Puts a report in words. Other numbers of nodes alone are not news.
+    fn of(what: &Tell) -> Self {
+        use When::{Always, Changed, Once};
+        let good = |when, event, text: &str| Self::new(when, event, "", text);
+        let held = |event, why: &str| Self::warning(event, why, why);
+        match what {
+            Tell::Ensuring(digest) => {
+                let text = "Ensuring load balancer";
+                Self::new(Changed, "EnsuringLoadBalancer", digest.to_string(), text)
+            }
+            Tell::Ensured => good(Always, "EnsuredLoadBalancer", "Ensured load balancer"),
+            Tell::MembersChanged => {
+                good(Always, "UpdatedLoadBalancer", "Updated load balancer with new hosts")
+            }
+            Tell::Deleting => good(Once, "DeletingLoadBalancer", "Deleting load balancer"),
+            Tell::Deleted => good(Once, "DeletedLoadBalancer", "Deleted load balancer"),
+            Tell::Kept(kept) => {
+                Self::new(Always, "KeptInCloud", kept, format!("The provider has kept {kept}"))
+            }
+            Tell::DuplicateDeleted => {
+                let text = "Deleted the second load balancer of this Service";
+                Self::new(Always, "DeletedLoadBalancer", "duplicate", text)
+            }
+            Tell::NoMembers(why) => {
+                let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                let text = format!("There are no available nodes for LoadBalancer{why}");
+                Self::warning("UnAvailableLoadBalancer", without_numbers(&why), text)
+            }
+            Tell::Gone { id, by } => Self { when: Always, ..gone(id, by.as_deref()) },
+            Tell::AddressChanged(change) => {
+                let text = format!("the address of the load balancer has changed: {change}");
+                let said = Self::warning("LoadBalancerAddressChanged", change, text);
+                Self { when: Always, ..said }
+            }
+            Tell::Failed { call, members, error, pace } => failed(*call, members, error, *pace),
+            Tell::Trouble(why) => {
+                let text = format!("Error syncing load balancer: {why}");
+                let said = Self::warning("SyncLoadBalancerFailed", why, text);
+                Self { topic: "LoadBalancerTrouble", ..said }
+            }
+            Tell::NotWritten { what, error, pace } => {
+                let text = format!("Failed to write {what}: {error}; retrying {pace}");
+                Self::warning("WriteFailed", error.reason(), text)
+            }
+            Tell::Problems(problems) => invalid(problems),
+            Tell::Held(members) => members_held(members),
+            Tell::ReleaseHeld(why) => held("LoadBalancerReleaseHeld", why),
+            Tell::ReplacementHeld(why) => {
+                Self::warning("LoadBalancerReplacementHeld", without_numbers(why), why)
+            }
+            Tell::Full(why) => held("LoadBalancerLimitReached", why),
+            Tell::Unclaimed(why) => held("UnclaimedFinalizer", why),
+            Tell::Notes(_) | Tell::Refused(_) | Tell::Repeated(_) => good(Once, "", ""),
+        }
     }
+}
 
-    /// Reports that a Service waits for room in its namespace.
-    fn full(&self, service: &Service, why: &str) {
-        let event = "LoadBalancerLimitReached";
-        self.warning(service, event, event, why, why.to_owned());
-    }
+/// The load balancer whose address a Service shows is gone.
+fn gone(id: &str, by: Option<&str>) -> Said {
+    let next = by.map_or_else(
+        || "no other one could be made yet, and the Service keeps its address".to_owned(),
+        |by| format!("{by} takes its place"),
+    );
+    let text = format!("load balancer {id} is not in the cloud any more; {next}");
+    Said::warning("LoadBalancerGone", id, text)
+}
 
-    /// Reports a finalizer that no known controller removes.
-    fn unclaimed(&self, service: &Service, why: &str) {
-        let event = "UnclaimedFinalizer";
-        self.warning(service, event, event, why, why.to_owned());
-    }
+/// A call to the cloud has failed.
+fn failed(call: CallKind, members: &Decision, error: &CloudError, pace: Pace) -> Said {
+    let (event, text) = match call {
+        CallKind::Ensure => (
+            "SyncLoadBalancerFailed",
+            "Error syncing load balancer: failed to ensure load balancer".to_owned(),
+        ),
+        CallKind::Members => (
+            "UpdateLoadBalancerFailed",
+            format!("Error updating load balancer with new hosts {}", in_brackets(members)),
+        ),
+        CallKind::Delete => ("DeleteLoadBalancerFailed", "Error deleting load balancer".to_owned()),
+        CallKind::DeleteDuplicate => (
+            "DeleteLoadBalancerFailed",
+            "Error deleting the second load balancer of this Service".to_owned(),
+        ),
+    };
+    Said::warning(event, error.kind.reason(), format!("{text}: {error}; retrying {pace}"))
+}
+
+/// The Service has mistakes.
+fn invalid(problems: &[Problem]) -> Said {
+    let problems: Vec<&Problem> = problems.iter().collect();
+    let text = format!("Error syncing load balancer: {}", in_words(&problems));
+    let said = Said::warning("SyncLoadBalancerFailed", text.clone(), text);
+    Said { topic: "InvalidService", ..said }
+}
+
+/// Members are held.
+fn members_held(members: &Decision) -> Said {
+    let names: Vec<&str> = members.held.keys().take(NAMES).map(|name| &**name).collect();
+    let count = members.held.len();
+    let text = format!(
+        "{count} members stay although their nodes are gone, changed or excluded, because that happened to too many at once: {}; look whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
+        names.join(" "),
+        crate::plan::APPROVED,
+    );
+    Said::warning("LoadBalancerMembersHeld", format!("{count} held"), text)
 }
 
 /// The first remarks, and one that says how many more there are.

@@ -65,7 +65,7 @@ func podRoutes() row {
 		graph{
 			title: "Nodes by state of their routes",
 			about: about{
-				shows:  "Nodes by the state of their routes, on the leader. `another_provider` and `not_selected`: nodes that get no routes. `left over`: nodes with a condition of an earlier controller that keeps pods away. `too_wide`, `wider_than_most`, `id_of_another_node`: pod CIDRs that get no route because of what their nodes say.",
+				shows:  "Nodes by the state of their routes, on the leader. `another_provider` and `not_selected`: nodes that get no routes. `left over`: nodes with a condition of an earlier controller that keeps pods away. `too_wide`, `wider_than_most`, `id_of_another_node`, `address_of_another_node`: pod CIDRs that get no route because of what their nodes say.",
 				normal: "`complete`: all nodes of this provider.",
 				do:     "`incomplete`: see the nodes' condition NetworkUnavailable. `without_pod_cidrs`: no program gives them pod CIDRs. `not_selected`: check `--node-selector`. `left over`: see the event NetworkUnavailableLeftOver.",
 				alert:  "RouteCCMNodesWithoutRoutes",

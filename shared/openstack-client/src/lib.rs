@@ -16,6 +16,6 @@ pub mod lbaas;
 pub mod metrics;
 pub mod network;
 #[cfg(any(test, feature = "scripted"))]
-#[expect(missing_docs, clippy::unwrap_used, reason = "for tests")]
+#[expect(missing_docs, reason = "for tests")]
 pub mod scripted;
 pub mod text;

@@ -6,7 +6,7 @@
 //! that the program would make.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc,
@@ -183,6 +183,17 @@ impl Plans {
     /// Removes an object's plan: nothing to do, or done.
     pub fn clear(&self, kind: &'static str, key: &str) {
         self.replace(kind, key.to_owned(), Vec::new(), None);
+    }
+
+    /// Removes the plans of all objects of a kind but these.
+    pub fn keep(&self, kind: &'static str, keys: &BTreeSet<String>) {
+        let plans = self.shared.plans.lock();
+        let of_kind = plans.keys().filter(|(one, _)| *one == kind).map(|(_, key)| key);
+        let gone: Vec<String> = of_kind.filter(|key| !keys.contains(*key)).cloned().collect();
+        drop(plans);
+        for key in gone {
+            self.clear(kind, &key);
+        }
     }
 
     fn replace(

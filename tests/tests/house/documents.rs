@@ -379,7 +379,7 @@ fn has_two_sentences(line: &str) -> bool {
         depth += i32::from(three[0] == b'(') - i32::from(three[0] == b')');
         let ends = three[0] == b'.' && three[1] == b' ' && three[2].is_ascii_uppercase();
         let begins = at.checked_sub(1).and_then(|before| bytes.get(before));
-        ends && depth == 0 && begins.is_some_and(|c| c.is_ascii_lowercase())
+        ends && depth == 0 && begins.is_some_and(u8::is_ascii_lowercase)
     })
 }
 

@@ -167,8 +167,7 @@ impl Machine {
 
     /// The networks whose routes must end before nodes get them.
     pub(crate) fn awaited(&self) -> Vec<IpNet> {
-        let waiting = self.core.iter().flat_map(|core| core.allocator.waiting_for_routes());
-        waiting.map(|(network, _)| network).collect()
+        self.core.iter().flat_map(|core| core.allocator.waiting_for_routes()).collect()
     }
 
     /// How far the nodes are, in words; an error if some wait.

@@ -10,7 +10,6 @@
 //! | `listing` | the table as listed, with the changes since, and when to list it |
 //! | `progress` | how far the routes of each node are |
 //! | `explain` | what the page `/explain` says of a node or a route |
-//! | `page` | what the page `/plan` shows |
 //! | `recorded` | which node an event or effect is about |
 
 mod answers;
@@ -20,7 +19,6 @@ mod event;
 mod explain;
 mod listing;
 mod nodes;
-mod page;
 mod pass;
 mod progress;
 mod recorded;
@@ -41,7 +39,7 @@ pub(crate) use self::{
     event::{Applied, Basis, Event, Parameters, Pass, Sending, Term, Written},
     explain::Asked,
 };
-use self::{listing::Listing, page::Shown, progress::Progress};
+use self::{listing::Listing, progress::Progress};
 use super::plan::{Planned, Planner, targets::Former, widths::Widths};
 use crate::networks::Config;
 
@@ -81,7 +79,6 @@ pub(crate) struct Machine {
     sent_by: Option<Basis>,
     is_asking: bool,
     is_looking_up: bool,
-    shown: Shown,
     /// The confirmed writes of conditions, by node.
     conditions: BTreeMap<Name, Repeats>,
     /// The confirmed changes of routes, by destination.
@@ -117,7 +114,6 @@ impl Machine {
             sent_by: None,
             is_asking: false,
             is_looking_up: false,
-            shown: Shown::default(),
             conditions: BTreeMap::new(),
             changes: BTreeMap::new(),
         }

@@ -87,6 +87,7 @@ enum Refused {
     TooWide,
     WiderThanMost,
     IdOfAnotherNode,
+    AddressOfAnotherNode,
 }
 
 label!(Trigger, Outcome, Operation, Kind, State, Reason, Refused);
@@ -133,11 +134,12 @@ metrics! {
         [ALPHA] ccm_route_routes { kind } => routes: Family<Gauge, Kind>;
         /// Nodes by state of their routes, on the leader
         [ALPHA] ccm_route_nodes { state } => nodes: Family<Gauge, State>;
-        /// Nodes that get no route and no condition, on the leader: nodes of another provider, and nodes that
-        /// --node-selector leaves out
+        /// Nodes that get no route and no condition, on the leader: nodes without a provider ID of this provider in their
+        /// spec.providerID, and nodes that --node-selector leaves out
         [ALPHA] ccm_route_nodes_left_out { reason } => left_out: Family<Gauge, Reason>;
         /// Pod CIDRs that get no route because of what their nodes say, on the leader: wider than --node-cidr-mask-size or
-        /// --max-pod-cidr allows, wider than on most nodes, of a node that shares its provider ID with another one
+        /// --max-pod-cidr allows, wider than on most nodes, of a node that shares its provider ID or its InternalIP
+        /// with another one
         [ALPHA] ccm_route_pod_cidrs_refused { reason } => refused: Family<Gauge, Refused>;
         /// Deletions and replacements of routes that are held by --route-loss, because there is no node, or until a person
         /// approves them, on the leader
@@ -226,6 +228,7 @@ impl RouteMetrics {
             (Refused::TooWide, counts.cidrs_too_wide),
             (Refused::WiderThanMost, counts.cidrs_wider_than_most),
             (Refused::IdOfAnotherNode, counts.cidrs_of_same_id),
+            (Refused::AddressOfAnotherNode, counts.cidrs_of_same_address),
         ] {
             self.refused.of(reason).set(level(count));
         }

@@ -36,8 +36,12 @@ impl Nodes {
         if !self.settings.borrow().node_selector.matches(node) {
             return Some(LeftOut::NotSelected);
         }
-        let whose = whose_node(node.provider_id.as_deref(), schemes);
-        matches!(whose, WhoseNode::Anothers(_)).then_some(LeftOut::AnotherProvider)
+        let is_anothers = match whose_node(node.provider_id.as_deref(), schemes) {
+            WhoseNode::Anothers(_) => true,
+            WhoseNode::Unreadable => !schemes.is_empty(),
+            WhoseNode::Nobodys | WhoseNode::Ours => false,
+        };
+        is_anothers.then_some(LeftOut::AnotherProvider)
     }
 
     /// The node, with what the others say of the schemes.

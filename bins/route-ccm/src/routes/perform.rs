@@ -89,10 +89,7 @@ impl Perform {
                 self.reports.forget(&name);
                 self.conditions.remove(&name);
             }
-            Effect::ShowRoute(_)
-            | Effect::ShowCondition(..)
-            | Effect::ShowBlocked(..)
-            | Effect::Hide(..) => page::show(&self.plans, &*self.cloud, effect),
+            Effect::Show(page) => page::show(&self.plans, &*self.cloud, page),
             Effect::Counted(counts) => self.metrics.counted(&counts),
             Effect::WriteEnded(error) => self.metrics.written(error.as_ref().map_or(Ok(()), Err)),
             Effect::Completed(node) => {
@@ -130,7 +127,7 @@ impl Perform {
             }
             Effect::Bare(node) => self.reports.bare(&node),
             Effect::Problems(node, problems) => self.reports.problems(&node, &problems),
-            Effect::WaitsForAPerson(node, why) => self.reports.waits_for_a_person(&node, why),
+            Effect::WaitsForAPerson(node, why) => self.reports.waits_for_a_person(&node, &why),
             Effect::Held(count, example) => {
                 self.reports.held(count, example.as_deref().unwrap_or_default());
             }

@@ -57,9 +57,9 @@ use self::{
     widths::Widths,
 };
 pub use self::{
-    decide::{REMOVE, Title},
+    decide::Title,
     held::Held,
-    node_routes::{Lack, NodeRoutes},
+    node_routes::{Lack, LackSource, NodeRoutes},
     planned::Planned,
 };
 
@@ -127,6 +127,9 @@ pub struct Counts {
     pub cidrs_wider_than_most: usize,
     /// Pod CIDRs of nodes with the provider ID of another node.
     pub cidrs_of_same_id: usize,
+    /// Pod CIDRs of nodes with the address of another node.
+    #[serde(default)]
+    pub cidrs_of_same_address: usize,
     /// Nodes of another provider.
     pub nodes_of_others: usize,
     /// Nodes that do not match `--node-selector`.
@@ -145,7 +148,10 @@ impl Counts {
         *match problem {
             Problem::TooWide { .. } => &mut self.cidrs_too_wide,
             Problem::WiderThanMost { .. } => &mut self.cidrs_wider_than_most,
-            Problem::SameId { .. } => &mut self.cidrs_of_same_id,
+            Problem::SameTarget { target: RouteTarget::Address(_), .. } => {
+                &mut self.cidrs_of_same_address
+            }
+            Problem::SameTarget { .. } => &mut self.cidrs_of_same_id,
             _ => return,
         } += 1;
     }
@@ -247,9 +253,8 @@ impl Planner {
 
     /// Plans. A deletion that is due is charged to the budget.
     pub fn plan(&mut self, now: At, view: &View<'_>) -> Plan {
-        let mut plan = Plan::default();
         let targets = Targets::of(view.nodes);
-        let wanted = wanted(view.nodes, &view.terms());
+        let wanted = wanted(view.nodes, &targets, &view.terms());
         let mut destinations: BTreeMap<IpNet, Option<usize>> =
             view.table.destinations().map(|destination| (destination, None)).collect();
         destinations.extend(wanted.routes.iter().map(|(cidr, node)| (*cidr, Some(*node))));
@@ -261,7 +266,7 @@ impl Planner {
                 None => decider.unwanted(*destination),
             }
         }
-        let unknown = decider.finish(&mut plan);
+        let (mut plan, unknown) = decider.finish();
         self.failures.retain(now, |destination| destinations.contains_key(&destination));
         self.cases.retain(&unknown);
         plan.questions = self.cases.due(now, unknown.iter());

@@ -78,7 +78,7 @@ impl RouteReports {
     /// Reports that routes are held until a person approves that they go, on the node of one of them.
     pub(crate) fn waits_for_a_person(&self, node: &Node, why: &str) {
         let text = format!(
-            "{why}; annotation quartet.dev/approved-selector of the Lease approves that it and others are deleted"
+            "a route to this node is held, {why}; annotation quartet.dev/approved-selector of the Lease approves that it and others are deleted"
         );
         let report = Report::warning("RoutesHeld", why, &*text).with_event("RoutesHeld", &*text);
         self.routes.report(&node.reference(), When::Changed, report);

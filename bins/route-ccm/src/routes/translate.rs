@@ -11,12 +11,7 @@ use ccm_runtime::leadership::LeaseAnnotations;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    entrance::Entrance,
-    machine::Event,
-    nodes::Nodes,
-    perform::{Perform, conditions::Conditions},
-};
+use super::{Parts, machine::Event, nodes::Nodes, perform::conditions::Conditions};
 
 /// How many conditions are written at once. A write in flight takes some 50 KB, with the answer and
 /// what is read from it; more at once are not faster.
@@ -36,28 +31,21 @@ pub(crate) fn changed(nodes: &Nodes, change: &Change<Node>) -> Event {
 }
 
 /// Follows what a user approves, until the token is cancelled.
-pub(crate) async fn approvals(
-    entrance: Arc<Entrance>,
-    perform: Arc<Perform>,
-    lease: LeaseAnnotations,
-    token: CancellationToken,
-) {
+pub(crate) async fn approvals(parts: Parts, lease: LeaseAnnotations, token: CancellationToken) {
     let held = approvals::Approvals::new(&lease, "that held changes of routes are made");
-    let changed = |[approval]: [_; 1]| {
-        perform.perform(entrance.apply(Event::Approval(approval)), drop);
-    };
+    let changed = |[approval]: [_; 1]| parts.tell(Event::Approval(approval));
     approvals::follow([held], token, changed).await;
 }
 
 /// Works on the queue of conditions until the token is cancelled.
 pub(crate) async fn conditions(conditions: Conditions, token: CancellationToken) {
-    let queue = conditions.perform.conditions.clone();
+    let queue = conditions.parts.perform.conditions.clone();
     let conditions = Arc::new(conditions);
     let work = move |name: Name| {
         let conditions = Arc::clone(&conditions);
         async move {
-            let node = conditions.nodes.store.get(&name);
-            let node = node.map(|node| conditions.nodes.told(&node));
+            let nodes = &conditions.parts.nodes;
+            let node = nodes.store.get(&name).map(|node| nodes.told(&node));
             let lack = conditions.lack(&name);
             conditions.apply(Event::Condition { name, node, lack }).await;
         }
@@ -66,17 +54,11 @@ pub(crate) async fn conditions(conditions: Conditions, token: CancellationToken)
 }
 
 /// Looks for conditions that an earlier controller has left, until the token is cancelled.
-pub(crate) async fn left_over(
-    entrance: Arc<Entrance>,
-    nodes: Arc<Nodes>,
-    perform: Arc<Perform>,
-    stores: Stores,
-    token: CancellationToken,
-) {
+pub(crate) async fn left_over(parts: Parts, stores: Stores, token: CancellationToken) {
     let look = async {
         stores.current().await;
         loop {
-            perform.perform(entrance.apply(Event::LeftOver(nodes.all())), drop);
+            parts.tell(Event::LeftOver(parts.nodes.all()));
             sleep(LEFT_OVER).await;
         }
     };

@@ -1,11 +1,19 @@
-//! Exhaustion, release, strange pod CIDRs, another allocator.
-
-use ccm_sim::{
-    cloud::Operation,
-    faults::{self, Effect},
-};
+//! Exhaustion, release, wide pod CIDRs, and what the next leader knows of blocks.
 
 use super::*;
+
+impl World {
+    /// Registers a node that has this pod CIDR from the start, as of a backup or of its kubelet.
+    fn add_assigned(&self, number: usize, cidr: &str) -> String {
+        let name = SimInstance::numbered(number).name;
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "spec": {"podCIDR": cidr, "podCIDRs": [cidr]},
+        });
+        self.api.create(node).unwrap();
+        name
+    }
+}
 
 /// Four nodes have the four blocks; the fifth one waits.
 async fn full(world: &World) -> (Vec<String>, String) {
@@ -53,24 +61,6 @@ async fn a_node_waits_for_a_block_and_gets_the_one_that_becomes_free() {
     assert_eq!(leader.health("pod-cidrs"), Verdict::Passed("every node gets its pod CIDRs".into()));
 }
 
-/// W11.
-#[tokio::test(start_paused = true)]
-async fn a_block_waits_for_the_end_of_its_route() {
-    let world = World::new();
-    let _leader = world.lead(&SMALL).await;
-    let (nodes, last) = full(&world).await;
-    let down = faults::Fault::new(Effect::Unavailable).on(Operation::ApplyRoutes);
-    let down = world.cloud.faults().add(down);
-    let block = world.cidrs(&nodes[1]);
-    world.remove(&nodes[1]);
-    sleep(Duration::from_mins(20)).await;
-    assert_eq!(world.cidrs(&last), "", "there is a route to the old node");
-    assert_eq!(world.cloud.router().len(), 4);
-    world.cloud.faults().remove(down);
-    sleep(Duration::from_mins(10)).await;
-    assert_eq!(world.cidrs(&last), block);
-}
-
 /// Without routes the grace time alone counts, and the condition is ours only for this case.
 #[tokio::test(start_paused = true)]
 async fn without_routes_a_block_waits_for_the_grace_time() {
@@ -89,39 +79,51 @@ async fn without_routes_a_block_waits_for_the_grace_time() {
     assert_eq!((&*status, &*reason), ("False", "CIDRAssigned"));
 }
 
-/// W1: a full family takes nothing of the other one.
+/// Two nodes bring all blocks. Those that were here before the blocks had their size keep larger ones.
 #[tokio::test(start_paused = true)]
-async fn a_full_family_is_named_and_the_other_one_is_not_eaten() {
+async fn a_pod_cidr_that_is_wider_than_a_block_takes_no_block() {
     let world = World::new();
-    let leader = world
-        .lead(&["--allocate-node-cidrs", "--cluster-cidr=10.64.0.0/16,fd00::/63", NO_ROUTES])
-        .await;
-    let nodes = world.add_many(0..2);
+    let older = world.add_assigned(9, "10.64.2.0/23");
+    sleep(Duration::from_secs(2)).await;
+    let first = world.lead(&[SMALL.as_slice(), &[NO_ROUTES]].concat()).await;
+    sleep(Duration::from_secs(2)).await;
+    let wide = world.add_assigned(10, "10.64.0.0/23");
+    let nodes = world.add_many(0..1);
     world.assigned(&nodes).await;
-    assert_eq!(world.cidrs(&nodes[1]), "10.64.1.0/24,fd00:0:0:1::/64");
-    let last = world.add(2);
-    sleep(Duration::from_hours(1)).await;
-    let (_, _, text) = world.condition(&last).unwrap();
-    assert!(text.contains("no free IPv6 block"), "{text}");
-    let used = "node_ipam_controller_cidrset_cidrs_allocations_total{clusterCIDR=\"10.64.0.0/16\"}";
-    leader.shows(used, 2.0);
-    assert_eq!(world.count_events(&last, "CIDRNotAvailable"), 1);
+    let next = world.stand_by(&[SMALL.as_slice(), &[NO_ROUTES]].concat(), Some(&first)).await;
+    drop(first);
+    next.lead();
+    let nodes = [nodes, world.add_many(1..2)].concat();
+    world.assigned(&nodes).await;
+    assert_eq!(world.cidrs(&nodes[0]), "10.64.0.0/24");
+    assert_eq!(world.cidrs(&nodes[1]), "10.64.1.0/24");
+    let more = world.add(2);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.cidrs(&more), "", "the older node keeps its own");
+    for (name, expect) in [(&wide, "is wider than a block of /24"), (&older, "it is kept")] {
+        let events = world.events(name);
+        let mut strange = events.iter().filter(|(reason, _)| reason == "InvalidPodCIDR");
+        assert!(strange.any(|(_, text)| text.contains(expect)), "{events:?}");
+    }
 }
 
-/// W3.
+/// W11: the next leader holds what the last one held.
 #[tokio::test(start_paused = true)]
-async fn a_strange_node_is_reported_and_the_others_go_on() {
+async fn the_next_leader_knows_which_blocks_are_held() {
     let world = World::new();
-    let strange = world.add(0);
-    world.assign(&strange, "192.168.0.0/24");
-    let taken = world.add(1);
-    world.assign(&taken, "10.64.0.0/24");
-    let leader = world.lead(&SMALL).await;
-    let nodes = world.add_many(2..4);
+    let arguments = [&SMALL[..], &[NO_ROUTES]].concat();
+    let first = world.lead(&arguments).await;
+    let nodes = world.add_many(0..4);
     world.assigned(&nodes).await;
-    sleep(Duration::from_secs(10)).await;
-    assert_eq!(world.cidrs(&nodes[0]), "10.64.1.0/24");
-    let events = world.events(&strange);
-    assert!(events.iter().any(|(reason, _)| reason == "InvalidPodCIDR"), "{events:?}");
-    leader.shows("ccm_ipam_stopped", 0.0);
+    world.remove(&nodes[3]);
+    sleep(Duration::from_secs(5)).await;
+    let second = world.stand_by(&arguments, Some(&first)).await;
+    drop(first);
+    second.lead();
+    let last = world.add(4);
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(world.cidrs(&last), "", "within the grace time");
+    second.shows("ccm_ipam_nodes_held", 1.0);
+    sleep(FREE).await;
+    assert_eq!(world.cidrs(&last), "10.64.3.0/24");
 }

@@ -1,10 +1,5 @@
 //! `--cidr-allocator-type=CloudAllocator`.
 
-use ccm_sim::{
-    cloud::Operation,
-    faults::{self, Effect},
-};
-
 use super::*;
 
 const CLOUD: [&str; 3] =
@@ -55,56 +50,17 @@ async fn an_instance_without_pod_cidrs_is_reported_once_and_asked_about_again() 
     assert_eq!(world.condition(&none).unwrap().0, "False");
 }
 
+/// It waited until its provider ID said that it is another cloud's.
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_is_down_delays_nodes_and_loses_none() {
+async fn a_node_of_another_cloud_does_not_wait() {
     let world = World::new();
-    let _leader = world.lead(&CLOUD).await;
-    let down =
-        world.cloud.faults().add(faults::Fault::new(Effect::Unavailable).on(Operation::Lookup));
-    let node = add(&world, 0, Some("10.9.0.0/24"));
-    let foreign = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "foreign"},
-        "spec": {"providerID": "elsewhere://i-1"},
-    });
-    world.api.create(foreign).unwrap();
-    sleep(Duration::from_mins(5)).await;
-    assert_eq!(world.count_events(&node, "CIDRNotAvailable"), 1);
-    assert!(world.cloud.calls().lookup < 40, "{}", world.cloud.calls());
-    world.cloud.faults().remove(down);
-    world.assigned(&[node]).await;
-    assert_eq!(world.cidrs("foreign"), "");
-}
-
-/// Two instances with one network: the second node gets an event, and no network.
-#[tokio::test(start_paused = true)]
-async fn a_network_that_the_cloud_gives_twice_is_given_once() {
-    let world = World::new();
-    let _leader = world.lead(&CLOUD).await;
-    let first = add(&world, 0, Some("10.9.0.0/24"));
-    world.assigned(std::slice::from_ref(&first)).await;
-    let second = add(&world, 1, Some("10.9.0.0/24"));
-    sleep(Duration::from_mins(5)).await;
-    assert_eq!(world.cidrs(&second), "");
-    let events = world.events(&second);
-    assert!(
-        events.iter().any(|(_, text)| text.contains("overlaps 10.9.0.0/24 of node")),
-        "{events:?}"
-    );
-    world.remove(&first);
-    world.assigned(&[second]).await;
-}
-
-/// A cloud that looks up one instance after another answers no call with all nodes in time.
-#[tokio::test(start_paused = true)]
-async fn calls_have_as_many_nodes_as_a_slow_cloud_answers_in_time() {
-    let world = World::new();
-    let slow = Effect::OneByOne { each: Duration::from_millis(400), streams: false };
-    world.cloud.faults().add(faults::Fault::new(slow).on(Operation::Lookup));
-    let nodes: Vec<_> =
-        (0..200).map(|number| add(&world, number, Some(&format!("10.9.{number}.0/24")))).collect();
-    let _leader = world.lead(&CLOUD).await;
-    world.assigned(&nodes).await;
-    for node in &nodes {
-        assert_eq!(world.count_events(node, "CIDRNotAvailable"), 0, "{node}");
-    }
+    let leader = world.lead(&CLOUD).await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}});
+    world.api.create(node).unwrap();
+    sleep(Duration::from_mins(1)).await;
+    leader.shows("ccm_ipam_nodes_waiting", 1.0);
+    let id = json!({"spec": {"providerID": "elsewhere://i-1"}});
+    world.api.patch("nodes", "other", "", PatchKind::Merge, id).unwrap();
+    sleep(Duration::from_mins(1)).await;
+    leader.has_nothing_to_do();
 }

@@ -67,16 +67,6 @@ impl World {
         InProcess::standing_by(&self.api, cloud, &settings, Metrics::new()).await.unwrap()
     }
 
-    /// Stops the leader abruptly and makes this standby the leader.
-    pub(crate) fn take_over(
-        &mut self,
-        (mut standby, program): (InProcess<RouteCcm>, Arc<RouteCcm>),
-    ) {
-        let last = self.stop();
-        standby.take_over(program, last.as_ref());
-        self.running = Some(standby);
-    }
-
     /// The leader.
     pub(crate) fn running(&self) -> &InProcess<RouteCcm> {
         self.running.as_ref().unwrap()

@@ -50,7 +50,10 @@ pub(crate) async fn a_kubelet_takes_nothing_from_others(env: Env) -> Result<()> 
     twin["spec"]["providerID"] = node(&name(1), &[])["spec"]["providerID"].clone();
     add(&env, &twin).await?;
     let why = shows(&env, "twin", "True", "NoRouteCreated").await?;
-    ensure!(why.contains(&format!("node {}, which is initialised or older", name(1))), "{why}");
+    ensure!(
+        why.contains(&format!("node {}, which is initialised, ready or older", name(1))),
+        "{why}"
+    );
 
     // A person approves the wide one, as soon as no other node needs a part of it.
     nodes::delete(&env.client, &name(130)).await?;

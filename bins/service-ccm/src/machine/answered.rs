@@ -11,26 +11,14 @@ use ccm_controller::queue::Pace;
 use ccm_objects::Service;
 use sha2::{Digest as _, Sha256};
 
-use super::{RETRY, entry::Entry};
-use crate::plan::{
-    CallKind, Failed, Inputs, Known, Pending, copied, eligible::NodeSet, hangs::Slow, named,
-    repeated, replaced, status::ingress,
+use super::{
+    RETRY,
+    entry::{Asked, Entry},
 };
-
-/// A call to the cloud about one Service.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Call<'a> {
-    /// The Service as it was when the call was made.
-    pub(crate) service: &'a Service,
-    /// The kind of the call.
-    pub(crate) kind: CallKind,
-    /// The configuration that it is about.
-    pub(crate) digest: Option<Digest>,
-    /// The members that go with it.
-    pub(crate) members: Option<&'a Members>,
-    /// The other inputs of the call, besides the Service.
-    pub(crate) inputs: Inputs,
-}
+use crate::plan::{
+    CallKind, Failed, Known, Pending, copied, eligible::NodeSet, hangs::Slow, named, repeated,
+    replaced, status::ingress,
+};
 
 /// The news from a call on which the cloud works.
 #[derive(Debug)]
@@ -68,7 +56,7 @@ impl Entry {
     /// The cloud has answered a call.
     pub(crate) fn answered(&mut self, now: At) {
         self.answered = now;
-        self.is_queued = false;
+        (self.is_queued, self.state.unreadable) = (false, None);
     }
 
     /// The cloud has carried out a call.
@@ -81,13 +69,13 @@ impl Entry {
     /// if the Service shows its address.
     pub(crate) fn ensured(
         &mut self,
-        call: Call<'_>,
+        asked: &Asked,
         balancer: LoadBalancer,
         nodes: &NodeSet,
         now: At,
     ) -> Option<String> {
-        let gone = self.replaced(call.service, &balancer.id);
-        self.complete(balancer, call.digest, call.members, nodes, now);
+        let gone = self.replaced(&asked.service, &balancer.id);
+        self.complete(balancer, asked.digest, asked.sent.as_ref(), nodes, now);
         gone
     }
 
@@ -131,10 +119,10 @@ impl Entry {
     }
 
     /// Another controller is responsible for the load balancer.
-    pub(crate) fn elsewhere(&mut self, call: Call<'_>, why: String) {
+    pub(crate) fn elsewhere(&mut self, asked: &Asked, why: String) {
         self.state.pending = None;
         self.state.failed.clear();
-        if call.kind == CallKind::DeleteDuplicate {
+        if asked.call == CallKind::DeleteDuplicate {
             // Says nothing about the first one.
             return self.duplicate_deleted();
         }
@@ -142,8 +130,8 @@ impl Entry {
         self.state.look = false;
         // The other controller may change them.
         self.forget_members();
-        match call.kind {
-            CallKind::Ensure => self.state.configured = call.digest,
+        match asked.call {
+            CallKind::Ensure => self.state.configured = asked.digest,
             CallKind::Delete => self.state.proved_absent = true,
             CallKind::Members | CallKind::DeleteDuplicate => {}
         }
@@ -168,26 +156,26 @@ impl Entry {
     /// The cloud works on a call. `owner` is the owner of the load balancer.
     pub(crate) fn in_progress(
         &mut self,
-        call: Call<'_>,
+        asked: &Asked,
         waiting: Waiting,
         owner: Owner,
         now: At,
     ) -> Started {
-        let earlier = self.state.pending.take().filter(|last| last.call == Some(call.kind));
+        let earlier = self.state.pending.take().filter(|last| last.call == Some(asked.call));
         let Waiting { what, check_after, id, changed, .. } = waiting.clone();
-        self.sent(call.kind);
-        self.has_changed |= changed && call.kind == CallKind::Members;
+        self.sent(asked.call);
+        self.has_changed |= changed && asked.call == CallKind::Members;
         // Without this count service-ccm would repeat a step without end that the cloud does not keep.
         let is_step_again = changed
-            && call.kind == CallKind::Ensure
-            && repeated::step_made(&mut self.state.repeats, now, &what, call.digest);
-        let made = id.clone().filter(|_| call.kind == CallKind::Ensure);
-        let replaced = made.and_then(|id| Some((self.replaced(call.service, &id)?, id)));
-        self.state.failed.retain(|failed| failed.call != call.kind);
+            && asked.call == CallKind::Ensure
+            && repeated::step_made(&mut self.state.repeats, now, &what, asked.digest);
+        let made = id.clone().filter(|_| asked.call == CallKind::Ensure);
+        let replaced = made.and_then(|id| Some((self.replaced(&asked.service, &id)?, id)));
+        self.state.failed.retain(|failed| failed.call != asked.call);
         self.state.pending = Some(Pending {
-            call: Some(call.kind),
-            digest: call.digest,
-            members: call.members.cloned(),
+            call: Some(asked.call),
+            digest: asked.digest,
+            members: asked.sent.clone(),
             what,
             check_at: now + check_after,
             since: earlier.map_or(now, |earlier| earlier.since),
@@ -211,10 +199,10 @@ impl Entry {
 
     /// Records that the Service has the ID of another Service's load balancer, if the error of a call says
     /// that. Returns true if that is news: the next call looks for no ID.
-    pub(crate) fn is_copied(&mut self, call: Call<'_>, error: &CloudError) -> bool {
-        let id = copied(call.service, self.state.id(), error);
+    pub(crate) fn note_copied(&mut self, asked: &Asked, error: &CloudError) -> bool {
+        let id = copied(&asked.service, self.state.id(), error);
         let is_new = |id: &&str| self.state.copied.as_deref() != Some(*id);
-        let Some(id) = id.filter(|_| call.kind == CallKind::Ensure).filter(is_new) else {
+        let Some(id) = id.filter(|_| asked.call == CallKind::Ensure).filter(is_new) else {
             return false;
         };
         self.state.pending = None;
@@ -226,13 +214,13 @@ impl Entry {
     /// come back together. Returns the wait before the call is repeated, and true if the failure may pass soon.
     pub(crate) fn failed(
         &mut self,
-        call: Call<'_>,
+        asked: &Asked,
         (error, pace): (CloudError, Pace),
         traits: &LoadBalancerTraits,
         spread: Range<f64>,
         now: At,
     ) -> (Duration, bool) {
-        let last = self.state.failure(call.kind).map_or(0, |failed| failed.times);
+        let last = self.state.failure(asked.call).map_or(0, |failed| failed.times);
         let times = last.saturating_add(1);
         let share = spread.start + (spread.end - spread.start) * chance(&self.uid, times);
         let backoff = |backoff: Backoff| in_milliseconds(backoff.after(times).mul_f64(share));
@@ -241,17 +229,17 @@ impl Entry {
             Pace::RetryAfter(wait) => (wait, None),
             Pace::Every(wait) => (wait, Some(backoff(RETRY))),
         };
-        self.sent(call.kind);
-        self.done(call.kind);
+        self.sent(asked.call);
+        self.done(asked.call);
         let failed = Failed {
-            call: call.kind,
-            digest: call.digest,
-            named: named(call.service, traits).map(|id| id.map(Into::into)),
+            call: asked.call,
+            digest: asked.digest,
+            named: named(&asked.service, traits).map(|id| id.map(Into::into)),
             error,
             times,
             retry_at: now + wait,
             soonest: now + soonest.unwrap_or(wait),
-            inputs: call.inputs,
+            inputs: asked.inputs,
         };
         let may_pass = failed.may_pass();
         self.state.failed.push(failed);

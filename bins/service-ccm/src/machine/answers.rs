@@ -20,7 +20,7 @@ use crate::plan::{CallKind, Known, of_adoption, of_name, shown_id, status::ID, t
 /// The share of a wait after a failure that is random: what failed together does not come back together.
 const SPREAD: Range<f64> = 0.8..1.0;
 /// The minimum wait, even if the cloud asks for a shorter one.
-pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_secs(1);
 /// The wait for the next call of what was not sent: other items took the time of the last one.
 const UNSENT: Backoff = Backoff { first: SHORTEST, longest: Duration::from_secs(10) };
 
@@ -89,7 +89,7 @@ impl Machine {
             }
             Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting, now),
             Ok(Progress::Elsewhere(why)) => {
-                entry.elsewhere(asked.about(), why.clone());
+                entry.elsewhere(asked, why.clone());
                 vec![log(Level::Info, service, format!("another controller is responsible: {why}"))]
             }
             Ok(Progress::NotSeen(why)) => {
@@ -102,7 +102,7 @@ impl Machine {
                 self.failed(lane, asked, CloudError::new(ErrorKind::Malformed, what), now)
             }
             Ok(Progress::Lost(loss)) => vec![self.lost(asked, loss, now)],
-            Err(error) if entry.is_copied(asked.about(), &error) => vec![log(
+            Err(error) if entry.note_copied(asked, &error) => vec![log(
                 Level::Warn,
                 service,
                 format!(
@@ -127,10 +127,16 @@ impl Machine {
     fn ensured(&mut self, asked: &Asked, balancer: LoadBalancer, now: At) -> Vec<Effect> {
         let (nodes, id) = (Arc::clone(self.nodes.set()), balancer.id.clone());
         let entry = self.balancers.entry(&asked.service);
-        let gone = entry.ensured(asked.about(), balancer, &nodes, now);
-        gone.map(|gone| tell(&asked.service, Tell::Gone { id: gone, by: Some(id) }))
-            .into_iter()
-            .collect()
+        let gone = entry.ensured(asked, balancer, &nodes, now);
+        gone.map(|gone| self.gone(&asked.service, gone, Some(id))).unwrap_or_default()
+    }
+
+    /// Reports, once, that the load balancer whose address the Service shows is gone.
+    fn gone(&mut self, service: &Arc<Service>, id: String, by: Option<String>) -> Vec<Effect> {
+        match self.balancers.entry(service).begin_to_tell_gone(&id) {
+            true => vec![Effect::Count(Count::Gone), tell(service, Tell::Gone { id, by })],
+            false => Vec::new(),
+        }
     }
 
     fn members_set(&mut self, asked: &Asked, set: MembersSet, now: At) -> Vec<Effect> {
@@ -161,7 +167,7 @@ impl Machine {
             CallKind::Members => {
                 let members = asked.sent.as_ref().map_or(0, |members| members.present.len());
                 let entry = self.balancers.entry(service);
-                let (has_changed, why_empty) = (entry.take_changed(), entry.state().why_empty());
+                let (has_changed, why_empty) = (entry.take_changed(), entry.state.why_empty());
                 if members == 0 || why_empty.is_some() {
                     Some(Tell::NoMembers(why_empty.or_else(|| asked.members.why_none.clone())))
                 } else {
@@ -190,8 +196,8 @@ impl Machine {
     fn in_progress(&mut self, asked: &Asked, waiting: Waiting, now: At) -> Vec<Effect> {
         let (service, owner) = (&asked.service, self.owner(&asked.service));
         let Started { is_step_again, replaced } =
-            self.balancers.entry(service).in_progress(asked.about(), waiting, owner, now);
-        let gone = replaced.map(|(id, by)| tell(service, Tell::Gone { id, by: Some(by) }));
+            self.balancers.entry(service).in_progress(asked, waiting, owner, now);
+        let gone = replaced.map(|(id, by)| self.gone(service, id, Some(by))).unwrap_or_default();
         let called = if is_step_again { self.called(asked, now) } else { None };
         gone.into_iter().chain(called).chain([Effect::Wake(Task::Poll)]).collect()
     }
@@ -214,18 +220,16 @@ impl Machine {
         };
         let entry = self.balancers.entry(service);
         let error = match call {
-            CallKind::Ensure => of_name(service, &traits, entry.state().id(), error),
+            CallKind::Ensure => of_name(service, &traits, entry.state.id(), error),
             _ => error,
         };
         let mut effects = Vec::new();
-        let is_absent = call == CallKind::Ensure && entry.state().known == Known::Absent;
+        let is_absent = call == CallKind::Ensure && entry.state.known == Known::Absent;
         if let Some(id) = shown_id(service).filter(|_| is_absent) {
-            let gone = Tell::Gone { id: id.to_owned(), by: None };
-            effects.push(tell(service, gone));
+            effects.extend(self.gone(service, id.to_owned(), None));
         }
-        let pace = pace(&error);
-        let (wait, may_pass) =
-            entry.failed(asked.about(), (error.clone(), pace), &traits, SPREAD, now);
+        let (pace, entry) = (pace(&error), self.balancers.entry(service));
+        let (wait, may_pass) = entry.failed(asked, (error.clone(), pace), &traits, SPREAD, now);
         if call == CallKind::Members && error.kind == ErrorKind::NotFound {
             // A list, or else a full call, shows if the load balancer is gone.
             match traits.lists {
@@ -261,7 +265,6 @@ impl Machine {
             effects.push(Effect::Queue(Name::clone(&name), Lane::Slow, Turn::Gone));
             effects.push(Effect::Queue(name, Lane::Normal, Turn::Now(priority)));
         }
-        effects.extend((call == CallKind::Members).then_some(Effect::Wake(Task::SlowCalls)));
         effects
     }
 
@@ -322,9 +325,9 @@ fn log(level: Level, service: &Service, text: String) -> Effect {
     Effect::Log(level, Some(Name::clone(&service.key)), text)
 }
 
-/// Returns true if the call took all its time. One that was given up did not.
+/// Returns true if the call took all its time.
 fn did_not_return(error: &CloudError) -> bool {
-    error.kind == ErrorKind::Timeout && !error.unsent && error.retry_after.is_none()
+    error.kind == ErrorKind::Timeout && !error.unsent
 }
 
 /// When service-ccm repeats a failed call. If another client's change is the cause (`Busy`), the wait

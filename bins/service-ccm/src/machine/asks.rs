@@ -8,10 +8,9 @@ use ccm_objects::Service;
 
 use super::{
     Machine,
-    answered::Call,
     due::tell,
     effect::{Ask, Effect, Lane, Question, Tell},
-    entry::{Asked, Entry},
+    entry::Asked,
     planned::Planned,
 };
 use crate::plan::{
@@ -22,19 +21,6 @@ use crate::plan::{
     status::shows,
     to_adopt,
 };
-
-impl Asked {
-    /// The call, as the memory of the load balancer sees it.
-    pub(super) fn about(&self) -> Call<'_> {
-        Call {
-            service: &self.service,
-            kind: self.call,
-            digest: self.digest,
-            members: self.sent.as_ref(),
-            inputs: self.inputs,
-        }
-    }
-}
 
 impl Machine {
     /// Makes a call about a Service.
@@ -56,9 +42,6 @@ impl Machine {
         };
         let mut effects = self.announce(service, &question, planned);
         let entry = self.balancers.entry(service);
-        let hangs = entry.slow().is_some_and(|slow| {
-            !slow.alone && slow.call == CallKind::Members && call == Some(CallKind::Members)
-        });
         if let Some(call) = call {
             let (members, inputs) = (planned.members.clone(), planned.inputs);
             let (may_replace, service) = (planned.may_replace, Arc::clone(service));
@@ -86,7 +69,6 @@ impl Machine {
             question,
             is_urgent: is_ensured && has_no_address(service),
             is_charged: is_ensured && planned.may_replace && recorded(service).is_some(),
-            may_be_given_up: lane == Lane::Slow && hangs,
         })));
         effects
     }
@@ -179,7 +161,7 @@ impl Machine {
 
     fn to_look_for(&self, service: &Service, call: CallKind) -> Option<String> {
         let traits = self.traits();
-        let state = self.balancers.get(&service.key)?.state();
+        let state = &self.balancers.get(&service.key)?.state;
         state.to_look_for(service, &traits, call).map(str::to_owned)
     }
 
@@ -192,14 +174,14 @@ impl Machine {
 
     /// The load balancer of another controller that this Service may adopt.
     fn adoptable(&self, service: &Service) -> Option<String> {
-        let state = self.balancers.get(&service.key).map(Entry::state)?;
+        let state = self.balancers.get(&service.key).map(|entry| &entry.state)?;
         state.adoptable.as_ref().map(|(id, _)| id.clone())
     }
 
     /// Returns true if a call with this configuration is worth an event: most calls of a restart or an
     /// audit change nothing.
     fn is_news(&self, service: &Service, digest: Digest) -> bool {
-        let state = self.balancers.get(&service.key).map(Entry::state);
+        let state = self.balancers.get(&service.key).map(|entry| &entry.state);
         let configured = state.and_then(|state| state.configured);
         let is_elsewhere = state.is_some_and(|state| matches!(state.known, Known::Elsewhere(_)));
         if is_elsewhere && configured == Some(digest) {

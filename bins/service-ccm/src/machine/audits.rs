@@ -11,17 +11,16 @@ use std::{
 
 use ccm_base::At;
 use ccm_cloud::{CloudError, Cure, LoadBalancer, LoadBalancerList, Phase, Title};
-use ccm_controller::queue::Priority;
 use ccm_objects::{Service, Shared as Name};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Machine,
     adoptable::{AllMade, made, without_load_balancer},
-    effect::{Count, Effect, Lane, Level, Line, Task, TellOrphan, Turn},
+    effect::{Count, Effect, Level, Line, Task, TellOrphan},
     entry::Entry,
-    event::Listed,
-    listed::Listing,
+    event::{Listed, Polled},
+    listed::{Listing, line_about},
 };
 use crate::plan::{
     Known, List, by_provider, looks,
@@ -44,6 +43,9 @@ pub(super) struct Audits {
     /// The error of the last list, if it failed, for explanations.
     #[serde(default)]
     pub(super) error: Option<CloudError>,
+    /// The entries of the last list that could not be read.
+    #[serde(default)]
+    pub(super) malformed: Vec<String>,
     /// Until when turns of [`looks`] have been taken.
     looked: Option<At>,
     /// The work that waits until service-ccm knows how many load balancers are lost.
@@ -83,9 +85,7 @@ impl Machine {
             let traits = self.traits();
             let is_of_others = |service: &Service| {
                 let entry = self.balancers.get(&service.key);
-                entry.is_some_and(|entry| {
-                    entry.uid() == &*service.uid && entry.state().is_of_others()
-                })
+                entry.is_some_and(|entry| entry.uid == service.uid && entry.state.is_of_others())
             };
             lacking
                 .retain(|service| by_provider(service, &traits).is_some() || is_of_others(service));
@@ -104,6 +104,7 @@ impl Machine {
             None => AllMade::new(),
         };
         let (length, is_complete) = (list.load_balancers.len(), list.malformed.is_empty());
+        self.audits.malformed.clone_from(&list.malformed);
         let mut effects =
             malformed("the list of load balancers has an entry that cannot be parsed", &list);
         let (orphans, changed) = self.compare(list, made, (&services, started, now));
@@ -113,6 +114,9 @@ impl Machine {
         self.audits.waiting.services = changed;
         let asks = is_complete && self.see_losses(&services, true, now);
         effects.push(Effect::Count(Count::Audited(Ok(orphan_count))));
+        if let Some(all) = all.filter(|_| is_first) {
+            effects.push(Effect::TellOrphan(TellOrphan::OfOthers(all)));
+        }
         if is_first {
             self.go_on(List::Compared, &services);
             self.audits.looked = Some(started);
@@ -126,7 +130,14 @@ impl Machine {
             self.audits.waiting.reads = self.reads(now, &mut effects);
         }
         let line = format!("{length} load balancers listed, {orphan_count} without a Service");
-        effects.push(Effect::Health(Line::LoadBalancers, Ok(line)));
+        let line = match &*self.audits.malformed {
+            [] => Ok(line),
+            [first, ..] => {
+                let count = self.audits.malformed.len();
+                Err(format!("{line}; {count} more cannot be read: {first}"))
+            }
+        };
+        effects.push(Effect::Health(Line::LoadBalancers, line));
         effects.extend(self.after_losses(asks));
         effects
     }
@@ -144,9 +155,7 @@ impl Machine {
             let all = self.balancers.all_mut().map(|(name, _)| name);
             services.extend(all.filter(|name| !known.contains(*name)).cloned());
         }
-        let turn = Turn::Now(Priority::Routine);
-        let mut effects: Vec<Effect> =
-            services.into_iter().map(|name| Effect::Queue(name, Lane::Normal, turn)).collect();
+        let mut effects: Vec<Effect> = services.iter().map(Effect::routine).collect();
         effects.extend((!reads.is_empty()).then_some(Effect::Read(reads)));
         effects
     }
@@ -223,7 +232,7 @@ impl Machine {
             is_served && looks::is_due(&service.uid, period, from, now)
         });
         due.map(|service| {
-            self.balancers.entry(service).has_turn(period, now);
+            self.balancers.entry(service).take_turn(period, now);
             Name::clone(&service.key)
         })
         .collect()
@@ -237,14 +246,14 @@ impl Machine {
         mut made: AllMade,
         (services, started, seen): (&[Arc<Service>], At, At),
     ) -> (Vec<LoadBalancer>, Vec<Name>) {
-        let is_complete = list.malformed.is_empty();
+        let malformed = &*list.malformed;
         let (nodes, stores_digest) = (Arc::clone(self.nodes.set()), self.traits().stores_digest);
         let mut of_owner = by_owner(list.load_balancers, &self.cluster.uid);
         let mut changed = Vec::new();
         for service in services {
             let found = of_owner.remove(&*service.uid).unwrap_or_default();
             let made = made.remove(&*service.uid).unwrap_or_default();
-            let listing = Listing { service, found, is_complete, stores_digest, started, seen };
+            let listing = Listing { service, found, malformed, stores_digest, started, seen };
             if self.balancers.entry(service).compared(made, listing, &nodes) {
                 changed.push(Name::clone(&service.key));
             }
@@ -275,37 +284,39 @@ impl Machine {
         let rarely = self.parameters.look_period;
         let mut due = Vec::new();
         for (name, entry) in self.balancers.all_mut() {
-            if matches!(entry.state().known, Known::Elsewhere(_))
-                && looks::is_due(entry.uid(), rarely, from, now)
+            if matches!(entry.state.known, Known::Elsewhere(_))
+                && looks::is_due(&entry.uid, rarely, from, now)
             {
                 // A list does not show if another controller is still responsible: a call has to.
                 entry.look();
-                let turn = Turn::Now(Priority::Routine);
-                effects.push(Effect::Queue(Name::clone(name), Lane::Normal, turn));
+                effects.push(Effect::routine(name));
             }
-            let Known::There(balancer) = &entry.state().known else { continue };
-            let has_turn = looks::is_due(entry.uid(), FULL, from, now);
-            if entry.state().pending.is_none() && (has_turn || entry.is_awaited()) {
+            let Known::There(balancer) = &entry.state.known else { continue };
+            let has_turn = looks::is_due(&entry.uid, FULL, from, now);
+            if entry.state.pending.is_none() && (has_turn || entry.is_awaited()) {
                 due.push((balancer.id.clone(), Name::clone(name)));
             }
         }
         due
     }
 
-    /// A load balancer was read in full.
-    pub(super) fn read(
-        &mut self,
-        name: &Name,
-        balancer: &LoadBalancer,
-        started: At,
-        now: At,
-    ) -> Vec<Effect> {
+    /// Load balancers were read in full. A Service shows if its own one cannot be read.
+    pub(super) fn read(&mut self, polled: Polled, now: At) -> Vec<Effect> {
+        let Polled { started, asked, list, .. } = polled;
         let nodes = Arc::clone(self.nodes.set());
-        if let Some(entry) = self.balancers.named(name) {
-            entry.read(balancer, &nodes, started, now);
+        let mut effects = malformed("a load balancer cannot be read in full", &list);
+        for (id, name) in asked {
+            let found = list.load_balancers.iter().find(|one| one.id == id);
+            let line = line_about(&list.malformed, &id);
+            let Some(entry) = self.balancers.named(&name) else { continue };
+            match (found, line) {
+                (Some(balancer), _) => entry.read(balancer, &nodes, started, now),
+                (None, Some(line)) => entry.state.unreadable = Some(line.to_owned()),
+                (None, None) => continue,
+            }
+            effects.push(Effect::routine(&name));
         }
-        let turn = Turn::Now(Priority::Routine);
-        vec![Effect::Queue(Name::clone(name), Lane::Normal, turn)]
+        effects
     }
 
     /// Records which load balancers are gone or have failed. Returns true if the cloud should show if it still has
@@ -333,16 +344,16 @@ impl Machine {
 /// Adds the load balancer that this Service shows to clients.
 fn see_loss(entry: &Entry, service: &Service, has_list: bool, sight: &mut Sight) {
     // Another controller may have made what a Service without a record shows.
-    let is_others = entry.state().is_new || entry.state().is_of_others();
+    let is_others = entry.state.is_new || entry.state.is_of_others();
     if losses::recorded(service).is_none() && is_others {
         return;
     }
     sight.recorded += 1;
-    let is_as = match &entry.state().known {
+    let is_as = match &entry.state.known {
         Known::Absent => &mut sight.missing,
         Known::There(balancer) => match &balancer.phase {
             Phase::Failed { cure: Cure::Ensure, .. }
-                if entry.state().was_complete(service, &balancer.id) =>
+                if entry.state.was_complete(service, &balancer.id) =>
             {
                 &mut sight.failed
             }

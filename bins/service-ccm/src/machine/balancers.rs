@@ -62,7 +62,7 @@ impl Balancers {
     /// The memory of the load balancer of this Service. Nothing is remembered of another Service of the
     /// same name.
     pub(crate) fn entry(&mut self, service: &Service) -> &mut Entry {
-        let is_known = self.entries.get(&service.key).is_some_and(|one| *one.uid() == *service.uid);
+        let is_known = self.entries.get(&service.key).is_some_and(|one| one.uid == service.uid);
         if !is_known {
             let kept = self.kept.remove(&service.key).filter(|kept| kept.uid == service.uid);
             let Kept { uid, repeats, membership } = kept.unwrap_or_else(|| self.resumed(service));
@@ -74,7 +74,7 @@ impl Balancers {
 
     /// The memory of the load balancer of the Service with this name and UID, if there is one.
     pub(crate) fn of(&mut self, name: &str, uid: &str) -> Option<&mut Entry> {
-        self.named(name).filter(|entry| entry.uid() == uid)
+        self.named(name).filter(|entry| *entry.uid == *uid)
     }
 
     /// The memory of the load balancer of the Service with this name, if there is one.

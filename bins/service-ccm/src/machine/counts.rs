@@ -6,7 +6,6 @@ use std::{
 };
 
 use ccm_base::At;
-use ccm_cloud::{Cure, Phase};
 use ccm_objects::Service;
 use ccm_runtime::health::Verdict;
 use strum::{IntoStaticStr, VariantArray};
@@ -34,12 +33,22 @@ pub(crate) enum State {
     Elsewhere,
 }
 
-impl Machine {
-    /// Sums up a number of each load balancer.
-    fn sum(&self, number: impl Fn(&Entry) -> usize) -> usize {
-        self.balancers.all().map(|(_, entry)| number(entry)).sum()
-    }
+/// The numbers of what is held and what waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Numbers {
+    /// Members that are held.
+    pub(crate) members_held: usize,
+    /// Load balancers that stay although service-ccm does not serve their Services.
+    pub(crate) releases_held: usize,
+    /// Load balancers that are gone or have failed and are not replaced yet.
+    pub(crate) replacements_held: usize,
+    /// Services that wait for room in their namespaces.
+    pub(crate) waiting: usize,
+    /// Services whose finalizer no known controller removes.
+    pub(crate) unclaimed_finalizers: usize,
+}
 
+impl Machine {
     /// The number of load balancers in each state.
     pub(crate) fn states(&self) -> HashMap<State, usize> {
         let mut counts: HashMap<State, usize> = HashMap::new();
@@ -49,36 +58,24 @@ impl Machine {
         counts
     }
 
-    /// The number of load balancers that stay although service-ccm does not serve their Services.
-    pub(crate) fn releases_held(&self) -> usize {
-        self.sum(|entry| usize::from(entry.is_release_held()))
-    }
-
-    /// The number of load balancers that are gone or have failed and are not replaced yet.
-    pub(crate) fn replacements_held(&self) -> usize {
-        self.sum(|entry| usize::from(entry.is_replacement_held()))
-    }
-
-    /// The number of Services that wait for room in their namespaces.
-    pub(crate) fn waiting(&self) -> usize {
-        self.sum(|entry| usize::from(entry.waits()))
-    }
-
-    /// The number of members that are held.
-    pub(crate) fn members_held(&self) -> usize {
-        self.sum(Entry::held)
-    }
-
-    /// The number of Services whose finalizer no known controller removes.
-    pub(crate) fn unclaimed_finalizers(&self, now: At) -> usize {
-        self.unclaimed.count(now)
+    /// Counts what is held and what waits.
+    pub(crate) fn numbers(&self, now: At) -> Numbers {
+        let mut numbers =
+            Numbers { unclaimed_finalizers: self.unclaimed.count(now), ..Numbers::default() };
+        for (_, entry) in self.balancers.all() {
+            numbers.members_held += entry.held;
+            numbers.releases_held += usize::from(entry.is_release_held);
+            numbers.replacements_held += usize::from(entry.is_replacement_held);
+            numbers.waiting += usize::from(entry.waits.is_some());
+        }
+        numbers
     }
 
     /// Counts the Services that do not show everything that the provider gives, by part of the answer.
     pub(crate) fn refused(&self) -> BTreeMap<Part, usize> {
         let mut counts = BTreeMap::new();
         for (_, entry) in self.balancers.all() {
-            let mut parts: Vec<Part> = entry.refused().iter().map(|one| one.part).collect();
+            let mut parts: Vec<Part> = entry.refused.iter().map(|one| one.part).collect();
             parts.dedup();
             for part in parts {
                 *counts.entry(part).or_default() += 1;
@@ -106,8 +103,12 @@ impl Machine {
         for (_, entry) in self.balancers.all() {
             all += 1;
             if state(entry) == State::Failing {
-                let failed = entry.state().failed.first().map(|failed| failed.error.kind.reason());
-                let wrong = if entry.is_wrong() { "wrong Service" } else { "failed in the cloud" };
+                let failed = entry.state.failed.first().map(|failed| failed.error.kind.reason());
+                let wrong = match entry.state.unreadable {
+                    _ if entry.is_wrong => "wrong Service",
+                    Some(_) => "unreadable in the cloud",
+                    None => "failed in the cloud",
+                };
                 *failing.entry(failed.unwrap_or(wrong)).or_default() += 1;
             }
         }
@@ -121,7 +122,7 @@ impl Machine {
 
     /// Passes if no load balancer waits to be replaced.
     pub(crate) fn replacements(&self) -> Verdict {
-        match self.replacements_held() {
+        match self.numbers(At::default()).replacements_held {
             0 => Verdict::Passed("no load balancer waits to be replaced".to_owned()),
             held => Verdict::Failed(format!(
                 "{held} load balancers are gone or have failed, and are not replaced until that is proved or you approve it with {REPLACEMENT_APPROVED}=yes"
@@ -132,7 +133,7 @@ impl Machine {
     /// Passes if no member is held.
     pub(crate) fn members(&self) -> Verdict {
         let line = self.nodes_in_words();
-        match self.members_held() {
+        match self.numbers(At::default()).members_held {
             0 => Verdict::Passed(line),
             held => Verdict::Failed(format!(
                 "{line}; {held} members of load balancers stay although their nodes are gone or changed: too many at once; if that is right, approve it with {APPROVED}=yes"
@@ -149,7 +150,7 @@ impl Machine {
             true => "every Service of type LoadBalancer is served".to_owned(),
             false => format!("not served by this program: {}", lines.join(", ")),
         };
-        match self.releases_held() {
+        match self.numbers(At::default()).releases_held {
             0 => Verdict::Passed(line),
             held => Verdict::Failed(format!(
                 "{line}; of these, {held} with load balancers, which stay until you serve the class again or approve their deletion with {RELEASE_APPROVED}=yes"
@@ -159,10 +160,9 @@ impl Machine {
 
     /// Passes if Services show everything that the provider gives. If not, names an example.
     pub(crate) fn shown(&self) -> Verdict {
-        let refused = self.balancers.all().filter(|(_, entry)| !entry.refused().is_empty());
+        let refused = self.balancers.all().filter(|(_, entry)| !entry.refused.is_empty());
         let count = refused.clone().count();
-        let first =
-            refused.clone().find_map(|(name, entry)| Some((name, entry.refused().first()?)));
+        let first = refused.clone().find_map(|(name, entry)| Some((name, entry.refused.first()?)));
         let Some((name, refused)) = first else {
             return Verdict::Passed("Services show everything that the provider gives".to_owned());
         };
@@ -176,12 +176,10 @@ impl Machine {
 
 /// The state of a load balancer that the metrics show.
 fn state(entry: &Entry) -> State {
-    let known = entry.state();
-    let has_failed = matches!(&known.known, Known::There(balancer)
-        if matches!(balancer.phase, Phase::Failed { cure: Cure::Person, .. }));
+    let known = &entry.state;
     let is_elsewhere = matches!(known.known, Known::Elsewhere(_));
     let fails = known.failed.iter().any(|failed| !failed.error.unsent);
-    if fails || has_failed || entry.is_wrong() && !is_elsewhere {
+    if fails || known.trouble().is_some() || entry.is_wrong && !is_elsewhere {
         return State::Failing;
     }
     if let Some(pending) = &known.pending {

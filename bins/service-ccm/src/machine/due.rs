@@ -4,27 +4,20 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_controller::{
-    brake::approval::is_marked_at,
-    queue::{Pace, Priority},
-};
+use ccm_controller::queue::{Pace, Priority};
 use ccm_objects::{Service, Shared as Name};
 
 use super::{
     Machine, RETRY,
     effect::{Effect, Lane, Release, Shown, Task, Tell, Turn, Write},
-    entry::Entry,
-    event::{Due, Offer},
+    event::Due,
     page,
-    planned::{Planned, Round},
+    planned::Planned,
 };
 use crate::plan::{
-    APPROVED, CallKind, Inputs, Known, List, Plan, REPLACEMENT_APPROVED, Step,
-    front_end::desired,
-    losses::{self, Now, Verdict},
-    not_offered,
+    CallKind, Known, Plan, Step, not_offered, protection,
     repeated::that_may_be_written,
-    status::ID,
+    status::{ID, StatusChange},
 };
 
 /// The pause before service-ccm plans a Service again whose old load balancer it deletes as an orphan.
@@ -55,6 +48,11 @@ impl Machine {
         let mut effects = Vec::new();
         loop {
             let planned = self.plan(due, service, &offer, (now, &mut effects));
+            if planned.members.changes || planned.is_replaced {
+                // The next leader has no new budget.
+                effects.push(self.has_news_for_the_note());
+            }
+            effects.extend(planned.reads_members.then_some(Effect::Wake(Task::Audit)));
             self.show(service, &planned, &mut effects);
             let Plan::Next(step) = &planned.plan else {
                 if self.balancers.entry(service).ends_wait(now) {
@@ -71,7 +69,7 @@ impl Machine {
     /// Passes a Service on to the queue that should serve it, or delays it while service-ccm deletes its old
     /// load balancer as an orphan.
     fn is_elsewhere_in_queue(&self, lane: Lane, service: &Service) -> Option<Effect> {
-        let right = match self.balancers.get(&service.key).and_then(Entry::slow) {
+        let right = match self.balancers.get(&service.key).and_then(|entry| entry.slow) {
             Some(_) => Lane::Slow,
             None => Lane::Normal,
         };
@@ -97,7 +95,7 @@ impl Machine {
         if error.kind != ErrorKind::Unsupported || self.is_observing {
             return effects;
         }
-        let state = self.balancers.entry(service).state();
+        let state = &self.balancers.entry(service).state;
         let (written, classes) = (state.condition_written, &self.parameters.classes);
         let change = not_offered(service, classes, &error.message, written, now);
         let Some(change) = change else { return effects };
@@ -112,97 +110,9 @@ impl Machine {
         effects
     }
 
-    /// Plans a Service as it is now.
-    fn plan(
-        &mut self,
-        due: &Due,
-        service: &Service,
-        offer: &Offer,
-        (now, effects): (At, &mut Vec<Effect>),
-    ) -> Planned {
-        let desired = desired(service, &self.cluster, &offer.traits);
-        let loss = self.loss(service, due.is_same_cloud, offer, now);
-        let list = if offer.traits.lists { self.balancers.list() } else { List::Compared };
-        let is_right = desired.front_end.is_some();
-        let (full, next) = self.full(service, &due.neighbours, is_right, list);
-        let (nodes, approved) =
-            (Arc::clone(self.nodes.set()), self.is_approved(service, APPROVED, now));
-        let (agreed, inputs) = (self.agreed(), self.inputs());
-        let held_replacement = self.held_replacement(service, loss);
-        let settings = &self.parameters;
-        let round = Round {
-            service,
-            desired,
-            classes: &settings.classes,
-            traits: &offer.traits,
-            nodes: &nodes,
-            agreed,
-            selector: &due.selector,
-            is_default: due.is_default,
-            budget: settings.budget,
-            approved,
-            adopts: settings.adopts,
-            loss,
-            held_replacement,
-            full,
-            is_limited: settings.most_per_namespace > 0,
-            list,
-            guard: (&settings.shown, &self.in_use),
-            inputs,
-            now,
-        };
-        let planned = self.balancers.entry(service).plan(round);
-        effects.extend(next);
-        if planned.members.changes || loss == Verdict::Replaced {
-            // The next leader has no new budget.
-            effects.push(self.has_news_for_the_note());
-        }
-        effects.extend(planned.reads_members.then_some(Effect::Wake(Task::Audit)));
-        planned
-    }
-
-    /// Returns true if a user has approved what this key means: by a mark on the Service, or for a set.
-    fn is_approved(&self, service: &Service, key: &str, now: At) -> bool {
-        let Some(details) = &service.details else { return false };
-        let [members, replacements] = &self.approved;
-        let set = if key == REPLACEMENT_APPROVED { replacements } else { members };
-        is_marked_at(service.annotation(key), details.labels.get(key), now)
-            || set.as_ref().is_some_and(|set| set.covers(&details.labels))
-    }
-
-    /// The inputs of calls, besides their Services.
-    pub(super) fn inputs(&self) -> Inputs {
-        Inputs { nodes: self.balancers.published(), revision: self.revision }
-    }
-
-    /// Returns what follows if the load balancer of this Service is gone or has failed.
-    fn loss(&mut self, service: &Service, is_same_cloud: bool, offer: &Offer, at: At) -> Verdict {
-        if service.deleting || !self.parameters.classes.cover(service) {
-            return Verdict::Kept;
-        }
-        let asks = offer.traits.asks_before_replacing;
-        let now = Now {
-            at,
-            approved: self.is_approved(service, REPLACEMENT_APPROVED, at),
-            can_ask: asks && losses::recorded(service).is_some(),
-            is_same_cloud,
-        };
-        self.losses.decide(&service.uid, now)
-    }
-
-    /// Returns why no other load balancer is made for this Service, and when that is looked at again.
-    fn held_replacement(&self, service: &Service, loss: Verdict) -> Option<(String, At)> {
-        let Verdict::Held(why, until) = loss else { return None };
-        let words = self.losses.in_words(&service.uid);
-        let text = format!(
-            "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
-        );
-        Some((text, until))
-    }
-
     /// Publishes the plan of a Service, what is wrong with the Service, and what is held.
     fn show(&self, service: &Arc<Service>, planned: &Planned, effects: &mut Vec<Effect>) {
-        let state = self.balancers.get(&service.key).map(Entry::state);
+        let state = self.balancers.get(&service.key).map(|entry| &entry.state);
         let steps = state.map(|state| page::steps(planned, state)).unwrap_or_default();
         let shown = match page::blocked(service, planned) {
             Some(why) if steps.is_empty() => Shown::Blocked(Arc::clone(service), why),
@@ -210,12 +120,13 @@ impl Machine {
         };
         effects.push(Effect::Show(shown));
         let mut say = |what: Option<Tell>| effects.extend(what.map(|what| tell(service, what)));
-        say(planned.held_release.clone().map(Tell::ReleaseHeld));
+        say(planned.decided.held_release.clone().map(Tell::ReleaseHeld));
         say(planned.full.clone().map(Tell::Full));
         say(planned.held_replacement.clone().map(|(why, _)| Tell::ReplacementHeld(why)));
         let is_served = service.is_load_balancer && planned.plan != Plan::NotOurs;
         let problems = Some(&planned.problems).filter(|all| is_served && !all.is_empty());
         say(problems.cloned().map(Tell::Problems));
+        say(planned.trouble.clone().map(Tell::Trouble));
         let refused = Some(&planned.refused).filter(|all| !all.is_empty());
         say(refused.cloned().map(Tell::Refused));
     }
@@ -255,7 +166,7 @@ impl Machine {
             _ => return None,
         };
         let entry = self.balancers.get(&service.key);
-        let is_known = entry.is_some_and(|entry| entry.state().is_previewed(front_end));
+        let is_known = entry.is_some_and(|entry| entry.state.is_previewed(front_end));
         (!is_known).then(|| Step::Preview(Arc::clone(front_end)))
     }
 
@@ -267,14 +178,14 @@ impl Machine {
         planned: &Planned,
         (now, effects): (At, &mut Vec<Effect>),
     ) {
-        let Planned { plan, members, inputs, held_replacement, unclaimed, .. } = planned;
+        let Planned { plan, members, inputs, held_replacement, decided, .. } = planned;
         if !members.held.is_empty() {
             effects.push(tell(service, Tell::Held(Box::new(members.clone()))));
         }
         let held = (!members.held.is_empty()).then(|| now + HELD);
         let held_until = held_replacement.as_ref().map(|(_, until)| *until);
-        let look = self.balancers.entry(service).state().next_look(*inputs, now);
-        let (claim, report) = self.unclaimed(service, unclaimed.as_ref(), now);
+        let look = self.balancers.entry(service).state.next_look(*inputs, now);
+        let (claim, report) = self.unclaimed(service, decided.unclaimed.as_ref(), now);
         // The queue keeps one time for each Service, the earliest: the others follow from here.
         let due = held.into_iter().chain(look).chain(held_until).chain(claim).min();
         if let Some(due) = due {
@@ -284,7 +195,7 @@ impl Machine {
         if matches!(plan, Plan::Settled | Plan::NotOurs) {
             effects.push(Effect::queue(lane, service, Turn::Well));
         }
-        let is_there = matches!(self.balancers.entry(service).state().known, Known::There(_));
+        let is_there = matches!(self.balancers.entry(service).state.known, Known::There(_));
         // service-ccm deletes this load balancer when the other controller has made its own one.
         let is_moving = service.annotation(ID).is_none() && is_there;
         if *plan == Plan::NotOurs && !is_moving {
@@ -329,8 +240,8 @@ impl Machine {
     fn release(&self, service: &Service) -> Release {
         let traits = self.traits();
         let entry = self.balancers.get(&service.key);
-        let written = entry.map(Entry::annotations).unwrap_or_default();
-        let shown = entry.map(Entry::shown_to_the_end).unwrap_or_default();
+        let written = entry.map(|entry| &*entry.annotations).unwrap_or_default();
+        let shown = entry.map(|entry| &*entry.shown).unwrap_or_default();
         let keys = service.details.iter().flat_map(|details| details.annotations.keys());
         let is_removed = |key: &&Name| self.parameters.shown.is_removed(key, &traits, written);
         let mut ingress = service.details.iter().flat_map(|details| &details.ingress);
@@ -347,8 +258,13 @@ impl Machine {
             Step::Release => self.release(service),
             _ => Release::default(),
         };
-        let (service, signature) = (Arc::clone(service), self.parameters.classes.signature());
-        Effect::Write(Box::new(Write { lane, service, step, signature, release }))
+        let change = match &step {
+            Step::Protect => protection(service, &self.parameters.classes),
+            Step::Write(change) => change.clone(),
+            _ => StatusChange::default(),
+        };
+        let service = Arc::clone(service);
+        Effect::Write(Box::new(Write { lane, service, step, change, release }))
     }
 }
 

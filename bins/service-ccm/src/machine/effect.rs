@@ -1,6 +1,6 @@
 //! The effects of the machine: calls, writes, reports, wake-ups.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use ccm_base::RetryClass;
 use ccm_cloud::{CloudError, Digest, LoadBalancer, MemberChange, Note, Unwanted, Wanted};
@@ -17,6 +17,7 @@ use strum::{IntoStaticStr, VariantNames};
 use super::left::Left;
 use crate::plan::{
     CallKind, Step, front_end::Problem, members::Decision, orphans::Orphan, shown::Refused,
+    status::StatusChange,
 };
 
 /// An effect of an event.
@@ -63,6 +64,11 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
+    /// The Service of this name is due, after those for which a user waits.
+    pub(super) fn routine(name: &Name) -> Self {
+        Self::Queue(Name::clone(name), Lane::Normal, Turn::Now(Priority::Routine))
+    }
+
     /// The effect on this Service in the queue of a lane.
     pub(super) fn queue(lane: Lane, service: &Service, turn: Turn) -> Self {
         Self::Queue(Name::clone(&service.key), lane, turn)
@@ -107,8 +113,6 @@ pub(crate) enum Task {
     Note,
     /// Compares the nodes.
     Nodes,
-    /// Makes the slow calls about members again: the cloud answers such calls.
-    SlowCalls,
 }
 
 /// A line of `/readyz?verbose`.
@@ -147,6 +151,10 @@ pub(crate) enum Count {
     Ended(CallKind, Result<Ended, CloudError>),
     /// The Service has got its address.
     Provisioned(Arc<Service>),
+    /// The load balancer whose address a Service shows is gone.
+    Gone,
+    /// The address in the status of a Service has changed.
+    AddressChanged,
     /// The number of nodes that can be members.
     Eligible(usize),
     /// The number of load balancers without a Service, or why it is not known.
@@ -192,6 +200,7 @@ pub(crate) enum Tell {
         error: CloudError,
         pace: Pace,
     },
+    Trouble(String),
     NotWritten {
         what: &'static str,
         error: ApiError,
@@ -212,10 +221,21 @@ pub(crate) enum Tell {
 #[derive(Debug, Serialize)]
 pub(crate) enum TellOrphan {
     Found(Vec<LoadBalancer>),
-    Held { line: String, why: String },
-    Deleted { orphan: Orphan, evidence: String },
+    /// The load balancers of all clusters, on the first list.
+    OfOthers(Vec<LoadBalancer>),
+    Held {
+        line: String,
+        why: String,
+    },
+    Deleted {
+        orphan: Orphan,
+        evidence: String,
+    },
     Refuted(Orphan),
-    Failed { orphan: Orphan, why: String },
+    Failed {
+        orphan: Orphan,
+        why: String,
+    },
 }
 
 /// A write to a Service.
@@ -224,8 +244,8 @@ pub(crate) struct Write {
     pub(crate) lane: Lane,
     pub(crate) service: Arc<Service>,
     pub(crate) step: Step,
-    /// The annotations that mark the Service as served by this program.
-    pub(crate) signature: BTreeMap<String, Option<String>>,
+    /// The change of its status and annotations.
+    pub(crate) change: StatusChange,
     /// The further things that a release removes from the Service.
     pub(crate) release: Release,
 }
@@ -250,8 +270,6 @@ pub(crate) struct Ask {
     pub(crate) is_urgent: bool,
     /// True if the note to the next leader must be stored before.
     pub(crate) is_charged: bool,
-    /// True if it may be given up when the cloud answers other calls of this kind.
-    pub(crate) may_be_given_up: bool,
 }
 
 /// A load balancer without a Service that is due to be deleted.

@@ -69,9 +69,9 @@ pub(crate) struct Entry {
     /// The calls that are under way: one on each lane, because the slow one may still hang when the next is made.
     asked: BTreeMap<Lane, Box<Asked>>,
     /// The turn of the Service, if it waits because its namespace has as many load balancers as it may have.
-    waits: Option<Turn>,
+    pub(super) waits: Option<Turn>,
     /// True if there was room in the namespace for the load balancer of the Service.
-    is_admitted: bool,
+    pub(super) is_admitted: bool,
     /// True if the Service has a mistake, so that its load balancer is not configured.
     pub(super) is_wrong: bool,
     /// The last call, if it did not return in time: the next one is made on a slower lane.
@@ -80,6 +80,9 @@ pub(crate) struct Entry {
     pub(super) is_queued: bool,
     /// True if the start of a creation or change was reported, but not its end yet.
     pub(super) is_announced: bool,
+    /// The load balancer that was reported to be gone.
+    #[serde(default)]
+    told_gone: Option<Box<str>>,
     /// True if the current change of members has changed something in the cloud.
     pub(super) has_changed: bool,
     /// The last plan, for the explanation.
@@ -120,46 +123,6 @@ impl Entry {
         (self.uid, self.state, self.membership)
     }
 
-    /// The UID of the Service.
-    pub(crate) fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    /// The known state of the load balancer, without its members.
-    pub(crate) fn state(&self) -> &State {
-        &self.state
-    }
-
-    /// The number of members that are held.
-    pub(crate) fn held(&self) -> usize {
-        self.held
-    }
-
-    /// Returns true if the load balancer stays although service-ccm does not serve the Service any more.
-    pub(crate) fn is_release_held(&self) -> bool {
-        self.is_release_held
-    }
-
-    /// Returns true if the load balancer is gone or has failed, and no other one may be made yet.
-    pub(crate) fn is_replacement_held(&self) -> bool {
-        self.is_replacement_held
-    }
-
-    /// Returns true if the Service waits because its namespace has as many load balancers as it may have.
-    pub(crate) fn waits(&self) -> bool {
-        self.waits.is_some()
-    }
-
-    /// Its turn, if it waits.
-    pub(super) fn room_turn(&self) -> Option<&Turn> {
-        self.waits.as_ref()
-    }
-
-    /// Returns true if there was room in the namespace for the load balancer of the Service.
-    pub(crate) fn is_admitted(&self) -> bool {
-        self.is_admitted
-    }
-
     /// Records the turn in which the Service waits for room in its namespace, or that it has got it.
     pub(super) fn set_room(&mut self, waits: Option<Turn>, is_admitted: bool) {
         (self.waits, self.is_admitted) = (waits, is_admitted);
@@ -178,31 +141,6 @@ impl Entry {
     /// The call that is under way on this lane is answered.
     pub(super) fn take_asked(&mut self, lane: Lane, call: CallKind) -> Option<Box<Asked>> {
         self.asked.remove(&lane).filter(|asked| asked.call == call)
-    }
-
-    /// Returns true if the Service has a mistake, so that its load balancer is not configured.
-    pub(crate) fn is_wrong(&self) -> bool {
-        self.is_wrong
-    }
-
-    /// The last call, if it did not return in time.
-    pub(crate) fn slow(&self) -> Option<Slow> {
-        self.slow
-    }
-
-    /// Annotations that the provider has written to the Service.
-    pub(crate) fn annotations(&self) -> &[String] {
-        &self.annotations
-    }
-
-    /// The addresses of the load balancer when service-ccm deleted it.
-    pub(crate) fn shown_to_the_end(&self) -> &[ServiceIngress] {
-        &self.shown
-    }
-
-    /// The parts of the provider's answer that the Service does not show.
-    pub(crate) fn refused(&self) -> &[Refused] {
-        &self.refused
     }
 
     /// Records the addresses that the Service shows, if the load balancer has the same addresses.
@@ -240,13 +178,18 @@ impl Entry {
             (None, None) => {}
         }
         self.state.configured = digest;
-        self.state.look = false;
+        (self.state.look, self.state.unreadable) = (false, None);
         // The Service has a load balancer again: a deletion that failed before is due no more.
         self.state.failed.retain(|failed| failed.call != CallKind::Delete);
         (self.state.adoptable, self.state.foreign) = (None, None);
         self.annotations = balancer.annotations.keys().cloned().collect();
         self.has_changed = false;
         self.state.known = Known::There(Box::new(balancer));
+    }
+
+    /// Returns true if it was not reported yet that the load balancer with this ID is gone.
+    pub(super) fn begin_to_tell_gone(&mut self, id: &str) -> bool {
+        self.told_gone.replace(id.into()).as_deref() != Some(id)
     }
 
     /// Forgets the members: the load balancer may have other members now.

@@ -13,7 +13,7 @@ use ccm_objects::{Node, Service, Shared as Name};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    effect::{Lane, OrphanDue},
+    effect::{Lane, OrphanDue, Question},
     left::Left,
 };
 use crate::plan::{CallKind, Classes, Step, orphans, shown};
@@ -59,12 +59,14 @@ pub(crate) enum Event {
     NotListed { error: CloudError, services: Vec<Arc<Service>> },
     /// The cloud was asked if it shows the instance of a node.
     Instance { is_shown: bool },
-    /// A load balancer was read in full.
-    Read { name: Name, balancer: Box<LoadBalancer>, started: At },
+    /// Load balancers were read in full.
+    Read(Polled),
     /// It is time to poll load balancers on which the cloud works.
     PollDue,
     /// They have been polled.
     Polled(Polled),
+    /// They could not be polled.
+    NotPolled(CloudError),
     /// Those that have ended their work have been read in full.
     Confirmed(Polled),
     /// It is time to decide about load balancers without a Service, by the rules of the settings now.
@@ -201,6 +203,17 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
+    /// The answer to a question that has this error.
+    pub(crate) fn failed(question: &Question, error: CloudError) -> Self {
+        match question {
+            Question::Ensure(_) => Self::Ensure(Box::new(Err(error))),
+            Question::Members(_) => Self::Members(Err(error)),
+            Question::Delete(one) if one.duplicate => Self::DeleteDuplicate(Err(error)),
+            Question::Delete(_) => Self::Delete(Err(error)),
+            Question::Preview(wanted) => Self::Preview(wanted.front_end.digest, Err(error)),
+        }
+    }
+
     /// The call; none for a preview, which changes nothing.
     pub(crate) const fn call(&self) -> Option<CallKind> {
         match self {

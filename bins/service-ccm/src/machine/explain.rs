@@ -5,6 +5,7 @@ mod reasons;
 mod seen;
 
 use ccm_base::At;
+use ccm_cloud::{CloudError, ErrorKind};
 use ccm_objects::{Service, ServicePort};
 use ccm_runtime::explain::{Explanation, Fares, moment};
 
@@ -12,6 +13,7 @@ use self::seen::{balancer_in_words, there};
 use super::{
     Machine,
     entry::Entry,
+    listed::line_about,
     page::{class, not_served},
 };
 use crate::plan::{
@@ -39,7 +41,7 @@ impl Machine {
     /// Explains a Service.
     pub(crate) fn explain(&self, name: &str, service: Option<&Service>, now: At) -> Explanation {
         let Some(service) = service else { return self.no_service(name) };
-        let entry = self.balancers.get(name).filter(|entry| *entry.uid() == *service.uid);
+        let entry = self.balancers.get(name).filter(|entry| *entry.uid == *service.uid);
         let about = About { service, entry, inputs: self.inputs(), now };
         let mut explanation = self.cause(about);
         explanation.wanted = self.asks_for(service);
@@ -84,12 +86,12 @@ impl Machine {
     /// Explains a load balancer by its ID.
     pub(crate) fn explain_load_balancer(&self, id: &str, now: At) -> Explanation {
         let entries = || self.balancers.all();
-        if let Some((name, entry)) = entries().find(|(_, entry)| entry.state().id() == Some(id)) {
+        if let Some((name, entry)) = entries().find(|(_, entry)| entry.state.id() == Some(id)) {
             return of_service(name, entry);
         }
         let ask = |name: &str| format!("/explain?kind=Service&name={name} says more");
         for (name, entry) in entries() {
-            let state = entry.state();
+            let state = &entry.state;
             if state.duplicate.as_deref() == Some(id) {
                 let cause =
                     format!("Service {name} has two load balancers, and this one is deleted");
@@ -107,6 +109,9 @@ impl Machine {
     }
 
     fn without_service(&self, id: &str, now: At) -> Explanation {
+        if let Some(line) = line_about(&self.audits.malformed, id) {
+            return unreadable(line);
+        }
         let Some(orphan) = self.orphans.get(id) else {
             let cause = format!("no list has shown a load balancer {id:?} of this cluster");
             let mend = match self.leads && self.balancers.list() != List::Awaited {
@@ -192,7 +197,7 @@ impl Machine {
     }
 
     fn next_time(&self, about: About<'_>, fares: Fares) -> String {
-        let state = about.entry.map(Entry::state);
+        let state = about.entry.map(|entry| &entry.state);
         let failed = state.iter().flat_map(|state| &state.failed);
         let tries = failed.map(|failed| (failed.due(about.inputs), "the call is made again"));
         let pending = state.and_then(|state| state.pending.as_ref());
@@ -226,9 +231,20 @@ impl Machine {
     }
 }
 
+/// A load balancer whose entry in the cloud's list cannot be read, as this line says.
+fn unreadable(line: &str) -> Explanation {
+    let cause = format!("its entry in the cloud's list cannot be read: {line}");
+    Explanation::of_error(&CloudError::new(ErrorKind::Malformed, line), cause)
+}
+
 /// A load balancer that is a Service's.
 fn of_service(name: &str, entry: &Entry) -> Explanation {
-    let (fares, what) = match &entry.state().known {
+    if let Some(line) = &entry.state.unreadable {
+        let told = unreadable(line);
+        let cause = format!("it is the load balancer of Service {name}: {}", told.cause);
+        return Explanation { cause, ..told };
+    }
+    let (fares, what) = match &entry.state.known {
         Known::There(balancer) => (seen::fares(balancer), balancer_in_words(balancer)),
         _ => (Fares::Working, "it was not seen yet".to_owned()),
     };
@@ -266,7 +282,7 @@ fn asks_for_none(service: &Service) -> Explanation {
 
 /// The calls that failed, and the last answer.
 fn last(entry: &Entry, now: At) -> Vec<String> {
-    let failed = entry.state().failed.iter();
+    let failed = entry.state.failed.iter();
     let failed = failed.map(|one| format!("{}: {}", has_failed(one), one.error));
     let answered = (entry.answered > At::default())
         .then(|| format!("the cloud answered a call about it {}", moment(entry.answered, now)));

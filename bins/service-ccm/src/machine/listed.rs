@@ -1,6 +1,6 @@
 //! A list of the cloud, or a full look, shows a load balancer.
 
-use std::{cmp::Reverse, time::Duration};
+use std::{cmp::Reverse, mem, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{LoadBalancer, Phase, Waiting};
@@ -28,8 +28,8 @@ pub(crate) struct Listing<'a> {
     pub(crate) service: &'a Service,
     /// Its load balancers.
     pub(crate) found: Vec<LoadBalancer>,
-    /// True if the list shows all load balancers of the cluster.
-    pub(crate) is_complete: bool,
+    /// The entries of the list that cannot be read. Without any, it shows all load balancers of the cluster.
+    pub(crate) malformed: &'a [String],
     /// True if the provider keeps the digest of the configuration.
     pub(crate) stores_digest: bool,
     /// When the list was requested.
@@ -52,17 +52,23 @@ impl Entry {
         if self.answered > listing.started {
             return false;
         }
-        self.listed(listing, nodes) || changed
+        let id = self.state.id().or_else(|| listing.service.annotation(ID));
+        let line = id.filter(|_| listing.found.is_empty());
+        let line = line.and_then(|id| line_about(listing.malformed, id).map(str::to_owned));
+        let is_news = mem::replace(&mut self.state.unreadable, line) != self.state.unreadable;
+        self.listed(listing, nodes) || changed || is_news
     }
 
     /// Applies a list. Returns true if the Service needs a look.
     pub(super) fn listed(&mut self, listing: Listing<'_>, nodes: &NodeSet) -> bool {
-        let Listing { service, mut found, is_complete, stores_digest, started, seen } = listing;
+        let Listing { service, mut found, malformed, stores_digest, started, seen } = listing;
         // The one that the Service names stays, else the oldest.
         let named = service.annotation(ID);
         found.sort_by_key(|one| (named != Some(&*one.id), Reverse(one.age), one.id.clone()));
         let mut found = found.into_iter();
-        let Some(mut balancer) = found.next() else { return self.listed_none(is_complete) };
+        let Some(mut balancer) = found.next() else {
+            return self.listed_none(malformed.is_empty());
+        };
         let state = &mut self.state;
         state.duplicate = found.next().map(|other| other.id);
         if state.duplicate.is_none() {
@@ -159,7 +165,7 @@ impl Entry {
     }
 
     /// It is the turn of this load balancer to be looked at, for a provider that has no list.
-    pub(crate) fn has_turn(&mut self, period: Duration, now: At) {
+    pub(crate) fn take_turn(&mut self, period: Duration, now: At) {
         // A call in the meantime was a look as well.
         let is_old = self.read.is_none_or(|read| read + period / 2 <= now);
         let is_elsewhere = matches!(self.state.known, Known::Elsewhere(_));
@@ -176,7 +182,7 @@ impl Entry {
         if self.answered > started || self.state.pending.is_some() {
             return;
         }
-        (self.read, self.awaited) = (Some(started), false);
+        (self.read, self.awaited, self.state.unreadable) = (Some(started), false, None);
         if let Some(members) = &balancer.members {
             self.membership.shown(members, nodes, now);
         }
@@ -187,6 +193,19 @@ impl Entry {
             self.state.configured = None;
         }
     }
+}
+
+/// Returns the line about the load balancer with this ID.
+pub(super) fn line_about<'a>(lines: &'a [String], id: &str) -> Option<&'a str> {
+    let is_part = |one: char| one.is_alphanumeric() || one == '-' || one == '_';
+    let names = |line: &&String| {
+        line.match_indices(id).any(|(at, _)| {
+            let (before, from) = line.split_at(at);
+            let after = from.chars().nth(id.chars().count());
+            !before.ends_with(is_part) && !after.is_some_and(is_part)
+        })
+    };
+    lines.iter().find(names).map(String::as_str)
 }
 
 /// Keeps of a load balancer what a list may not show: its addresses, annotations and remarks.

@@ -3,14 +3,13 @@
 use std::{collections::BTreeMap, mem, sync::Arc};
 
 use ccm_base::{At, message::one_line};
-use ccm_cloud::{Digest, LoadBalancerTraits, NodeSelector};
-use ccm_controller::queue::Priority;
-use ccm_objects::{Labels, Node, Service, Shared as Name};
+use ccm_cloud::{LoadBalancerTraits, NodeSelector};
+use ccm_objects::{Labels, Node, Service};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Machine,
-    effect::{Count, Effect, Lane, Level, Task, Turn},
+    effect::{Count, Effect, Level, Task},
     event::{Changed, NodesSeen, NodesWhy, Parameters},
 };
 use crate::plan::{
@@ -118,11 +117,6 @@ impl Machine {
         self.nodes.set.summary()
     }
 
-    /// The digest of the nodes that load balancers should have.
-    pub(super) fn agreed(&self) -> Option<Digest> {
-        self.balancers.published()
-    }
-
     /// A node has changed. It may be marked and go before the nodes are compared: what it said is
     /// recorded at once.
     pub(super) fn node_changed(&mut self, changed: &Changed<Node>, now: At) -> Vec<Effect> {
@@ -187,10 +181,8 @@ impl Machine {
     /// Has the Services look at the new nodes. Members that are not known are read before any is changed.
     fn pass_on(&mut self, services: &[Arc<Service>]) -> Vec<Effect> {
         let concerned = |one: &&Arc<Service>| one.is_load_balancer && one.has_finalizer;
-        let turn = Turn::Now(Priority::Routine);
         let queued = services.iter().filter(concerned);
-        let mut effects: Vec<_> =
-            queued.map(|one| Effect::Queue(Name::clone(&one.key), Lane::Normal, turn)).collect();
+        let mut effects: Vec<_> = queued.map(|one| Effect::routine(&one.key)).collect();
         let mut unknown = false;
         for (_, entry) in self.balancers.all_mut() {
             entry.await_members();

@@ -37,9 +37,9 @@ pub(super) fn steps(planned: &Planned, state: &State) -> Vec<plans::Step> {
     let foreign = "the Service has no load balancer of its own";
     adoption
         .into_iter()
-        .chain(waiting("delete", Vec::new(), released, planned.held_release.clone()))
+        .chain(waiting("delete", Vec::new(), released, planned.decided.held_release.clone()))
         .chain(waiting("replace", Vec::new(), lost, replacement))
-        .chain(waiting("release", finalizer(), asks_none, planned.unclaimed.clone()))
+        .chain(waiting("release", finalizer(), asks_none, planned.decided.unclaimed.clone()))
         .chain(waiting("ensure", Vec::new(), foreign, none))
         .chain(next)
         .chain(held)

@@ -1,90 +1,53 @@
 //! The plan of one Service, and what follows from it for the memory.
 
+use std::sync::Arc;
+
 use ccm_base::At;
-use ccm_cloud::{Digest, LoadBalancerTraits, NodeSelector};
-use ccm_controller::brake::{Budget, approval::is_marked_at};
+use ccm_cloud::Digest;
+use ccm_controller::brake::approval::is_marked_at;
 use ccm_objects::Service;
 
 use super::{
+    Machine,
     decided::Decided,
+    effect::Effect,
     entry::{Entry, ServedClass},
+    event::{Due, Offer},
 };
 use crate::plan::{
-    CallKind, Classes, Failed, Inputs, List, Plan, RELEASE_APPROVED, Step, View, awaits_members,
-    conditions,
-    eligible::NodeSet,
-    evidence,
-    front_end::{Desired, Problem},
+    APPROVED, CallKind, Classes, Failed, Inputs, List, Plan, RELEASE_APPROVED,
+    REPLACEMENT_APPROVED, Step, View, awaits_members, conditions, evidence,
+    front_end::{Problem, desired},
     held_calls,
-    losses::{Verdict, recorded},
+    losses::{Now, Verdict, recorded},
     members::{Decision, Held, Rules},
     plan,
     reason::{Reason, SERVING},
-    shown::{self, InUse, Refused, refused},
+    shown::{Refused, refused},
     shows_members,
 };
-
-/// The inputs of the plan of a Service, besides the memory.
-pub(crate) struct Round<'a> {
-    /// The Service as it is now.
-    pub(crate) service: &'a Service,
-    /// The load balancer that the Service asks for.
-    pub(crate) desired: Desired,
-    /// Which Services are served.
-    pub(crate) classes: &'a Classes,
-    /// The provider's traits.
-    pub(crate) traits: &'a LoadBalancerTraits,
-    /// The nodes that load balancers should have.
-    pub(crate) nodes: &'a NodeSet,
-    /// The digest of these nodes.
-    pub(crate) agreed: Option<Digest>,
-    /// Which nodes the Service selects.
-    pub(crate) selector: &'a NodeSelector,
-    /// True if that is not the Service's own choice.
-    pub(crate) is_default: bool,
-    /// How many members may leave.
-    pub(crate) budget: Budget,
-    /// True if a user has approved that any member leaves.
-    pub(crate) approved: bool,
-    /// True if load balancers of other controllers are adopted without a request.
-    pub(crate) adopts: bool,
-    /// The verdict about the load balancer if it is gone or has failed.
-    pub(crate) loss: Verdict,
-    /// Why no other load balancer is made, and when that is looked at again.
-    pub(crate) held_replacement: Option<(String, At)>,
-    /// Why the Service waits, if its namespace has as many load balancers as it may have.
-    pub(crate) full: Option<String>,
-    /// True if its namespace has a limit.
-    pub(crate) is_limited: bool,
-    /// The state of the list of this cluster's load balancers.
-    pub(crate) list: List,
-    /// The addresses and annotations that the operator allows, and the addresses that the cluster uses.
-    pub(crate) guard: (&'a shown::Rules, &'a InUse),
-    /// The other inputs of calls, besides the Service.
-    pub(crate) inputs: Inputs,
-    /// Now.
-    pub(crate) now: At,
-}
 
 /// The plan for a Service.
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
+    /// True if it gives the Service a load balancer, or keeps its one.
+    is_served: bool,
     /// The decision about its members.
     pub(crate) members: Decision,
     /// The mistakes in the Service.
     pub(crate) problems: Vec<Problem>,
+    /// What the cloud shows to be wrong with the load balancer, if the Service should show that.
+    pub(crate) trouble: Option<String>,
     /// True if it waits for a user's word to adopt the load balancer of another controller.
     pub(crate) waits_for_adoption: bool,
     /// Why it gets no load balancer of its own, if it is on one of others.
     pub(crate) stays_on_foreign: Option<String>,
     /// The calls that wait because they have failed.
     pub(crate) held_calls: Vec<(Step, Failed)>,
-    /// Why the finalizer stays, if no known controller removes it.
-    pub(crate) unclaimed: Option<String>,
     /// Why it waits, if its namespace has as many load balancers as it may have.
     pub(crate) full: Option<String>,
-    /// Why the load balancer stays, if service-ccm does not serve the Service any more.
-    pub(crate) held_release: Option<String>,
+    /// True if another load balancer takes the place of the one that the Service has.
+    pub(crate) is_replaced: bool,
     /// True if a call may make a new load balancer in the place of the one that the Service has.
     pub(crate) may_replace: bool,
     /// Why no other load balancer is made, and when that is looked at again.
@@ -95,90 +58,157 @@ pub(crate) struct Planned {
     pub(crate) inputs: Inputs,
     /// True if the members should be read before they change.
     pub(crate) reads_members: bool,
-    /// The conditions that follow, if this program serves the Service or cleans it up.
-    pub(crate) conditions: Vec<(Reason, String)>,
+    /// The parts that its explanation needs.
+    pub(crate) decided: Decided,
 }
 
 impl Planned {
-    /// The parts that explain it.
-    fn decided(&self) -> Decided {
-        let held = &self.members.held;
-        Decided {
-            conditions: self.conditions.clone(),
-            is_not_ours: self.plan == Plan::NotOurs,
-            is_due: matches!(self.plan, Plan::Next(_)),
-            held_release: self.held_release.clone(),
-            held_replacement: self.held_replacement.as_ref().map(|(why, _)| why.clone()),
-            unclaimed: self.unclaimed.clone(),
-            calls: self.held_calls.iter().map(|(_, failed)| failed.call).collect(),
+    /// The plan of this view. `held_replacement`: why no other load balancer is made, and until when.
+    fn of(view: View<'_>, held_replacement: Option<(String, At)>) -> Self {
+        let View { service, state, .. } = view;
+        let (plan, held_release) = (plan(view), evidence::held_release(view));
+        let has_part = plan != Plan::NotOurs && held_release.is_none();
+        let is_served = has_part && service.is_load_balancer && !service.deleting;
+        let stays_on_foreign = state.stays_on_foreign(service, view.traits);
+        let stays_on_foreign = stays_on_foreign.filter(|_| is_served);
+        let held_calls = match stays_on_foreign {
+            Some(_) => Vec::new(),
+            None => held_calls(view).into_iter().map(|(step, it)| (step, it.clone())).collect(),
+        };
+        let conditions = if has_part { conditions(view) } else { Vec::new() };
+        let is_shown = |it: &(Reason, String)| conditions.iter().any(|(reason, _)| *reason == it.0);
+        let trouble = state.trouble().filter(|it| is_served && is_shown(it));
+        let problems = held_release.is_none().then(|| view.desired.problems.clone());
+        let held = &view.members.held;
+        let decided = Decided {
+            conditions,
+            is_not_ours: plan == Plan::NotOurs,
+            is_due: matches!(plan, Plan::Next(_)),
+            held_release,
+            held_replacement: held_replacement.as_ref().map(|(why, _)| why.clone()),
+            unclaimed: evidence::unclaimed(view, &plan),
+            calls: held_calls.iter().map(|(_, failed): &(Step, Failed)| failed.call).collect(),
             is_last_held: !held.is_empty() && held.values().all(|why| *why == Held::Last),
+        };
+        Self {
+            is_served,
+            waits_for_adoption: is_served && state.waits_for_adoption(view),
+            refused: refused(view),
+            plan,
+            members: view.members.clone(),
+            problems: problems.unwrap_or_default(),
+            trouble: trouble.map(|(_, text)| text),
+            held_calls,
+            stays_on_foreign,
+            full: view.full.map(str::to_owned),
+            is_replaced: view.loss == Verdict::Replaced,
+            may_replace: view.loss == Verdict::Replaced || recorded(service).is_none(),
+            held_replacement,
+            inputs: view.inputs,
+            reads_members: awaits_members(view),
+            decided,
         }
     }
 }
 
-impl Entry {
-    /// Plans the Service as it is now.
-    pub(crate) fn plan(&mut self, round: Round<'_>) -> Planned {
-        let Round { service, classes, traits, nodes, now, .. } = round;
-        let (families, in_cloud) = (&*self.families(traits), self.members_in_cloud());
-        let Round { budget, approved, selector, is_default, .. } = round;
-        let rules = Rules { budget, approved, selector, is_default, families, in_cloud };
-        let members = self.membership.decide(now, nodes, rules);
-        self.see_members(&members, round.agreed);
-        let may_release = self.may_release(service, classes, now);
-        self.state.was_marked |= Classes::is_marked(service);
+impl Machine {
+    /// Plans a Service as it is now.
+    pub(super) fn plan(
+        &mut self,
+        due: &Due,
+        service: &Service,
+        offer: &Offer,
+        (now, effects): (At, &mut Vec<Effect>),
+    ) -> Planned {
+        let (desired, traits) = (desired(service, &self.cluster, &offer.traits), &offer.traits);
+        let loss = self.loss(service, due.is_same_cloud, offer, now);
+        let list = if traits.lists { self.balancers.list() } else { List::Compared };
+        let is_right = desired.front_end.is_some();
+        let (full, next) = self.full(service, &due.neighbours, is_right, list);
+        effects.extend(next);
+        let (nodes, inputs) = (Arc::clone(self.nodes.set()), self.inputs());
+        let approved = self.is_approved(service, APPROVED, now);
+        let held_replacement = self.held_replacement(service, loss);
+        let settings = &self.parameters;
+        let entry = self.balancers.entry(service);
+        let rules = Rules {
+            budget: settings.budget,
+            approved,
+            selector: &due.selector,
+            is_default: due.is_default,
+            families: &entry.families(traits),
+            in_cloud: entry.members_in_cloud(),
+        };
+        let members = entry.membership.decide(now, &nodes, rules);
+        entry.see_members(&members, inputs.nodes);
+        let may_release = entry.may_release(service, &settings.classes, now);
+        entry.state.was_marked |= Classes::is_marked(service);
         let view = View {
             service,
-            desired: &round.desired,
-            classes,
-            state: &self.state,
+            desired: &desired,
+            classes: &settings.classes,
+            state: &entry.state,
             members: &members,
-            members_known: self.membership.is_known(),
-            members_unread: traits.lists && self.is_unread(service),
-            adopts: round.adopts,
+            members_known: entry.membership.is_known(),
+            members_unread: traits.lists && entry.is_unread(service),
+            adopts: settings.adopts,
             traits,
             may_release,
-            loss: round.loss,
-            full: round.full.as_deref(),
-            is_limited: round.is_limited,
-            list: round.list,
-            guard: round.guard,
-            inputs: round.inputs,
+            loss,
+            full: full.as_deref(),
+            is_limited: settings.most_per_namespace > 0,
+            list,
+            guard: (&settings.shown, &self.in_use),
+            inputs,
             now,
         };
-        let plan = plan(view);
-        let reads_members = awaits_members(view);
-        let held_release = evidence::held_release(view);
-        let is_served = is_served(service, &plan) && held_release.is_none();
-        let (stays_on_foreign, held_calls) = stays_on_foreign(view, is_served);
-        let waits_for_adoption = is_served && self.state.waits_for_adoption(view);
-        let (unclaimed, refused) = (evidence::unclaimed(view, &plan), refused(view));
-        let has_part = plan != Plan::NotOurs && held_release.is_none();
-        let conditions = if has_part { conditions(view) } else { Vec::new() };
-        self.is_wrong = is_served && round.desired.front_end.is_none();
-        self.awaited |= reads_members;
-        let mut planned = Planned {
-            unclaimed,
-            waits_for_adoption,
-            refused,
-            plan,
-            members,
-            problems: if held_release.is_some() { Vec::new() } else { round.desired.problems },
-            held_calls,
-            stays_on_foreign,
-            full: round.full,
-            held_release,
-            may_replace: round.loss == Verdict::Replaced || recorded(service).is_none(),
-            held_replacement: round.held_replacement,
-            inputs: round.inputs,
-            reads_members,
-            conditions,
-        };
-        self.see(service, &planned);
-        planned.reads_members |= is_served && self.has_lost_members(service);
+        let mut planned = Planned::of(view, held_replacement);
+        entry.is_wrong = planned.is_served && !is_right;
+        entry.see(service, &mut planned);
         planned
     }
 
+    /// Returns true if a user has approved what this key means: by a mark on the Service, or for a set.
+    fn is_approved(&self, service: &Service, key: &str, now: At) -> bool {
+        let Some(details) = &service.details else { return false };
+        let [members, replacements] = &self.approved;
+        let set = if key == REPLACEMENT_APPROVED { replacements } else { members };
+        is_marked_at(service.annotation(key), details.labels.get(key), now)
+            || set.as_ref().is_some_and(|set| set.covers(&details.labels))
+    }
+
+    /// The inputs of calls, besides their Services.
+    pub(super) fn inputs(&self) -> Inputs {
+        Inputs { nodes: self.balancers.published(), revision: self.revision }
+    }
+
+    /// Returns what follows if the load balancer of this Service is gone or has failed.
+    fn loss(&mut self, service: &Service, is_same_cloud: bool, offer: &Offer, at: At) -> Verdict {
+        if service.deleting || !self.parameters.classes.cover(service) {
+            return Verdict::Kept;
+        }
+        let asks = offer.traits.asks_before_replacing;
+        let now = Now {
+            at,
+            approved: self.is_approved(service, REPLACEMENT_APPROVED, at),
+            can_ask: asks && recorded(service).is_some(),
+            is_same_cloud,
+        };
+        self.losses.decide(&service.uid, now)
+    }
+
+    /// Returns why no other load balancer is made for this Service, and when that is looked at again.
+    fn held_replacement(&self, service: &Service, loss: Verdict) -> Option<(String, At)> {
+        let Verdict::Held(why, until) = loss else { return None };
+        let words = self.losses.in_words(&service.uid);
+        let text = format!(
+            "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
+        );
+        Some((text, until))
+    }
+}
+
+impl Entry {
     /// Records which members are held, and if the load balancer has the nodes of this digest.
     fn see_members(&mut self, members: &Decision, nodes: Option<Digest>) {
         let is_known = self.membership.is_known();
@@ -201,12 +231,14 @@ impl Entry {
     }
 
     /// Records what a Service shows, and what its plan leaves out.
-    fn see(&mut self, service: &Service, planned: &Planned) {
-        self.decided = Some(Box::new(planned.decided()));
+    fn see(&mut self, service: &Service, planned: &mut Planned) {
+        self.awaited |= planned.reads_members;
+        planned.reads_members |= planned.is_served && self.await_lost_members(service);
+        self.decided = Some(Box::new(planned.decided.clone()));
         let writes =
             matches!(planned.plan, Plan::Next(Step::Protect | Step::Release | Step::Write(_)));
         self.refused_write = self.refused_write.take().filter(|_| writes);
-        self.is_release_held = planned.held_release.is_some();
+        self.is_release_held = planned.decided.held_release.is_some();
         self.is_replacement_held = planned.held_replacement.is_some();
         self.refused.clone_from(&planned.refused);
         self.see_addresses(service);
@@ -218,27 +250,11 @@ impl Entry {
 
     /// Has the members read again if another client has overwritten the condition. Returns true if that is
     /// news.
-    fn has_lost_members(&mut self, service: &Service) -> bool {
+    fn await_lost_members(&mut self, service: &Service) -> bool {
         let is_overwritten = service.condition(SERVING).is_some() && !shows_members(service);
         let is_idle = self.state.pending.is_none() && !self.awaited;
         let has_lost = is_idle && is_overwritten && self.lacks_members();
         self.awaited |= has_lost;
         has_lost
     }
-}
-
-/// Returns true if the plan gives the Service a load balancer, or keeps its one.
-fn is_served(service: &Service, plan: &Plan) -> bool {
-    service.is_load_balancer && !service.deleting && *plan != Plan::NotOurs
-}
-
-/// Why the Service stays on a load balancer of others, and the calls that wait because they have failed.
-fn stays_on_foreign(view: View<'_>, is_served: bool) -> (Option<String>, Vec<(Step, Failed)>) {
-    let stays = view.state.stays_on_foreign(view.service, view.traits).filter(|_| is_served);
-    let held_calls = if stays.is_some() { Vec::new() } else { failed_calls(view) };
-    (stays, held_calls)
-}
-
-fn failed_calls(view: View<'_>) -> Vec<(Step, Failed)> {
-    held_calls(view).into_iter().map(|(step, failed)| (step, failed.clone())).collect()
 }

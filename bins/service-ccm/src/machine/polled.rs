@@ -11,7 +11,7 @@ use crate::plan::{CallKind, Known, Pending, eligible::NodeSet};
 
 /// The bounds of the wait before the next look at one load balancer.
 const SHORTEST: Duration = Duration::from_millis(200);
-pub(crate) const LONGEST: Duration = Duration::from_secs(30);
+pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
 impl Entry {
     /// When it is worth to look at it again, if the cloud works on it.
@@ -76,6 +76,17 @@ impl Entry {
         has_ended
     }
 
+    /// A poll lacks it, or cannot read it, as this line says: it is looked at less often. Returns true if the line is
+    /// news.
+    pub(crate) fn not_polled(&mut self, line: Option<&str>, now: At) -> bool {
+        if let Some(last) = &mut self.state.pending {
+            last.check_at = now + wait(Duration::ZERO, now.since(last.since));
+        }
+        let is_news = self.state.unreadable.as_deref() != line;
+        self.state.unreadable = line.map(str::to_owned);
+        is_news
+    }
+
     /// Applies what a poll has shown. Returns true if the cloud still works on it.
     pub(crate) fn polled(
         &mut self,
@@ -85,6 +96,7 @@ impl Entry {
     ) -> bool {
         balancer.pools = None;
         let state = &mut self.state;
+        state.unreadable = None;
         let Some(last) = state.pending.as_mut() else { return false };
         if let Phase::Pending(waiting) = &balancer.phase {
             last.what.clone_from(&waiting.what);
@@ -151,6 +163,25 @@ mod tests {
         assert!(!entry.has_ended(&LoadBalancer { ingress: Vec::new(), ..whole.clone() }));
         let (why, cure) = ("no capacity".to_owned(), ccm_cloud::Cure::Ensure);
         assert!(!entry.has_ended(&LoadBalancer { phase: Phase::Failed { why, cure }, ..whole }));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_once_and_polled_less_often() {
+        let mut entry = Entry::default();
+        let minutes = |count| At(Duration::from_mins(count));
+        entry.state.pending = Some(Pending {
+            call: Some(CallKind::Ensure),
+            digest: None,
+            members: None,
+            what: String::new(),
+            check_at: At::default(),
+            since: At::default(),
+        });
+        assert!(entry.not_polled(Some("no digest"), minutes(2)));
+        assert!(!entry.not_polled(Some("no digest"), minutes(2)), "it is no news");
+        assert_eq!(entry.check_at(), Some(minutes(2) + Duration::from_secs(15)));
+        entry.polled(&Service::default(), LoadBalancer::new("lb-1", "", None), minutes(3));
+        assert_eq!(entry.state.unreadable, None);
     }
 
     #[test]

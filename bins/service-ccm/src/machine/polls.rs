@@ -7,24 +7,30 @@ use std::{
 };
 
 use ccm_base::At;
-use ccm_cloud::LoadBalancer;
+use ccm_cloud::{CloudError, LoadBalancer};
 use ccm_controller::queue::Priority;
 use ccm_objects::{Service, Shared as Name};
 
 use super::{
-    Machine,
-    effect::{Effect, Lane, Turn},
+    Machine, RETRY,
+    effect::{Effect, Lane, Level, Turn},
     entry::Entry,
     event::Polled,
+    listed::line_about,
+    polled::LONGEST,
 };
 
 /// Load balancers that are due within this time are polled together.
 const TOGETHER: Duration = Duration::from_secs(1);
+/// The shortest time between two polls of up to [`CHEAP`] load balancers: a longer list costs the cloud more.
+const PAUSE: Duration = Duration::from_secs(1);
+const CHEAP: usize = 250;
 
 impl Machine {
     /// When the first load balancer is worth to look at.
     pub(crate) fn next_poll(&self) -> Option<At> {
-        self.balancers.all().filter_map(|(_, entry)| entry.check_at()).min()
+        let due = self.balancers.all().filter_map(|(_, entry)| entry.check_at()).min();
+        due.map(|due| due.max(self.polls_from))
     }
 
     /// It is time to poll. What no list shows gets another call.
@@ -34,11 +40,13 @@ impl Machine {
         let due = self.balancers.all().filter(|(_, entry)| is_due(entry));
         let (mut asked, mut called): (Vec<(String, Name)>, Vec<Name>) = Default::default();
         for (name, entry) in due {
-            match entry.state().id().filter(|_| lists) {
+            match entry.state.id().filter(|_| lists) {
                 Some(id) => asked.push((id.to_owned(), Name::clone(name))),
                 None => called.push(Name::clone(name)),
             }
         }
+        let parts = u32::try_from(asked.len() / CHEAP).unwrap_or(u32::MAX).saturating_add(1);
+        self.polls_from = now + PAUSE.saturating_mul(parts).min(LONGEST);
         let mut effects: Vec<Effect> =
             called.iter().map(|name| self.hand_over(name, now)).collect();
         effects.extend((!asked.is_empty()).then_some(Effect::Poll(asked)));
@@ -46,11 +54,10 @@ impl Machine {
     }
 
     /// The load balancers have been polled. A missing one does not exist any more, or is not visible: the next
-    /// call finds out.
+    /// call finds out, unless the list has entries that could not be read.
     pub(super) fn polled(&mut self, polled: Polled, now: At) -> Vec<Effect> {
         let Polled { started, asked, list, services } = polled;
         let (mut open, services) = (by_id(asked), by_name(services));
-        let is_complete = list.malformed.is_empty();
         let (mut effects, mut ended) = (Vec::new(), Vec::new());
         for balancer in list.load_balancers {
             let Some(name) = open.remove(&balancer.id) else { continue };
@@ -66,10 +73,22 @@ impl Machine {
                 ended.push((balancer.id, name));
             }
         }
-        let missing = open.values().filter(|_| is_complete);
-        effects.extend(missing.map(|name| self.hand_over(name, now)));
+        for (id, name) in open {
+            effects.extend(match list.malformed.is_empty() {
+                true => Some(self.hand_over(&name, now)),
+                false => self.not_seen(&name, line_about(&list.malformed, &id), now),
+            });
+        }
         effects.extend((!ended.is_empty()).then_some(Effect::Confirm(ended)));
         effects
+    }
+
+    /// The load balancers could not be polled.
+    pub(super) fn not_polled(&mut self, error: &CloudError, now: At) -> Vec<Effect> {
+        let pause = error.retry_after.unwrap_or_default().clamp(RETRY.first, LONGEST);
+        self.polls_from = now + pause;
+        let line = format!("cannot poll the load balancers that the cloud works on: {error}");
+        vec![Effect::Log(Level::Warn, None, line)]
     }
 
     /// Load balancers whose work has ended have been read in full, so that Services show what
@@ -113,6 +132,12 @@ impl Machine {
         let is_pending = entry.polled(service, balancer, now);
         self.learn(&service.key);
         (!is_pending).then(|| self.hand_over(&service.key, now))
+    }
+
+    /// A poll that is not complete lacks a load balancer; this line may say why. The Service shows that.
+    fn not_seen(&mut self, name: &Name, line: Option<&str>, now: At) -> Option<Effect> {
+        let entry = self.balancers.named(name)?;
+        entry.not_polled(line, now).then(|| Effect::routine(name))
     }
 
     /// Queues a load balancer for its next call.

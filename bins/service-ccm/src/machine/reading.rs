@@ -39,7 +39,7 @@ impl Machine {
 
     /// Learns which annotations the provider has written to this Service. Returns true if one is new.
     pub(super) fn learn(&mut self, name: &str) -> bool {
-        let state = self.balancers.get(name).map(|entry| &entry.state().known);
+        let state = self.balancers.get(name).map(|entry| &entry.state.known);
         let (Ok(offer), Some(Known::There(balancer))) = (&self.offer, state) else { return false };
         let rules = &self.parameters.shown;
         let keys = balancer.annotations.keys();

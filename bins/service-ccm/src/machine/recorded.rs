@@ -33,7 +33,6 @@ impl Recorded for Machine {
             Event::Due(due) => &due.name,
             Event::Written(written) => &written.service.key,
             Event::Answered(answered) => &answered.name,
-            Event::Read { name, .. } => name,
             Event::OrphanLookedUp { due, .. } | Event::OrphanAnswered { due, .. } => {
                 return Some(key(&due.orphan.owner));
             }
@@ -85,7 +84,7 @@ impl Recorded for Machine {
                 retain_balancers(&mut listed.list.load_balancers, name);
                 listed.all.iter_mut().for_each(|all| retain_balancers(all, name));
             }
-            Event::Polled(polled) | Event::Confirmed(polled) => {
+            Event::Polled(polled) | Event::Confirmed(polled) | Event::Read(polled) => {
                 polled.asked.retain(|(_, service)| **service == *name);
                 retain(&mut polled.services, name);
                 retain_balancers(&mut polled.list.load_balancers, name);

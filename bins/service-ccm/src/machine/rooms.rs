@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use super::{
     Machine,
     effect::{Effect, Lane, Turn},
-    entry::Entry,
     event::Changed,
 };
 use crate::plan::{
@@ -43,7 +42,7 @@ impl Rooms {
 impl Machine {
     /// The Services with which this one shares the room of its namespace, if that has a limit.
     pub(crate) fn neighbours(&self, service: &Service) -> Vec<Name> {
-        let has_room = self.balancers.get(&service.key).is_some_and(Entry::is_admitted);
+        let has_room = self.balancers.get(&service.key).is_some_and(|entry| entry.is_admitted);
         if self.parameters.most_per_namespace == 0
             || has_room
             || service.deleting
@@ -77,9 +76,9 @@ impl Machine {
             return (None, None);
         }
         let entry = self.balancers.entry(service);
-        let is_elsewhere = matches!(entry.state().known, Known::Elsewhere(_));
-        let stands = stands(service, entry.state(), list) || is_elsewhere || entry.is_admitted();
-        let (waited, was_wrong) = (entry.waits(), entry.is_wrong());
+        let is_elsewhere = matches!(entry.state.known, Known::Elsewhere(_));
+        let stands = stands(service, &entry.state, list) || is_elsewhere || entry.is_admitted;
+        let (waited, was_wrong) = (entry.waits.is_some(), entry.is_wrong);
         let turn = room::Turn::of(service);
         let why = if stands || !is_right || list == List::Awaited {
             None
@@ -98,9 +97,9 @@ impl Machine {
 
     fn neighbour(&mut self, service: &Service, list: List) -> Neighbour {
         let entry = self.balancers.entry(service);
-        let is_elsewhere = matches!(entry.state().known, Known::Elsewhere(_));
-        let stands = stands(service, entry.state(), list) || entry.is_admitted();
-        let (stands, is_wrong) = (stands && !is_elsewhere, entry.is_wrong() || is_elsewhere);
+        let is_elsewhere = matches!(entry.state.known, Known::Elsewhere(_));
+        let stands = stands(service, &entry.state, list) || entry.is_admitted;
+        let (stands, is_wrong) = (stands && !is_elsewhere, entry.is_wrong || is_elsewhere);
         let asks = self.parameters.classes.cover(service) && !service.deleting && !is_wrong;
         Neighbour { stands, turn: asks.then(|| room::Turn::of(service)) }
     }
@@ -113,7 +112,7 @@ impl Machine {
         }
         let names = self.rooms.0.get(namespace)?.iter();
         let waiting = names.filter_map(|name| {
-            let turn = self.balancers.get(name)?.room_turn()?;
+            let turn = self.balancers.get(name)?.waits.as_ref()?;
             Some((turn, name))
         });
         let (_, next) = waiting.min()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ccm_cloud::CloudError;
 use ccm_controller::queue::Priority;
-use ccm_objects::{Service, ServiceDetails, Shared as Name};
+use ccm_objects::{Service, ServiceDetails};
 
 use super::{
     Machine,
@@ -104,7 +104,7 @@ impl Machine {
         let has_other_selector = before != selector(&self.offer);
         let mut effects = if has_changed { self.revised() } else { Vec::new() };
         if has_other_selector && self.leads {
-            let all = self.balancers.all().map(|(name, _)| routine(name));
+            let all = self.balancers.all().map(|(name, _)| Effect::routine(name));
             effects.extend(all);
         }
         effects
@@ -113,22 +113,16 @@ impl Machine {
     /// The settings or the provider have changed: calls that have failed may succeed.
     fn revised(&mut self) -> Vec<Effect> {
         self.revision += 1;
-        let failed = self.balancers.all().filter(|(_, entry)| !entry.state().failed.is_empty());
-        failed.map(|(name, _)| routine(name)).collect()
+        let failed = self.balancers.all().filter(|(_, entry)| !entry.state.failed.is_empty());
+        failed.map(|(name, _)| Effect::routine(name)).collect()
     }
 
     /// Another approval: what is held may change now.
     pub(super) fn approved(&self) -> Vec<Effect> {
-        let held = self
-            .balancers
-            .all()
-            .filter(|(_, entry)| entry.held() > 0 || entry.is_replacement_held());
-        held.map(|(name, _)| routine(name)).collect()
+        let held =
+            self.balancers.all().filter(|(_, entry)| entry.held > 0 || entry.is_replacement_held);
+        held.map(|(name, _)| Effect::routine(name)).collect()
     }
-}
-
-fn routine(name: &Name) -> Effect {
-    Effect::Queue(Name::clone(name), Lane::Normal, Turn::Now(Priority::Routine))
 }
 
 /// How soon a Service is synced that this process has not seen before. One without finalizer is

@@ -56,9 +56,9 @@ impl Machine {
             Step::Protect => entry.protected(has_no_address),
             Step::Write(change) => {
                 if !change.conditions.is_empty() {
-                    entry.conditions_written(&change.conditions, now);
+                    entry.state.condition_written = Some(now);
                 }
-                effects.extend(self.address_changed(service, change));
+                effects.extend(self.address_changed(service, change).into_iter().flatten());
                 let has_address =
                     change.ingress.as_ref().is_some_and(|ingress| !ingress.is_empty());
                 if has_address && has_no_address {
@@ -74,7 +74,11 @@ impl Machine {
     }
 
     /// Reports that the Service has got other addresses.
-    fn address_changed(&mut self, service: &Arc<Service>, change: &StatusChange) -> Option<Effect> {
+    fn address_changed(
+        &mut self,
+        service: &Arc<Service>,
+        change: &StatusChange,
+    ) -> Option<[Effect; 2]> {
         let (written, details) = (change.ingress.as_ref()?, service.details.as_ref()?);
         let (before, now) = (addresses(&details.ingress), addresses(written));
         // If the load balancer has kept its addresses, another client has overwritten the status.
@@ -83,7 +87,8 @@ impl Machine {
             return None;
         }
         let text = format!("{} -> {}", before.join(", "), now.join(", "));
-        Some(tell(service, Tell::AddressChanged(text)))
+        let tell = tell(service, Tell::AddressChanged(text));
+        Some([Effect::Count(Count::AddressChanged), tell])
     }
 
     fn not_written(
@@ -95,7 +100,7 @@ impl Machine {
     ) -> Vec<Effect> {
         let turn = match &error {
             // The plan was made for an older version of the Service.
-            Some(ApiError::Conflict) => match self.balancers.entry(service).has_many_conflicts() {
+            Some(ApiError::Conflict) => match self.balancers.entry(service).count_conflict() {
                 false => Turn::After(AFTER_CONFLICT, Priority::Urgent),
                 true => Turn::Failed(RetryClass::Retry),
             },
@@ -118,7 +123,7 @@ impl Machine {
 
 impl Entry {
     /// Counts a conflict. Returns true if there have been many since the last write.
-    fn has_many_conflicts(&mut self) -> bool {
+    fn count_conflict(&mut self) -> bool {
         self.conflicts = self.conflicts.saturating_add(1);
         self.conflicts > MANY_CONFLICTS
     }

@@ -7,12 +7,7 @@ use ccm_controller::repeats::Repeated;
 use ccm_objects::{Service, ServiceIngress};
 
 use super::entry::Entry;
-use crate::plan::{
-    Known, Step,
-    members::Decision,
-    repeated,
-    status::{NewCondition, Written},
-};
+use crate::plan::{Known, Step, members::Decision, repeated};
 
 impl Entry {
     /// Records a confirmed write. Returns the writes that do not last.
@@ -38,12 +33,6 @@ impl Entry {
         if is_new && self.state.known == Known::Nothing {
             self.state.known = Known::Absent;
         }
-    }
-
-    /// Conditions are written.
-    pub(crate) fn conditions_written(&mut self, conditions: &[NewCondition], now: At) {
-        let last = self.state.condition_written;
-        self.state.condition_written = Some(Written::after(last, conditions, now));
     }
 
     /// Addresses are written. Returns true if the load balancer has kept its addresses, so another client

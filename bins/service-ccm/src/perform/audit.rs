@@ -3,18 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    CloudError, Depth, Detail, LoadBalancer, LoadBalancerList, LoadBalancers, Lookup, NodeIdentity,
-    Scope,
+    CloudError, Depth, Detail, LoadBalancerList, LoadBalancers, Lookup, NodeIdentity, Scope,
 };
 use ccm_controller::passes::{Next, Pass};
 use ccm_objects::{Node, Shared as Name, WhoseNode, whose_node};
 
+use super::{by_id, unexpected};
 use crate::{
     machine::{
         effect::{Effect, Task},
-        event::{Event, Listed},
+        event::{Event, Listed, Polled},
     },
-    report,
     translate::Translator,
 };
 
@@ -59,7 +58,7 @@ impl Audit {
                     requests.extend(performer.apply(Event::Instance { is_shown }));
                 }
                 Effect::Read(all) => self.read(&*balancers, &all).await?,
-                _ => {}
+                other => unexpected(&other),
             }
         }
         Ok(())
@@ -71,16 +70,10 @@ impl Audit {
         let started = door.now();
         let list = self.list(balancers, Scope::Cluster, Depth::Summary).await?;
         let services = translator.concerned();
-        let (needs_all, is_first) =
-            door.read(|machine, _| (machine.needs_all(&list, &services), machine.is_first()));
-        let all = match needs_all {
+        let all = match door.read(|machine, _| machine.needs_all(&list, &services)) {
             true => Some(self.list(balancers, Scope::All, Depth::Summary).await?.load_balancers),
             false => None,
         };
-        if let Some(all) = all.as_deref().filter(|_| is_first) {
-            report::adoptable(all);
-            report::rebuilt(all, &translator.performer.cluster);
-        }
         let store = &translator.services;
         let count = if store.is_synced() { store.len() } else { 0 };
         Ok(Listed { started, list, all, services: translator.concerned(), count })
@@ -102,23 +95,11 @@ impl Audit {
         all: &[(String, Name)],
     ) -> Result<(), CloudError> {
         let (performer, door) = (&self.0.performer, &self.0.performer.door);
-        for chunk in all.chunks(door.read(|machine, _| machine.at_once())) {
-            let started = door.now();
-            let ids = chunk.iter().map(|(id, _)| id.clone()).collect();
-            let list = self.list(balancers, Scope::Ids(ids), Depth::Members).await?;
-            for line in &list.malformed {
-                tracing::warn!("a load balancer cannot be read in full: {line}");
-            }
-            let name_of = |balancer: &LoadBalancer| {
-                let found = chunk.iter().find(|(id, _)| *id == balancer.id);
-                found.map(|(_, name)| Name::clone(name))
-            };
-            for balancer in list.load_balancers {
-                if let Some(name) = name_of(&balancer) {
-                    let balancer = Box::new(balancer);
-                    performer.apply(Event::Read { name, balancer, started });
-                }
-            }
+        for asked in all.chunks(door.read(|machine, _| machine.at_once())) {
+            let (started, scope) = (door.now(), by_id(asked));
+            let list = self.list(balancers, scope, Depth::Members).await?;
+            let (asked, services) = (asked.to_vec(), Vec::new());
+            performer.apply(Event::Read(Polled { started, asked, list, services }));
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use ccm_controller::{
 use ccm_objects::{Service, Shared as Name};
 use ccm_runtime::supervisor::Supervisor;
 use futures::{StreamExt as _, stream};
-use tokio::{sync::Notify, time::sleep_until};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::WRITES;
@@ -85,14 +85,18 @@ impl Lanes {
 
     /// Waits until a slow lane may begin.
     async fn slow_turn(&self) {
-        let door = &self.translator.performer.door;
+        let performer = &self.translator.performer;
         loop {
             let changed = self.slow_ended.notified();
-            let due = door.read(|machine, now| machine.next_slow_lane().filter(|due| now < *due));
-            let Some(due) = due else { return };
+            let due = performer
+                .door
+                .read(|machine, now| machine.next_slow_lane().filter(|due| now < *due));
+            if due.is_none() {
+                return;
+            }
             tokio::select! {
                 () = changed => {}
-                () = sleep_until(door.timeline().instant(due)) => {}
+                () = performer.until(due) => {}
             }
         }
     }

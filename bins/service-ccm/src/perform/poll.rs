@@ -1,25 +1,19 @@
 //! Polls the load balancers on which the cloud works: all of them by one list.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use ccm_cloud::{CloudError, Depth, LoadBalancerList, LoadBalancers, Scope};
+use ccm_cloud::{CloudError, Depth, LoadBalancerList, LoadBalancers};
 use ccm_objects::Shared as Name;
-use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::{by_id, unexpected};
 use crate::{
     machine::{
-        LONGEST_POLL,
         effect::Effect,
         event::{Event, Polled},
     },
     translate::Translator,
 };
-
-/// The shortest time between two polls of up to 250 load balancers.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The wait after a list that failed.
-const RETRY: Duration = Duration::from_secs(5);
 
 /// Polls until the token is cancelled.
 pub(crate) async fn run(translator: Arc<Translator>, token: CancellationToken) {
@@ -27,59 +21,39 @@ pub(crate) async fn run(translator: Arc<Translator>, token: CancellationToken) {
     let work = async {
         loop {
             let next = performer.door.read(|machine, _| machine.next_poll());
-            let timer = async {
-                match next {
-                    Some(due) => sleep_until(performer.door.timeline().instant(due)).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 // More of them may be due sooner.
                 () = performer.wakes.poll.notified() => continue,
-                () = timer => {}
+                () = performer.until(next) => {}
             }
-            let started = Instant::now();
-            let wait = match poll(&translator).await {
-                Some(listed) => pause(listed),
-                None => RETRY,
-            };
-            sleep_until(started + wait).await;
+            if let Err(error) = poll(&translator).await {
+                performer.apply(Event::NotPolled(error));
+            }
         }
     };
     token.run_until_cancelled(work).await;
 }
 
-/// The pause after a poll: a longer list costs the cloud more.
-fn pause(listed: usize) -> Duration {
-    let parts = u32::try_from(listed / 250).unwrap_or(u32::MAX);
-    PAUSE.saturating_mul(parts.saturating_add(1)).min(LONGEST_POLL)
-}
-
-/// Looks at all that are due. Returns how many were listed; None if the cloud has not answered.
-async fn poll(translator: &Translator) -> Option<usize> {
-    let (balancers, performer) = (translator.load_balancers().ok()?, &translator.performer);
-    let asked = performer.apply(Event::PollDue).into_iter().find_map(|request| match request {
-        Effect::Poll(asked) => Some(asked),
-        _ => None,
-    });
-    let Some(asked) = asked else { return Some(0) };
-    let (count, started) = (asked.len(), performer.door.now());
-    let list = match list(translator, &*balancers, &asked, Depth::Summary).await {
-        Ok(list) => list,
-        Err(error) => {
-            tracing::warn!(%error, "cannot poll {count} load balancers that the cloud works on");
-            sleep(error.retry_after.unwrap_or_default().min(RETRY)).await;
-            return None;
-        }
-    };
-    let services = translator.named(asked.iter().map(|(_, name)| name));
-    let polled = Polled { started, asked, list, services };
-    for request in performer.apply(Event::Polled(polled)) {
-        if let Effect::Confirm(ended) = request {
-            confirm(translator, &*balancers, ended).await;
+/// Looks at all that are due.
+async fn poll(translator: &Translator) -> Result<(), CloudError> {
+    let (balancers, performer) = (translator.load_balancers()?, &translator.performer);
+    for request in performer.apply(Event::PollDue) {
+        let Effect::Poll(asked) = request else {
+            unexpected(&request);
+            continue;
+        };
+        let started = performer.door.now();
+        let list = list(translator, &*balancers, &asked, Depth::Summary).await?;
+        let services = translator.named(asked.iter().map(|(_, name)| name));
+        let polled = Polled { started, asked, list, services };
+        for request in performer.apply(Event::Polled(polled)) {
+            match request {
+                Effect::Confirm(ended) => confirm(translator, &*balancers, ended).await,
+                other => unexpected(&other),
+            }
         }
     }
-    Some(count)
+    Ok(())
 }
 
 async fn list(
@@ -88,8 +62,8 @@ async fn list(
     asked: &[(String, Name)],
     depth: Depth,
 ) -> Result<LoadBalancerList, CloudError> {
-    let scope = Scope::Ids(asked.iter().map(|(id, _)| id.clone()).collect());
-    balancers.list(&translator.performer.cluster, scope, depth, translator.call(true)).await
+    let (cluster, call) = (&translator.performer.cluster, translator.call(true));
+    balancers.list(cluster, by_id(asked), depth, call).await
 }
 
 /// Reads the load balancers in full whose creation or change has ended.

@@ -8,7 +8,7 @@ use ccm_kube::write::{ConditionChange, StatusPatch};
 use ccm_objects::{Service, Shared as Name, service_keys};
 use serde_json::{Value, json};
 
-use super::lanes::Lanes;
+use super::{lanes::Lanes, unexpected};
 use crate::{
     machine::{
         effect::{Ask, Effect, Lane, Write},
@@ -18,7 +18,7 @@ use crate::{
     plan::{
         RELEASE_APPROVED, Step,
         evidence::INSTANCE,
-        reason::{PROVISIONING, Reason, SERVING},
+        reason::{PROVISIONING, SERVING},
         status::{DIGEST, ID, NewCondition, StatusChange},
     },
 };
@@ -40,7 +40,7 @@ impl Lanes {
                 match request {
                     Effect::Ask(ask) => return Some(*ask),
                     Effect::Write(write) => goes_on |= self.write(*write).await,
-                    _ => {}
+                    other => unexpected(&other),
                 }
             }
             if !goes_on {
@@ -55,10 +55,11 @@ impl Lanes {
     /// Makes a write. Returns true if the Service is due again at once.
     pub(super) async fn write(&self, write: Write) -> bool {
         let patch = match &write.step {
-            Step::Protect => protect(&write),
+            Step::Protect => {
+                status(&write.service, &write.change).with_finalizer(service_keys::CLEANUP, true)
+            }
             Step::Release => release(&write),
-            Step::Write(change) => status(&write.service, change),
-            _ => return false,
+            _ => status(&write.service, &write.change),
         };
         let performer = &self.translator.performer;
         let answer = self.writer.patch_status(&write.service, &patch).await;
@@ -76,23 +77,6 @@ impl Lanes {
         let requests = performer.apply(Event::Written(written));
         requests.iter().any(|request| matches!(request, Effect::Look(..)))
     }
-}
-
-/// The finalizer and the condition, in one request.
-fn protect(Write { service, signature, .. }: &Write) -> StatusPatch {
-    let creating = NewCondition {
-        reason: Reason::Creating,
-        message: "the load balancer is being created".to_owned(),
-        moves: true,
-    };
-    let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, true);
-    for (key, value) in signature {
-        // The annotation may come from a copied manifest.
-        if service.annotation(key) != value.as_deref() {
-            patch = patch.with_annotation(key, value.clone());
-        }
-    }
-    with_condition(patch, service, &creating)
 }
 
 /// Everything that this program wrote goes. Of a Service that is being deleted only the finalizer.

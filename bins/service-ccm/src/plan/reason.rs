@@ -68,7 +68,8 @@ reasons! {
     CloudUnavailable: PROVISIONING "True";
     /// The provider offers no load balancers, or not any more. Nothing is created, changed or deleted meanwhile.
     LoadBalancersNotOffered: PROVISIONING "True";
-    /// The load balancer has failed in the cloud, and a person has to repair or delete it.
+    /// The load balancer has failed in the cloud. The message says if service-ccm tries to repair it, or a person has
+    /// to repair or delete it.
     LoadBalancerFailed: PROVISIONING "True";
     /// The load balancer is gone or has failed, and no other one is made before that is proved or a user
     /// approves: too many are lost at once. The message says what the cloud has answered.

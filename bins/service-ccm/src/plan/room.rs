@@ -4,7 +4,7 @@
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
-use super::{Known, List, State, status::ID};
+use super::{Known, List, State, shown_id, status::ID};
 
 /// The turn of a Service in its namespace: one with a recorded ID comes first, then the oldest one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -27,12 +27,18 @@ impl Turn {
 }
 
 /// Returns true if the Service has a load balancer, or may have one: it is never held. A user can
-/// write the recorded ID of any load balancer, so that counts until the cloud has been compared.
+/// write the recorded ID of any load balancer, so that counts until the cloud has been compared, and
+/// after that only with an address.
 pub fn stands(service: &Service, state: &State, list: List) -> bool {
     match state.known {
         Known::There(_) | Known::Recorded { .. } => true,
-        Known::Nothing if list != List::Compared => service.annotation(ID).is_some(),
-        _ => state.pending.is_some(),
+        _ if state.pending.is_some() => true,
+        // A list may lack what could not be read.
+        Known::Nothing => {
+            shown_id(service).is_some()
+                || list != List::Compared && service.annotation(ID).is_some()
+        }
+        Known::Absent | Known::Elsewhere(_) => false,
     }
 }
 
@@ -62,7 +68,7 @@ pub fn full(
 
 #[cfg(test)]
 mod tests {
-    use ccm_objects::ServiceDetails;
+    use ccm_objects::{ServiceDetails, ServiceIngress};
 
     use super::*;
     use crate::plan::{CallKind, tests::pending};
@@ -109,6 +115,10 @@ mod tests {
         assert!(stands(&recorded, &state, List::Awaited));
         assert!(stands(&recorded, &state, List::Failing));
         assert!(!stands(&recorded, &state, List::Compared));
+        // The list may lack it only because its entry cannot be read.
+        let mut shown = recorded.clone();
+        shown.details.as_mut().expect("details").ingress = vec![ServiceIngress::default()];
+        assert!(stands(&shown, &state, List::Compared));
         assert!(!stands(&service("a/b", 1, None), &state, List::Awaited));
         let known = Known::Recorded { id: "lb-1".to_owned() };
         assert!(stands(&recorded, &State { known, ..State::default() }, List::Compared));

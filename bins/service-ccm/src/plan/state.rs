@@ -1,8 +1,11 @@
 //! What is known of one load balancer.
 
+use std::time::Duration;
+
 use ccm_base::At;
 use ccm_cloud::{
-    CloudError, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancerTraits, Members, Pool,
+    CloudError, Cure, Digest, ErrorKind, FrontEnd, LoadBalancer, LoadBalancerTraits, Members,
+    Phase, Pool,
 };
 use ccm_controller::repeats::Repeats;
 use ccm_objects::Service;
@@ -12,8 +15,12 @@ use super::{
     View,
     named::{by_provider, named, to_adopt},
     pools::{self, Gap},
-    status::{ID, Written},
+    reason::Reason,
+    status::{ID, PAUSE},
 };
+
+/// How long the cloud may work before the Service says so.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What is known of the load balancer of one Service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -143,9 +150,11 @@ pub struct State {
     /// The second load balancer of this owner, to be deleted.
     pub duplicate: Option<String>,
     /// When a condition was written last.
-    pub condition_written: Option<Written>,
+    pub condition_written: Option<At>,
     /// The recent writes and calls that were confirmed.
     pub repeats: Repeats,
+    /// The provider's words about its entry in the cloud's list, if they cannot be read.
+    pub unreadable: Option<String>,
     /// Whether the answer to a deletion has proved that nothing of this owner exists, or that
     /// another controller is responsible.
     pub proved_absent: bool,
@@ -235,15 +244,19 @@ impl State {
         is_known || service.annotation(ID) == Some(id)
     }
 
+    /// When the Service should say that the cloud still works on the load balancer.
+    pub(super) fn long_pending_at(&self) -> Option<At> {
+        self.pending.as_ref().map(|pending| pending.since + PATIENCE)
+    }
+
     /// When the plan may change although no object changes: a failed call or a call about a gap is
-    /// due, or a condition or another write may be repeated.
+    /// due, a condition or another write may be repeated, or the cloud has worked for long.
     pub fn next_look(&self, inputs: Inputs, now: At) -> Option<At> {
         let retries = self.failed.iter().map(|failed| failed.due(inputs));
-        let written = self.condition_written.into_iter();
-        let rewrites = written.flat_map(|one| [true, false].map(|moves| one.next(moves)));
+        let rewrites = self.condition_written.map(|written| written + PAUSE);
         let gap = self.gap.iter().filter_map(Gap::next);
-        let repeats = self.repeats.next(now);
-        retries.chain(rewrites).chain(gap).chain(repeats).filter(|at| now < *at).min()
+        let others = self.repeats.next(now).into_iter().chain(self.long_pending_at());
+        retries.chain(rewrites).chain(gap).chain(others).filter(|at| now < *at).min()
     }
 
     /// Whether there is a load balancer of another controller that no user has approved to adopt.
@@ -283,6 +296,37 @@ impl State {
         self.previewed.as_ref().is_some_and(|(digest, _)| *digest == front_end.digest)
     }
 
+    /// Returns what the cloud shows to be wrong with the load balancer, and no call has said: it has failed
+    /// and no call repairs it now, or it cannot be read.
+    pub fn trouble(&self) -> Option<(Reason, String)> {
+        if let Known::There(balancer) = &self.known
+            && let Phase::Failed { why, cure } = &balancer.phase
+            && (self.pending.is_none() || *cure == Cure::Person)
+        {
+            let next = match cure {
+                Cure::Person => "repair it in the cloud",
+                Cure::Ensure => "service-ccm tries to repair it, with growing pauses",
+            };
+            let text = format!("load balancer {} has failed: {why}; {next}", balancer.id);
+            return Some((Reason::LoadBalancerFailed, text));
+        }
+        let line = self.unreadable.as_ref()?;
+        let text = format!("its entry in the cloud's list cannot be read: {line}");
+        Some(match &self.pending {
+            Some(pending) => (
+                Reason::WaitingForCloud,
+                format!("waiting for the cloud: {}; {text}", pending.what),
+            ),
+            None => (Reason::CloudUnavailable, text),
+        })
+    }
+
+    /// Returns true if only a person can repair the load balancer.
+    pub(super) fn needs_person(&self) -> bool {
+        matches!(&self.known, Known::There(balancer)
+            if matches!(balancer.phase, Phase::Failed { cure: Cure::Person, .. }))
+    }
+
     /// The ID of the load balancer, as far as it is known.
     pub fn id(&self) -> Option<&str> {
         match &self.known {
@@ -317,147 +361,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::LazyLock;
-
-    use ccm_objects::ServiceDetails;
-
-    use super::{
-        super::{
-            ADOPT, Plan, Step,
-            reason::Reason,
-            tests::{failed, pending, planned, service, there},
-        },
-        *,
-    };
-
-    #[test]
-    fn a_copied_annotation_delays_no_deletion() {
-        let annotations = [(ID.into(), "lb-1".into())].into();
-        let details = ServiceDetails { annotations, ..ServiceDetails::default() };
-        let copy = Service { details: Some(Box::new(details)), ..Service::default() };
-        let mut state = State::default();
-        let traits = LoadBalancerTraits::default();
-        let id = |state: &State, call| state.to_look_for(&copy, &traits, call).map(str::to_owned);
-        let named = || Some("lb-1".to_owned());
-        assert_eq!(id(&state, CallKind::Ensure), named());
-        assert_eq!(id(&state, CallKind::Delete), named(), "nothing else is known");
-        state.failed.push(Failed {
-            call: CallKind::Delete,
-            digest: None,
-            named: Default::default(),
-            error: CloudError::new(ErrorKind::Conflict, "load balancer lb-1 is another's"),
-            times: 1,
-            retry_at: At::default(),
-            soonest: At::default(),
-            inputs: Inputs::default(),
-        });
-        assert_eq!(id(&state, CallKind::Delete), None, "the cloud says that it is another's");
-        state.failed.clear();
-        state.known = Known::Absent;
-        assert_eq!(id(&state, CallKind::Delete), None, "the list shows none of this Service");
-        assert_eq!(id(&state, CallKind::Ensure), named(), "no second one is made by mistake");
-        state.copied = Some("lb-1".into());
-        assert_eq!(id(&state, CallKind::Ensure), None, "the cloud says that it is another's");
-        state.copied = Some("lb-0".into());
-        assert_eq!(id(&state, CallKind::Ensure), named(), "another copy was meant");
-        state.known = Known::There(Box::new(LoadBalancer::new("lb-2", "", None)));
-        for call in [CallKind::Ensure, CallKind::Delete] {
-            assert_eq!(id(&state, call), Some("lb-2".to_owned()), "what the cloud has shown");
-        }
-    }
-
-    fn is_ensured(service: &Service, state: &State) -> bool {
-        let plan = planned(service, state, 100, |view| view.traits = &TRAITS);
-        matches!(plan, Plan::Next(Step::Ensure(_)))
-    }
-
-    #[test]
-    fn what_no_list_shows_is_called_when_it_is_to_be_looked_at() {
-        let service = service();
-        let mut state = there(&service);
-        assert!(!is_ensured(&service, &state));
-        state.look = true;
-        assert!(is_ensured(&service, &state));
-    }
-
-    #[test]
-    fn a_change_that_was_taken_back_half_way_is_completed() {
-        // Configured as it was before the change, of which the cloud has made a part.
-        let service = service();
-        let mut state = there(&service);
-        let digest = state.configured;
-        state.pending = Some(Pending { digest, ..pending(CallKind::Ensure, 50) });
-        assert!(is_ensured(&service, &state), "one step of several is made");
-        state.pending = None;
-        state.failed = failed(CallKind::Ensure, digest, ErrorKind::Unavailable);
-        assert!(!is_ensured(&service, &state));
-        state.failed[0].retry_at = At::default();
-        assert!(is_ensured(&service, &state), "a step has failed");
-    }
-
-    #[test]
-    fn a_deletion_that_was_taken_back_half_way_is_made_good() {
-        let service = service();
-        let mut state = there(&service);
-        state.pending = Some(pending(CallKind::Delete, 200));
-        assert!(!is_ensured(&service, &state), "the cloud still works on it");
-        state.pending = Some(pending(CallKind::Delete, 50));
-        assert!(is_ensured(&service, &state), "it may be gone");
-        state.pending = None;
-        state.failed = failed(CallKind::Delete, None, ErrorKind::Unavailable);
-        assert!(is_ensured(&service, &state), "it may lack a part, and the retry need not be due");
-    }
-
-    /// The traits of a provider that writes an annotation with the ID.
-    static TRAITS: LazyLock<LoadBalancerTraits> = LazyLock::new(|| LoadBalancerTraits {
-        id_annotation: Some("cloud.example/id".to_owned()),
-        ..LoadBalancerTraits::default()
-    });
-
-    #[test]
-    fn a_service_on_a_load_balancer_of_others_gets_no_second_one() {
-        let with = |annotations: &[(&str, &str)]| {
-            let mut service = service();
-            let details = service.details.as_mut().expect("details");
-            details.annotations =
-                annotations.iter().map(|(key, id)| ((*key).into(), (*id).into())).collect();
-            service
-        };
-        let on = |known: Known, is_named| {
-            let (id, whose) = ("lb-9".to_owned(), "it is shared by 2 Services".to_owned());
-            let foreign = Some(Foreign { id, whose, is_named });
-            State { known, foreign, ..State::default() }
-        };
-        let absent = |is_named| on(Known::Absent, is_named);
-        let named = ("cloud.example/id", "lb-9");
-        for (annotations, state, is_held) in [
-            (vec![named], absent(true), true),
-            (vec![named], absent(false), true),
-            (vec![], absent(false), true),
-            // The annotation is gone, names another one, or is not the only one.
-            (vec![], absent(true), false),
-            (vec![("cloud.example/id", "lb-8")], absent(true), false),
-            (vec![named, (ADOPT, "lb-9")], absent(true), false),
-            // It has its own.
-            (vec![named], State { configured: None, ..on(there(&service()).known, true) }, false),
-        ] {
-            let service = with(&annotations);
-            let plan = planned(&service, &state, 100, |view| view.traits = &TRAITS);
-            let words = match &plan {
-                Plan::Next(Step::Write(change)) => {
-                    change.conditions.iter().map(|one| (one.reason, &*one.message)).collect()
-                }
-                _ => Vec::new(),
-            };
-            let is_conflict = words.iter().any(|(reason, message)| {
-                *reason == Reason::Conflict
-                    && message.contains("lb-9")
-                    && message.contains("shared")
-            });
-            assert_eq!(is_conflict, is_held, "{annotations:?} {state:?}: {plan:?}");
-            let is_ensured = is_ensured(&service, &state);
-            assert_eq!(is_ensured, !is_held, "{annotations:?} {state:?}: {plan:?}");
-        }
-    }
-}
+mod tests;

@@ -15,9 +15,7 @@ pub const ID: &str = service_keys::LOAD_BALANCER_ID;
 pub const DIGEST: &str = "quartet.dev/load-balancer-digest";
 
 /// How long a condition is not rewritten only because its status or reason changes.
-const PAUSE: Duration = Duration::from_secs(30);
-/// How often that is doubled at most: 16 minutes.
-const DOUBLED: u32 = 5;
+pub const PAUSE: Duration = Duration::from_secs(30);
 
 /// A condition to write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,31 +26,6 @@ pub struct NewCondition {
     pub message: String,
     /// Whether its status differs from the one that is there, so that its time moves.
     pub moves: bool,
-}
-
-/// When a condition was written last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
-    at: At,
-    /// How often in a row only because the cloud has given another reason.
-    reasons: u32,
-}
-
-impl Written {
-    /// After these conditions have been written.
-    pub fn after(last: Option<Self>, conditions: &[NewCondition], at: At) -> Self {
-        let is_reason = |one: &NewCondition| !one.moves && !one.reason.words_count();
-        let in_a_row = last.map_or(0, |last| last.reasons);
-        let is_only_reason = conditions.iter().all(is_reason);
-        Self { at, reasons: if is_only_reason { in_a_row.saturating_add(1) } else { 0 } }
-    }
-
-    /// When a condition may be rewritten because its status, or only its reason, changes. A cloud
-    /// that keeps failing, each time for another reason, costs a few writes an hour.
-    pub fn next(self, moves: bool) -> At {
-        let doubled = if moves { 0 } else { self.reasons.saturating_sub(1).min(DOUBLED) };
-        self.at + PAUSE * 2_u32.pow(doubled)
-    }
 }
 
 /// A change of a Service's status and annotations.
@@ -85,13 +58,13 @@ pub struct Wished {
 }
 
 /// The difference between a Service and what it is to show. A condition that is not there is written
-/// at once; one whose status or reason changes not before [`Written::next`], or along with something
+/// at once; one whose status or reason changes not before [`PAUSE`] has passed, or along with something
 /// else. The message alone is a difference only along with other addresses, and where it says what a
 /// user is to do: others may quote a request ID.
 pub fn difference(
     service: &Service,
     wished: &Wished,
-    written: Option<Written>,
+    written: Option<At>,
     now: At,
 ) -> StatusChange {
     let Some(details) = service.details.as_deref() else { return StatusChange::default() };
@@ -115,7 +88,7 @@ pub fn difference(
                 let has_other_words = words_count && differs(*reason, &old.message, message);
                 &*old.reason != reason.as_str() || has_other_words
             });
-        let may_rewrite = has_more || written.is_none_or(|written| written.next(moves) <= now);
+        let may_rewrite = has_more || written.is_none_or(|written| written + PAUSE <= now);
         let is_due = old.is_none() || differs && may_rewrite;
         is_due.then(|| NewCondition { reason: *reason, message: message.clone(), moves })
     });
@@ -189,22 +162,18 @@ mod tests {
         At::default() + Duration::from_secs(seconds)
     }
 
-    fn written_at(seconds: u64) -> Written {
-        Written::after(None, &[], at(seconds))
-    }
-
     #[test]
     fn a_message_changes_with_the_addresses_that_it_names() {
         let held = service(Some(Reason::MembersHeld));
         let wish = wished(Reason::MembersHeld);
         assert!(difference(&held, &wish, None, at(0)).is_empty());
         let moved = Wished { ingress: Some(vec![ServiceIngress::default()]), ..wish };
-        let change = difference(&held, &moved, Some(written_at(0)), at(1));
+        let change = difference(&held, &moved, Some(at(0)), at(1));
         assert_eq!(change.conditions.len(), 1, "{change:?}");
         assert!(!change.conditions[0].moves);
         // The address was written alone, before the members were known.
         let serving = service(Some(Reason::Serving));
-        let change = difference(&serving, &wished(Reason::Serving), Some(written_at(0)), at(60));
+        let change = difference(&serving, &wished(Reason::Serving), Some(at(0)), at(60));
         assert_eq!(change.conditions.len(), 1, "{change:?}");
     }
 
@@ -214,8 +183,8 @@ mod tests {
         for (wish, before, now, writes) in [
             (Reason::Throttled, None, 0, false),
             (Reason::Conflict, None, 0, true),
-            (Reason::Conflict, Some(written_at(100)), 129, false),
-            (Reason::Conflict, Some(written_at(100)), 130, true),
+            (Reason::Conflict, Some(at(100)), 129, false),
+            (Reason::Conflict, Some(at(100)), 130, true),
         ] {
             let change = difference(&throttled, &wished(wish), before, at(now));
             assert_eq!(!change.is_empty(), writes, "{wish:?} {before:?} {now}");
@@ -225,42 +194,16 @@ mod tests {
         assert!(change.conditions[0].moves, "its status changes");
     }
 
-    /// Recovery and the user's own mistakes are shown within half a minute, other causes of a long
-    /// trouble less often.
-    #[test]
-    fn a_cloud_that_fails_for_changing_reasons_costs_fewer_and_fewer_writes() {
-        let condition = |reason, moves| NewCondition { reason, message: String::new(), moves };
-        let mut last = None;
-        let mut waits = Vec::new();
-        for _ in 0..7 {
-            let next = Written::after(last, &[condition(Reason::Throttled, false)], at(0));
-            waits.push(next.next(false).since(at(0)).as_secs());
-            assert_eq!(next.next(true), at(30));
-            last = Some(next);
-        }
-        assert_eq!(waits, [30, 60, 120, 240, 480, 960, 960]);
-        for other in
-            [condition(Reason::Provisioned, true), condition(Reason::InvalidConfiguration, false)]
-        {
-            assert_eq!(Written::after(last, &[other], at(0)).next(false), at(30));
-        }
-    }
-
     /// A status that comes and goes is no reason to write more often.
     #[test]
     fn a_status_changes_at_most_once_in_half_a_minute() {
         let throttled = service(Some(Reason::Throttled));
         for (now, writes) in [(129, false), (130, true)] {
-            let change = difference(
-                &throttled,
-                &wished(Reason::Provisioned),
-                Some(written_at(100)),
-                at(now),
-            );
+            let change =
+                difference(&throttled, &wished(Reason::Provisioned), Some(at(100)), at(now));
             assert_eq!(change.conditions.iter().any(|one| one.moves), writes, "{now}");
         }
-        let fresh =
-            difference(&service(None), &wished(Reason::Serving), Some(written_at(100)), at(101));
+        let fresh = difference(&service(None), &wished(Reason::Serving), Some(at(100)), at(101));
         assert_eq!(fresh.conditions.len(), 1, "the first time");
     }
 
@@ -281,10 +224,7 @@ mod tests {
             let other = Wished { conditions: vec![(reason, "n".to_owned())], ..Wished::default() };
             let change = difference(&service, &other, None, at(0));
             assert_eq!(!change.is_empty(), writes, "{reason:?}");
-            assert!(
-                difference(&service, &other, Some(written_at(0)), at(29)).is_empty(),
-                "{reason:?}"
-            );
+            assert!(difference(&service, &other, Some(at(0)), at(29)).is_empty(), "{reason:?}");
         }
     }
 
@@ -293,7 +233,7 @@ mod tests {
         let creating = service(Some(Reason::Creating));
         let ip = ServiceIngress { ip: Some("192.0.2.1".into()), ..ServiceIngress::default() };
         let wish = Wished { ingress: Some(vec![ip]), ..wished(Reason::Provisioned) };
-        let change = difference(&creating, &wish, Some(written_at(0)), at(1));
+        let change = difference(&creating, &wish, Some(at(0)), at(1));
         assert!(change.ingress.is_some() && change.conditions.len() == 1);
         let same = Wished { ingress: Some(Vec::new()), ..Wished::default() };
         assert!(difference(&creating, &same, None, at(0)).is_empty());

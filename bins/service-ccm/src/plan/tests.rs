@@ -8,7 +8,7 @@ use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 use super::{eligible::NodeSet, front_end::desired, reason::Reason, *};
 
 fn at(seconds: u64) -> At {
-    At::default() + Duration::from_secs(seconds)
+    At::default() + std::time::Duration::from_secs(seconds)
 }
 
 pub(super) fn service() -> Service {
@@ -400,7 +400,7 @@ fn a_pending_load_balancer_is_waited_for() {
     let mut working = balancer();
     working.phase = Phase::Pending(Waiting {
         what: "PENDING_UPDATE".to_owned(),
-        check_after: Duration::from_secs(1),
+        check_after: std::time::Duration::from_secs(1),
         id: None,
         request_id: None,
         changed: false,

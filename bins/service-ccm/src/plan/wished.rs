@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ccm_cloud::{Cure, LoadBalancer, Note, Phase};
+use ccm_cloud::{LoadBalancer, Note, Phase};
 use ccm_objects::Service;
 
 use super::{
-    ADOPT, APPROVED, CallKind, Known, PATIENCE, REPLACEMENT_APPROVED, View,
+    ADOPT, APPROVED, CallKind, Known, REPLACEMENT_APPROVED, View,
     front_end::{Problem, in_words},
     losses,
     named::shown_id,
@@ -126,12 +126,9 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     if let Some(why) = view.full {
         return Some((Reason::LimitReached, why.to_owned()));
     }
-    if let Known::There(balancer) = &view.state.known
-        && let Phase::Failed { why, cure: Cure::Person } = &balancer.phase
-    {
-        let text =
-            format!("load balancer {} has failed: {why}; repair it in the cloud", balancer.id);
-        return Some((Reason::LoadBalancerFailed, text));
+    let trouble = view.state.trouble();
+    if view.state.needs_person() {
+        return trouble;
     }
     if let Some((id, why)) = &view.state.adoptable
         && view.state.waits_for_adoption(view)
@@ -153,7 +150,11 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     }
     if let Some(pending) = &view.state.pending {
         let text = || format!("waiting for the cloud: {}", pending.what);
-        return (pending.since + PATIENCE <= view.now).then(|| (Reason::WaitingForCloud, text()));
+        let is_long = view.state.long_pending_at().is_some_and(|at| at <= view.now);
+        return is_long.then(|| trouble.unwrap_or_else(|| (Reason::WaitingForCloud, text())));
+    }
+    if trouble.is_some() {
+        return trouble;
     }
     let front_end = view.desired.front_end.as_ref()?;
     if view.state.configured != Some(front_end.digest) {

@@ -10,8 +10,12 @@ use crate::{machine::effect::TellOrphan, plan::orphans::Orphan};
 
 impl ServiceReports {
     /// Makes a report about load balancers without a Service.
-    pub(crate) fn tell_orphan(&self, what: TellOrphan) {
+    pub(crate) fn tell_orphan(&self, what: TellOrphan, cluster: &ClusterId) {
         match what {
+            TellOrphan::OfOthers(all) => {
+                adoptable(&all);
+                rebuilt(&all, cluster);
+            }
             TellOrphan::Found(all) => self.orphans(&all),
             TellOrphan::Held { line, why } => self.orphans_held(&line, &why),
             TellOrphan::Deleted { orphan, evidence } => self.orphan_deleted(&orphan, &evidence),
@@ -77,7 +81,7 @@ impl ServiceReports {
 }
 
 /// Logs what other controllers have made for a cluster of this name.
-pub(crate) fn adoptable(all: &[LoadBalancer]) {
+fn adoptable(all: &[LoadBalancer]) {
     for balancer in all {
         let (Title::Adoptable { why }, Some(made_for)) = (&balancer.title, &balancer.owner) else {
             continue;
@@ -104,7 +108,7 @@ fn namesakes<'a>(all: &'a [LoadBalancer], cluster: &ClusterId) -> BTreeMap<&'a s
 
 /// Logs load balancers of other clusters with the name of this one: of a neighbour, or of this
 /// cluster before it was rebuilt.
-pub(crate) fn rebuilt(all: &[LoadBalancer], cluster: &ClusterId) {
+fn rebuilt(all: &[LoadBalancer], cluster: &ClusterId) {
     for (uid, ids) in namesakes(all, cluster) {
         let first: Vec<&str> = ids.iter().take(NAMES).copied().collect();
         tracing::warn!(

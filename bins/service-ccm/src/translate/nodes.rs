@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ccm_cloud::NodeSelector;
 use ccm_kube::store::Change;
 use ccm_objects::Node;
-use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::{Translator, changed, provider::selector};
@@ -28,15 +27,9 @@ impl Translator {
         let work = async {
             loop {
                 let due = door.read(|machine, _| machine.nodes_due());
-                let timer = async {
-                    match due {
-                        Some(due) => sleep_until(door.timeline().instant(due)).await,
-                        None => std::future::pending().await,
-                    }
-                };
                 tokio::select! {
                     () = self.performer.wakes.nodes.notified() => self.nodes_are(NodesWhy::Changed),
-                    () = timer => {
+                    () = self.performer.until(due) => {
                         let (selectors, services) = (self.selectors(), self.services.list());
                         self.nodes_are(NodesWhy::Due { selectors, services });
                     }

@@ -50,7 +50,7 @@ impl World {
     /// Services whose load balancers another controller has made, with finalizer and address, before a
     /// process of this program begins.
     pub(crate) async fn of(maker: Maker, services: usize, variant: Variant) -> Self {
-        let mut world = Self::start(1, variant).await;
+        let mut world = Self::start(variant).await;
         (0..services).for_each(|number| world.create(number));
         sleep(SOON).await;
         world.stop();
@@ -205,49 +205,6 @@ async fn a_request_that_cannot_be_fulfilled_says_why_and_changes_nothing() {
     sleep(SOON).await;
     assert_only_the_record_differs(&old, world.at_address(0));
     assert_eq!(world.cloud.balancers().reset_writes().len(), 1);
-}
-
-/// A Service that is new has a wrong ID, and gets no load balancer until it is corrected.
-#[tokio::test(start_paused = true)]
-async fn a_new_service_with_a_wrong_request_gets_no_other_load_balancer() {
-    let world = World::new().await;
-    world.create_with(0, json!({ADOPT: "lb-none"}));
-    sleep(Duration::from_hours(1)).await;
-    assert_eq!(world.provisioning(0).0, "InvalidConfiguration");
-    assert!(world.ours().is_empty());
-    let calls = world.cloud.calls().load_balancers.ensure;
-    assert!((11..=13).contains(&calls), "{calls} calls: it is tried again every 5 minutes");
-    world.patch(0, json!({"metadata": {"annotations": null}}));
-    sleep(SOON).await;
-    assert!(world.has_address(0));
-}
-
-/// An approval is for this load balancer alone.
-#[tokio::test(start_paused = true)]
-async fn what_was_adopted_and_is_deleted_in_the_cloud_is_created_again() {
-    let mut world = World::of(Maker::Older, 1, Variant::default()).await;
-    world.restart().await;
-    let id = world.at_address(0).id;
-    world.adopt(0, &id);
-    sleep(SOON).await;
-    world.cloud.balancers().remove(&id);
-    sleep(Duration::from_mins(6)).await;
-    let [made] = &world.ours()[..] else { panic!("{:?}", world.provisioning(0)) };
-    assert_ne!(made.id, id);
-    assert_eq!(world.at_address(0).id, made.id);
-}
-
-/// Who does not want to adopt it deletes it.
-#[tokio::test(start_paused = true)]
-async fn a_service_whose_adoptable_load_balancer_is_gone_gets_its_own() {
-    let mut world = World::of(Maker::Older, 2, Variant::default()).await;
-    world.restart().await;
-    sleep(SOON).await;
-    assert_eq!(world.provisioning(1).0, "WaitingForAdoption");
-    world.cloud.balancers().remove(&world.at_address(1).id);
-    sleep(Duration::from_mins(6)).await;
-    assert_eq!(world.ours().len(), 1, "{:?}", world.provisioning(1));
-    assert_eq!(world.at_address(1).id, world.ours()[0].id);
 }
 
 /// Without a list it is not known whether another controller has made a load balancer.

@@ -21,7 +21,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 impl World {
     pub(crate) async fn new() -> Self {
-        Self::start(1, Variant::default()).await
+        Self::start(Variant::default()).await
     }
 
     pub(crate) fn create(&self, number: usize) {
@@ -86,6 +86,11 @@ impl World {
         let fault = ApiFault::new(status).verb(Verb::Patch).resource("services").lasting(lasting);
         self.api.faults().add(fault);
     }
+}
+
+pub(crate) fn is_protected(service: &Value) -> bool {
+    let finalizers = service["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER))
 }
 
 pub(crate) fn on(operation: Operation, number: usize, trouble: Trouble) -> Fault {
@@ -214,26 +219,6 @@ async fn a_service_that_is_created_again_gets_a_load_balancer_of_its_own() {
     assert!(world.ours().iter().any(|one| one.id == before[0].id));
 }
 
-/// The proof that a load balancer is gone says nothing about one that is made later.
-#[tokio::test(start_paused = true)]
-async fn a_service_that_changes_its_mind_leaves_nothing_behind() {
-    let world = World::with_services(0..1).await;
-    // The load balancer is deleted, and the finalizer stays for now.
-    world.refuse_writes(500, SOON);
-    world.set_type(0, "ClusterIP");
-    sleep(SOON / 2).await;
-    assert_eq!(world.ours().len(), 0);
-    assert_eq!(world.service(0).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
-    world.set_type(0, "LoadBalancer");
-    sleep(Duration::from_mins(1)).await;
-    assert_eq!(world.service(0).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
-    assert!(world.has_address(0) && world.ours().len() == 1);
-    world.set_type(0, "ClusterIP");
-    sleep(SOON).await;
-    assert!(world.service(0).unwrap()["metadata"]["finalizers"].is_null());
-    assert_eq!(world.ours().len(), 0, "it has no load balancer any more");
-}
-
 /// 41, and a deletion that the cloud puts off.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_fails_is_repeated_with_back_off() {
@@ -275,25 +260,6 @@ async fn finalizer_and_status_that_a_person_removes_come_back() {
     assert_eq!(world.cloud.calls().load_balancers.total(), 0);
 }
 
-/// Another controller's Service: one call, and none for changes of nodes.
-#[tokio::test(start_paused = true)]
-async fn a_service_of_another_controller_costs_one_call() {
-    let world = World::new().await;
-    world.create(0);
-    world.patch(0, json!({"metadata": {"annotations": {"sim/elsewhere": "an appliance"}}}));
-    sleep(SOON).await;
-    assert_eq!(world.cloud.calls().load_balancers.ensure, 1);
-    world.add_node(NODES);
-    sleep(SOON).await;
-    let calls = world.cloud.calls().load_balancers;
-    assert_eq!((calls.ensure, calls.set_members), (1, 0), "{calls:?}");
-    assert!(!world.has_address(0) && world.events("EnsuredLoadBalancer").is_empty());
-    world.delete(0);
-    sleep(SOON).await;
-    assert!(world.service(0).is_none(), "it keeps no Service");
-    assert_eq!(world.events("DeletedLoadBalancer"), ["Deleted load balancer"]);
-}
-
 /// There is no check for existence before other calls; the list of a new leader may fail.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_delays_known_services_only_and_not_for_long() {
@@ -325,7 +291,7 @@ async fn the_end_of_a_duplicate_is_not_reported_as_the_end_of_the_load_balancer(
 
 #[tokio::test(start_paused = true)]
 async fn the_number_of_lanes_is_a_live_setting() {
-    let world = World::start(1, Variant::with(&["--concurrent-service-syncs=1"])).await;
+    let world = World::start(Variant::with(&["--concurrent-service-syncs=1"])).await;
     world.reload(|settings| settings.concurrent_service_syncs = 2);
     world.cloud.faults().add(on(Operation::EnsureLoadBalancers, 0, Trouble::Hang));
     world.create(0);

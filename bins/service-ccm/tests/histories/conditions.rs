@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, ErrorKind};
+use ccm_cloud::{CloudError, Cure, ErrorKind};
 use ccm_sim::{
-    apiserver::Verb,
     cloud::{Operation, balancers::Times},
     faults::Trouble,
 };
@@ -100,21 +99,6 @@ async fn a_first_member_that_does_not_arrive_is_neither_an_update_nor_serving() 
     assert_eq!((world.members(0), world.serving(0)), (1, pair("True", "Serving")));
     assert!(world.events("UpdatedLoadBalancer").is_empty());
     assert_eq!(world.metric::<u32>("service_controller_nodesync_latency_seconds_count "), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cloud_that_does_not_see_is_asked_less_and_less_often() {
-    let world = World::with_services(0..1).await;
-    *world.lies.lock() = Lies { no_members: true, not_seen: true, ..Lies::default() };
-    world.add_node(NODES);
-    sleep(Duration::from_mins(10)).await;
-    let calls = world.cloud.calls().load_balancers.ensure;
-    assert!((4..=10).contains(&calls), "{calls} in ten minutes");
-    assert_eq!(world.serving(0), pair("Unknown", "NotConfirmed"));
-    assert!(world.events("UpdatedLoadBalancer").is_empty());
-    *world.lies.lock() = crate::lies::Lies::default();
-    sleep(Duration::from_mins(6)).await;
-    assert_eq!((world.members(0), world.serving(0)), (NODES + 1, pair("True", "Serving")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,21 +247,6 @@ async fn a_list_that_was_begun_before_an_answer_shows_nothing_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_cloud_is_asked_with_back_off_and_shown_after_a_minute() {
-    let world = World::with_services(0..1).await;
-    let busy = CloudError::new(ErrorKind::Busy, "another change is under way");
-    world.cloud.faults().add(on(Operation::EnsureLoadBalancers, 0, Trouble::Fail(busy)));
-    world.patch(0, json!({"metadata": {"annotations": {"sim/note": "other"}}}));
-    sleep(Duration::from_secs(50)).await;
-    assert_eq!(world.ends(0), pair("False", "Provisioned"), "it may pass");
-    sleep(Duration::from_mins(2)).await;
-    assert_eq!(world.ends(0), pair("True", "WaitingForCloud"));
-    sleep(Duration::from_mins(7)).await;
-    let calls = world.ensures();
-    assert!((5..=9).contains(&calls), "{calls} in ten minutes");
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_another_controller_is_responsible_for_says_so_and_costs_one_call_a_day() {
     let world = World::new().await;
     world.create_with(0, json!({"sim/elsewhere": "the appliance's own controller"}));
@@ -333,19 +302,57 @@ async fn a_service_says_that_its_load_balancer_is_being_deleted() {
     }
 }
 
-/// The new leader does not know the members yet, and the conditions of the last leader stay.
-#[tokio::test(start_paused = true)]
-async fn a_new_leader_writes_no_condition_that_is_right() {
-    let mut world = World::with_services(0..50).await;
-    world.cloud.balancers().reset_writes();
-    world.api.audit().reset();
-    world.restart().await;
-    sleep(Duration::from_hours(1)).await;
-    assert_eq!(world.api.audit().count("service-ccm/", Verb::Patch, "services"), 0);
-    assert!(world.cloud.balancers().writes().is_empty());
-}
-
 fn id(world: &World, number: usize) -> String {
     let uid = world.service(number).unwrap()["metadata"]["uid"].clone();
     world.balancers_of(uid.as_str().unwrap()).remove(0).id
+}
+
+/// The cloud fails to make it each time, or needs a person.
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_fails_while_it_is_made_is_reported_as_failed() {
+    for cure in [Cure::Ensure, Cure::Person] {
+        let world = World::new().await;
+        let create = Duration::from_secs(2);
+        world.cloud.balancers().configure(|settings| settings.times.create = create);
+        world.cloud.faults().add(on(Operation::EnsureLoadBalancers, 0, Trouble::Break(cure)));
+        world.create(0);
+        sleep(Duration::from_mins(2)).await;
+        assert_eq!(world.ends(0), pair("True", "LoadBalancerFailed"), "{cure:?}");
+        let events = world.events("SyncLoadBalancerFailed");
+        assert!(events.iter().any(|text| text.contains("has failed")), "{events:?}");
+        let line = world.line("provisioning");
+        assert_eq!(line, "[!]1 of 1 Services: failed in the cloud 1", "{cure:?}");
+        world.cloud.faults().clear();
+        sleep(Duration::from_mins(6)).await;
+        assert_eq!(world.has_address(0), cure == Cure::Ensure);
+    }
+}
+
+/// The cloud answers, but the list has nonsense instead of the load balancer.
+#[tokio::test(start_paused = true)]
+async fn an_entry_of_the_list_that_cannot_be_read_is_reported() {
+    let world = World::with_services(0..1).await;
+    world.cloud.balancers().configure(|settings| settings.times.create = Duration::from_secs(30));
+    for number in [0, 1] {
+        world.cloud.faults().add(on(Operation::ListLoadBalancers, number, Trouble::Malformed));
+    }
+    world.create(1);
+    sleep(Duration::from_secs(70)).await;
+    let (_, reason, message) = world.condition(1, "LoadBalancerProvisioning");
+    assert!(reason == "WaitingForCloud" && message.contains("makes no sense"), "{message}");
+    let explained = world.running().explain("Service", "default/web-1");
+    assert!(explained.contains("makes no sense"), "{explained}");
+    sleep(Duration::from_mins(5)).await;
+    assert_eq!(world.ends(0), pair("True", "CloudUnavailable"));
+    assert_eq!(world.events("SyncLoadBalancerFailed").len(), 2);
+    assert!(world.line("provisioning").starts_with("[!]2 of 2 Services: "));
+    let line = world.line("load-balancers");
+    assert!(line.starts_with("[!]") && line.contains("2 more cannot be read"), "{line}");
+    let page = world.running().explain("LoadBalancer", &id(&world, 0));
+    assert!(page.contains("makes no sense"), "{page}");
+    world.cloud.faults().clear();
+    sleep(Duration::from_mins(6)).await;
+    let is_right = |number| world.ends(number) == pair("False", "Provisioned");
+    assert!(world.has_address(1) && is_right(0) && is_right(1));
+    assert!(world.line("load-balancers").starts_with("[+]"));
 }

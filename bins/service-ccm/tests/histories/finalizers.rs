@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
-    apiserver::PatchKind,
-    cloud::{Operation, balancers::SimBalancer},
+    cloud::Operation,
     faults::{Effect, Fault},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
-    cases::{FINALIZER, SOON},
-    watched::is_protected,
+    cases::{SOON, is_protected},
     without::Lists,
     world::{Variant, World},
 };
@@ -25,8 +23,6 @@ const CLASSES: Variant = Variant::with(&[
     "--load-balancer-classes=example.com/ours",
     "--serve-classless-services=false",
 ]);
-const DELETES: Variant = Variant::with(&["--orphaned-load-balancers=delete"]);
-const UNCLAIMED: &str = "ccm_service_unclaimed_finalizers ";
 const MINUTE: Duration = Duration::from_mins(1);
 
 impl World {
@@ -60,10 +56,6 @@ impl World {
         ours.next().is_none() && [0, 2, 3].iter().all(|part| traces[*part].is_null())
     }
 
-    fn has_unclaimed(&self) -> bool {
-        self.metric::<f64>(UNCLAIMED) > 0.5
-    }
-
     fn refuse_deletions(&self, lasting: Duration) {
         let error = Effect::Error(CloudError::new(ErrorKind::Conflict, "not now"));
         self.cloud
@@ -72,27 +64,13 @@ impl World {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_service_that_loses_class_and_type_is_released() {
-    let world = World::start(1, CLASSES).await;
-    world.create_of_class(0, CLASS, json!({}));
-    sleep(SOON).await;
-    assert!(world.has_address(0));
-    world.set_type(0, "ClusterIP");
-    sleep(SOON).await;
-    assert!(world.ours().is_empty() && world.is_clean(0), "{}", world.traces(0));
-    world.delete(0);
-    sleep(SOON).await;
-    assert!(world.service(0).is_none());
-}
-
 /// The Service shows its controller to another process as well.
 #[tokio::test(start_paused = true)]
 async fn a_new_leader_releases_what_the_last_one_has_served() {
     // The last leader could not delete the load balancer, or deleted it and kept the finalizer.
     for is_deleted in [false, true] {
         for deleting in [false, true] {
-            let mut world = World::start(1, CLASSES).await;
+            let mut world = World::start(CLASSES).await;
             world.create_of_class(0, CLASS, json!({}));
             sleep(SOON).await;
             world.refuse_deletions(MINUTE);
@@ -121,7 +99,7 @@ async fn a_new_leader_releases_what_the_last_one_has_served() {
 #[tokio::test(start_paused = true)]
 async fn without_a_list_the_service_says_what_is_to_be_deleted() {
     let variant = Variant { without: Some(Lists), ..CLASSES };
-    let mut world = World::start(1, variant).await;
+    let mut world = World::start(variant).await;
     world.create_of_class(0, CLASS, json!({}));
     sleep(SOON).await;
     world.stop();
@@ -131,66 +109,11 @@ async fn without_a_list_the_service_says_what_is_to_be_deleted() {
     assert!(world.ours().is_empty() && world.is_clean(0), "{}", world.traces(0));
 }
 
-/// The Services of another controller that needs time to clean up; this program has the defaults.
-#[tokio::test(start_paused = true)]
-async fn nothing_of_another_controller_is_touched_after_its_service_lost_its_class() {
-    for deleting in [false, true] {
-        let world = World::new().await;
-        let metadata = json!({"finalizers": [FINALIZER], "annotations": {"other.io/id": "7"}});
-        world.create_of_class(0, "other.io/x", metadata);
-        sleep(SOON).await;
-        world.set_type(0, "ClusterIP");
-        if deleting {
-            world.delete(0);
-        }
-        let theirs = world.traces(0);
-        sleep(4 * MINUTE).await;
-        assert_eq!(world.traces(0), theirs);
-        assert_eq!(world.cloud.calls().load_balancers.delete, 0);
-        // The other controller has time to clean up: service-ccm does not report the finalizer yet.
-        assert!(!world.has_unclaimed());
-        assert!(world.events("UnclaimedFinalizer").is_empty());
-        sleep(2 * MINUTE).await;
-        assert_eq!((world.has_unclaimed(), world.traces(0)), (true, theirs));
-        let events = world.events("UnclaimedFinalizer");
-        assert!(events.len() == 1 && events[0].contains("kubectl patch service -n default web-0"));
-        assert!(events[0].contains(FINALIZER) && world.plans().contains(FINALIZER));
-        world.patch(0, json!({"metadata": {"finalizers": null}}));
-        sleep(SOON).await;
-        assert!(!world.has_unclaimed());
-        assert_eq!(world.cloud.calls().load_balancers.delete, 0);
-    }
-}
-
-/// Two service-ccm with separate clouds and Leases; this one has the defaults.
-#[tokio::test(start_paused = true)]
-async fn what_another_service_ccm_has_served_is_left_to_it() {
-    let world = World::new().await;
-    let condition = json!({"status": {"conditions": [{"type": "LoadBalancerProvisioning",
-        "status": "False", "reason": "Provisioned", "message": "m",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
-    let metadata = json!({"finalizers": [FINALIZER], "annotations": {
-        "quartet.dev/load-balancer-controller": "kube-system/service-ccm-a"}});
-    world.create_of_class(0, CLASS, metadata);
-    let key = World::service_key(0);
-    world.api.patch("services", &key, "status", PatchKind::Merge, condition).unwrap();
-    world.set_type(0, "ClusterIP");
-    let theirs = world.traces(0);
-    sleep(MINUTE).await;
-    assert_eq!((world.traces(0), world.cloud.calls().load_balancers.delete), (theirs, 0));
-    // By type and class this program serves the Service now.
-    world.set_type(0, "LoadBalancer");
-    sleep(SOON).await;
-    assert!(world.has_address(0));
-    let annotations = world.service(0).unwrap()["metadata"]["annotations"].clone();
-    assert!(annotations["quartet.dev/load-balancer-controller"].is_null(), "{annotations}");
-}
-
 /// A program with another Lease writes its name to each Service, and nothing more.
 #[tokio::test(start_paused = true)]
 async fn a_program_with_a_lease_of_its_own_signs() {
     let variant = Variant::with(&["--leader-elect-resource-name=service-ccm-a"]);
-    let mut world = World::start(1, variant).await;
+    let mut world = World::start(variant).await;
     world.create(0);
     sleep(SOON).await;
     let version = |world: &World| {
@@ -210,37 +133,7 @@ async fn a_program_with_a_lease_of_its_own_signs() {
     assert!(world.is_clean(0), "{}", world.traces(0));
 }
 
-/// `kubectl replace` with a manifest of another type without finalizers.
-#[tokio::test(start_paused = true)]
-async fn a_load_balancer_whose_service_lost_type_and_finalizer_at_once_is_an_orphan() {
-    for (variant, is_deleted) in [(DELETES, true), (Variant::default(), false)] {
-        let world = World::start(1, variant).await;
-        (0..3).for_each(|number| world.create(number));
-        sleep(SOON).await;
-        world.patch(0, json!({"metadata": {"finalizers": null}, "spec": {"type": "ClusterIP"}}));
-        sleep(SOON).await;
-        assert!(world.is_clean(0), "{}", world.traces(0));
-        assert_eq!(world.ours().len(), 3, "not before it is proved");
-        sleep(14 * MINUTE).await;
-        assert_eq!((world.ours().len(), world.metric("ccm_service_orphans ")), (3, 1));
-        sleep(20 * MINUTE).await;
-        assert_eq!(world.ours().len(), if is_deleted { 2 } else { 3 });
-        assert!(world.has_address(1) && world.has_address(2));
-    }
-}
-
 impl World {
-    /// Creates three Services; the first one loses type and finalizer in one update.
-    async fn with_a_bare_service() -> Self {
-        let world = Self::start(1, DELETES).await;
-        (0..3).for_each(|number| world.create(number));
-        sleep(SOON).await;
-        world.patch(0, json!({"metadata": {"finalizers": null}, "spec": {"type": "ClusterIP"}}));
-        sleep(SOON).await;
-        world.cloud.reset_calls();
-        world
-    }
-
     /// Returns true if the Service shows the address of its only load balancer.
     pub(crate) fn is_served(&self, number: usize) -> bool {
         let service = self.service(number).unwrap();
@@ -250,35 +143,4 @@ impl World {
             _ => false,
         }
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_service_that_is_changed_back_in_time_keeps_its_load_balancer() {
-    for minutes in [1, 8, 14] {
-        let world = World::with_a_bare_service().await;
-        let before = world.ours();
-        sleep(minutes * MINUTE).await;
-        world.set_type(0, "LoadBalancer");
-        sleep(40 * MINUTE).await;
-        assert!(world.is_served(0));
-        let ids = |all: Vec<SimBalancer>| all.into_iter().map(|one| one.id).collect::<Vec<_>>();
-        assert_eq!(ids(world.ours()), ids(before), "{minutes} minutes");
-        assert_eq!(world.metric::<u32>("ccm_service_orphans_deleted_total "), 0);
-    }
-}
-
-/// The API server answers that the Service asks for no load balancer; then the Service asks again.
-#[tokio::test(start_paused = true)]
-async fn a_service_that_is_changed_back_during_the_deletion_gets_another_load_balancer() {
-    let world = World::with_a_bare_service().await;
-    let slow = Effect::Latency(Duration::from_secs(20));
-    world.cloud.faults().add(Fault::new(slow).on(Operation::DeleteLoadBalancers));
-    while world.cloud.calls().load_balancers.delete == 0 {
-        sleep(Duration::from_secs(1)).await;
-    }
-    world.set_type(0, "LoadBalancer");
-    // Before the next audit.
-    sleep(MINUTE).await;
-    assert!(world.is_served(0), "{:?}", world.service(0));
-    assert_eq!(world.metric::<u32>("ccm_service_orphans_deleted_total "), 1);
 }

@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, Cure, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
-    apiserver::PatchKind,
-    cloud::{Operation, balancers::State},
+    cloud::Operation,
     faults::{Effect, Fault, Trouble},
 };
-use serde_json::json;
 use tokio::time::sleep;
 
 use crate::{
     cases::SOON,
     without::Lists,
-    world::{NODES, Variant, World},
+    world::{Variant, World},
 };
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -24,7 +22,7 @@ const SERVICES: usize = 20;
 
 impl World {
     async fn fleet(variant: Variant) -> Self {
-        let world = Self::start(1, variant).await;
+        let world = Self::start(variant).await;
         (0..SERVICES).for_each(|number| world.create(number));
         sleep(MINUTE).await;
         assert_eq!(world.ours().len(), SERVICES);
@@ -49,19 +47,6 @@ impl World {
         ] {
             self.cloud.faults().add(Fault::new(effect).on(operation));
         }
-    }
-
-    fn fail(&self, count: usize) {
-        for id in self.ids().iter().take(count) {
-            let (why, cure) = ("ERROR: no compute node".to_owned(), Cure::Ensure);
-            let failed = State::Failed { why, cure };
-            self.cloud.balancers().update(id, |balancer| balancer.state = failed);
-        }
-    }
-
-    fn failed(&self) -> usize {
-        let all = self.ours();
-        all.iter().filter(|one| matches!(one.state, State::Failed { .. })).count()
     }
 }
 
@@ -98,18 +83,6 @@ async fn a_cloud_that_shows_nothing_gets_no_new_load_balancer() {
     }
 }
 
-/// A list that is cut off, while the load balancers are there.
-#[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_is_found_by_its_id_is_not_replaced() {
-    let world = World::fleet(Variant::default()).await;
-    let before = world.ids();
-    let lie = Fault::new(Effect::TruncatedList(3)).on(Operation::ListLoadBalancers);
-    world.cloud.faults().add(lie);
-    sleep(NIGHT).await;
-    assert_eq!(world.ids(), before);
-    assert!(world.replacements_held() < 0.5);
-}
-
 /// All are deleted in the cloud, and nobody is there.
 #[tokio::test(start_paused = true)]
 async fn load_balancers_that_are_really_gone_are_made_again_within_an_hour() {
@@ -136,38 +109,6 @@ async fn load_balancers_that_are_really_gone_are_made_again_within_an_hour() {
     }
 }
 
-/// A cloud that does not report its identity, or did not before, may be another project.
-#[tokio::test(start_paused = true)]
-async fn without_a_recorded_identity_no_loss_is_proved() {
-    let world = World::fleet(Variant::default()).await;
-    let lease = world.running().context.leadership.annotations();
-    lease.annotate("quartet.dev/cloud-identity", None);
-    for id in world.ids().iter().skip(1) {
-        world.cloud.balancers().remove(id).unwrap();
-    }
-    sleep(NIGHT).await;
-    assert_eq!(world.ids().len(), 1);
-    assert!(world.plans().contains("nothing proves that this is still the same cloud"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn few_that_are_gone_are_made_again_at_once() {
-    let mut world = World::fleet(Variant::default()).await;
-    for id in world.ids().iter().take(3) {
-        world.cloud.balancers().remove(id).unwrap();
-    }
-    sleep(6 * MINUTE).await;
-    assert_eq!(world.ids().len(), SERVICES);
-    world.restart().await;
-    sleep(MINUTE).await;
-    // A fourth one within six hours is one too many without a proof.
-    world.cloud.balancers().remove(&world.ids()[10]).unwrap();
-    sleep(6 * MINUTE).await;
-    assert_eq!(world.ids().len(), SERVICES - 1);
-    sleep(15 * MINUTE).await;
-    assert_eq!(world.ids().len(), SERVICES);
-}
-
 /// What is to go is no loss, so it does not hold the one that is.
 #[tokio::test(start_paused = true)]
 async fn services_that_are_being_deleted_have_lost_nothing() {
@@ -188,18 +129,6 @@ async fn services_that_are_being_deleted_have_lost_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_approves_that_lost_load_balancers_are_replaced() {
-    let world = World::fleet(Variant::default()).await;
-    let before = world.ids().len();
-    world.show_nothing();
-    sleep(6 * MINUTE).await;
-    let approval = json!({"quartet.dev/replacement-approved": "yes"});
-    world.patch(4, json!({"metadata": {"annotations": approval}}));
-    sleep(MINUTE).await;
-    assert_eq!(world.ids().len(), before + 1, "one is approved");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_user_approves_all_replacements_on_the_lease() {
     let world = World::fleet(Variant::default()).await;
     world.show_nothing();
@@ -215,20 +144,6 @@ async fn a_user_approves_all_replacements_on_the_lease() {
     lease.annotate("quartet.dev/replacements-approved-until", Some("2999-01-01T00:00:00Z"));
     sleep(Duration::from_secs(10)).await;
     assert_eq!(world.ids().len(), 2 * SERVICES, "none waits for its next look");
-}
-
-/// Octavia cannot build.
-#[tokio::test(start_paused = true)]
-async fn of_many_that_have_failed_none_is_replaced() {
-    for (count, left) in [(SERVICES, SERVICES), (3, 0)] {
-        let mut world = World::fleet(Variant::default()).await;
-        world.fail(count);
-        sleep(NIGHT).await;
-        assert_eq!(world.failed(), left);
-        world.restart().await;
-        sleep(NIGHT).await;
-        assert_eq!(world.failed(), left);
-    }
 }
 
 /// A wrong setting on which all load balancers depend, for a night.
@@ -255,67 +170,4 @@ async fn one_wrong_setting_changes_no_load_balancer() {
         }
         assert!(world.line("provisioning").starts_with("[+]"), "{}", world.line("provisioning"));
     }
-}
-
-/// The provider's configuration asks for a label that no node has: while the program runs, or before it starts.
-#[tokio::test(start_paused = true)]
-async fn another_default_selector_takes_no_more_than_the_brake_allows() {
-    for is_running in [true, false] {
-        let mut world = World::with_services(0..2).await;
-        world.cloud.balancers().configure(|settings| settings.traits.member_labels = true);
-        sleep(SOON).await;
-        if !is_running {
-            world.stop();
-        }
-        world.cloud.balancers().configure(|settings| settings.node_selector = "pool=egde".into());
-        match is_running {
-            true => sleep(MINUTE).await,
-            false => world.restart().await,
-        }
-        let members = || [0, 1].map(|number| world.members(number));
-        assert!(!is_running || members() == [NODES - 3; 2], "{:?}", members());
-        sleep(NIGHT - 2 * MINUTE).await;
-        assert_eq!(members(), [NODES - 3; 2], "{is_running}");
-        assert!(world.metric::<f64>("ccm_service_members_held ") > 0.5);
-        world.cloud.balancers().configure(|settings| settings.node_selector.clear());
-        sleep(NIGHT).await;
-        assert_eq!(members(), [NODES; 2], "{is_running}");
-    }
-}
-
-/// The selector selects no node, or another half of them.
-#[tokio::test(start_paused = true)]
-async fn a_wrong_node_selector_takes_no_more_than_the_brake_allows() {
-    for selector in ["--node-selector=pool=none", "--node-selector=pool=half"] {
-        let mut world = World::with_services(0..2).await;
-        for number in 0..NODES / 2 {
-            let patch = json!({"metadata": {"labels": {"pool": "half"}}});
-            let node = World::node_name(number);
-            world.api.patch("nodes", &node, "", PatchKind::Merge, patch).unwrap();
-        }
-        world.wrong = Some(selector);
-        world.restart().await;
-        sleep(NIGHT).await;
-        assert_eq!([0, 1].map(|number| world.members(number)), [NODES - 3; 2], "{selector}");
-        assert!(world.metric::<f64>("ccm_service_members_held ") > 0.5);
-    }
-}
-
-/// A setting names a taint that all nodes have.
-#[tokio::test(start_paused = true)]
-async fn a_wrong_scale_down_taint_takes_no_more_than_the_brake_allows() {
-    let mut world = World::with_services(0..2).await;
-    let taint = json!({"key": "example.com/everywhere", "effect": "NoSchedule"});
-    for number in 0..NODES {
-        let patch = json!({"spec": {"taints": [taint]}});
-        let node = World::node_name(number);
-        world.api.patch("nodes", &node, "", PatchKind::Merge, patch).unwrap();
-    }
-    world.wrong = Some("--scale-down-taints=example.com/everywhere");
-    world.restart().await;
-    sleep(SOON).await;
-    assert!(world.metric::<f64>("ccm_service_members_held ") > 0.5);
-    sleep(NIGHT - MINUTE).await;
-    assert_eq!([0, 1].map(|number| world.members(number)), [NODES - 3; 2]);
-    assert!(world.metric::<f64>("ccm_service_members_held ") > 0.5);
 }

@@ -10,7 +10,7 @@ use crate::{
 
 impl World {
     async fn that_serves(served: Served) -> Self {
-        let mut world = Self::start(1, Variant::default()).await;
+        let mut world = Self::start(Variant::default()).await;
         world.classes = Some(served);
         world.restart().await;
         world

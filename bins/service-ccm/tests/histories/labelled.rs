@@ -2,28 +2,26 @@
 
 use std::time::Duration;
 
-use ccm_cloud::LoadBalancers;
 use ccm_sim::apiserver::PatchKind;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::{
     cases::SOON,
-    services::SELECTOR,
     world::{NODES, Variant, World},
 };
 
+/// The annotation of the simulated cloud that selects members.
+const SELECTOR: &str = "sim/node-selector";
 /// The first change after a quiet time goes out after a second.
 const NEXT: Duration = Duration::from_secs(3);
-/// A leader to which nothing was left reads the members of all load balancers by then.
-const LOOK: Duration = Duration::from_mins(6);
 /// How often Services were queued.
 const WOKEN: &str = "workqueue_adds_total{name=\"service\"} ";
 
 impl World {
     /// A cloud that selects members by labels, and what the provider says of it.
     async fn selecting(arguments: &'static [&'static str], is_opaque: bool) -> Self {
-        let mut world = Self::start(1, Variant::with(arguments)).await;
+        let mut world = Self::start(Variant::with(arguments)).await;
         world.stop();
         world.cloud.balancers().configure(|settings| settings.traits.member_labels = true);
         world.lies.lock().is_opaque = is_opaque;
@@ -43,31 +41,6 @@ impl World {
 
     fn set_member_calls(&self) -> u64 {
         self.cloud.calls().load_balancers.set_members
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_node_joins_and_leaves_by_its_label() {
-    for is_opaque in [false, true] {
-        let mut world = World::selecting(&[], is_opaque).await;
-        (0..3).for_each(|number| world.label(number, "pool", json!("blue")));
-        sleep(SOON).await;
-        world.create_with(0, json!({SELECTOR: "pool=blue"}));
-        world.create(1);
-        sleep(SOON).await;
-        assert_eq!((world.members(0), world.members(1)), (3, NODES), "{is_opaque}");
-        world.label(3, "pool", json!("blue"));
-        sleep(NEXT).await;
-        assert_eq!((world.members(0), world.members(1)), (4, NODES), "{is_opaque}: it joins");
-        world.label(0, "pool", json!("red"));
-        sleep(SOON).await;
-        assert_eq!(world.members(0), 3, "{is_opaque}: it leaves");
-        // A label that only changes while nobody leads.
-        world.stop();
-        world.label(4, "pool", json!("blue"));
-        world.restart().await;
-        sleep(LOOK).await;
-        assert_eq!(world.members(0), 4, "{is_opaque}: the next leader sees it");
     }
 }
 
@@ -103,18 +76,4 @@ async fn a_label_that_no_service_selects_by_costs_nothing() {
     world.label(3, "pool", json!("blue"));
     sleep(SOON).await;
     assert_eq!((world.set_member_calls(), world.members(0)), (1, 4));
-}
-
-#[tokio::test(start_paused = true)]
-async fn nodes_that_a_load_balancer_does_not_select_do_not_count() {
-    let world = World::selecting(&[], false).await;
-    world.create_with(0, json!({SELECTOR: "pool=blue"}));
-    (0..4).for_each(|number| world.label(number, "pool", json!("blue")));
-    sleep(SOON).await;
-    assert_eq!(world.members(0), 4);
-    // The list lacks all of its members, and is short by a third of the nodes.
-    (0..4).for_each(|number| world.api.delete("nodes", &World::node_name(number)).unwrap());
-    sleep(Duration::from_mins(5)).await;
-    assert_eq!(world.members(0), 2, "at least half stay");
-    assert!(LoadBalancers::traits(&world.cloud).member_labels);
 }

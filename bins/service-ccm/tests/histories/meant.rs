@@ -48,62 +48,6 @@ impl World {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn forty_of_fifty_nodes_that_an_autoscaler_marks_leave_at_once() {
-    let world = World::with_nodes(50).await;
-    let taint = json!([{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]);
-    for number in 0..40 {
-        world.patch_node(number, json!({"spec": {"taints": taint}}));
-        world.remove_node(number);
-    }
-    sleep(INTERVAL).await;
-    assert_eq!(world.members(0), 10);
-    assert!(world.events("LoadBalancerMembersHeld").is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn forty_of_fifty_nodes_with_a_proof_leave_at_once() {
-    let world = World::with_nodes(50).await;
-    (0..40).for_each(|number| world.remove_with_proof(number));
-    sleep(INTERVAL).await;
-    assert_eq!(world.members(0), 10);
-    assert!(world.events("LoadBalancerMembersHeld").is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn twelve_cordoned_nodes_go_to_six() {
-    let world = World::with_nodes(12).await;
-    (0..6).for_each(|number| world.cordon(number));
-    for number in 0..6 {
-        world.remove_node(number);
-        sleep(INTERVAL).await;
-        assert_eq!(world.members(0), 11 - number, "within {INTERVAL:?}");
-        sleep(Duration::from_secs(20) - INTERVAL).await;
-    }
-    assert!(world.events("LoadBalancerMembersHeld").is_empty());
-    // The floor: six of twelve stay.
-    world.cordon(6);
-    world.remove_node(6);
-    sleep(INTERVAL).await;
-    assert_eq!(world.members(0), 6);
-    sleep(Duration::from_hours(5)).await;
-    assert_eq!(world.members(0), 6);
-    sleep(Duration::from_hours(1)).await;
-    assert_eq!(world.members(0), 5);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_that_is_short_by_half_leaves_half_of_the_members() {
-    for (count, stay) in [(1, 1), (2, 1), (3, 2), (4, 2), (8, 5), (50, 45)] {
-        let mut world = World::with_nodes(count).await;
-        (0..count.div_ceil(2)).for_each(|number| world.remove_node(number));
-        sleep(Duration::from_mins(4)).await;
-        world.restart().await;
-        sleep(Duration::from_mins(4)).await;
-        assert_eq!(world.members(0), stay, "of {count}");
-    }
-}
-
 /// The marks of a node are known to the next leader, whether the last one saw it go or a standby.
 #[tokio::test(start_paused = true)]
 async fn the_next_leader_knows_what_nodes_said() {
@@ -129,15 +73,4 @@ async fn the_next_leader_knows_what_nodes_said() {
     world.take_over(standby);
     sleep(LOOK).await;
     assert_eq!(world.members(0), 10);
-}
-
-/// A proof that is older does not say why a node goes now.
-#[tokio::test(start_paused = true)]
-async fn an_old_proof_does_not_count() {
-    let world = World::with_nodes(20).await;
-    let old = json!({instance_gone::KEY: "by_id 2001-01-01T00:00:00.000Z"});
-    (0..5).for_each(|number| world.patch_node(number, json!({"metadata": {"annotations": old}})));
-    (0..5).for_each(|number| world.remove_node(number));
-    sleep(Duration::from_mins(5)).await;
-    assert_eq!(world.members(0), 17);
 }

@@ -35,27 +35,6 @@ async fn a_service_is_written_twice_when_it_is_created_and_once_when_it_is_delet
     assert_eq!(world.patches(), 1, "the finalizer");
 }
 
-/// Whatever the cloud says, and however often it says something else.
-#[tokio::test(start_paused = true)]
-async fn an_hour_of_failures_costs_ten_writes_at_most() {
-    let kinds = [ErrorKind::Unavailable, ErrorKind::Throttled, ErrorKind::QuotaExceeded];
-    for (every, most) in [(60, 2), (20, 4), (1, 10)] {
-        let world = World::new().await;
-        world.create(0);
-        for minute in 0..60 {
-            let error = CloudError::new(kinds[minute / every % kinds.len()], "no");
-            world.cloud.faults().clear();
-            world.cloud.faults().add(on(Operation::EnsureLoadBalancers, 0, Trouble::Fail(error)));
-            sleep(Duration::from_mins(1)).await;
-        }
-        let count = world.patches();
-        assert!((2..=most).contains(&count), "{count} writes, another reason each {every} minutes");
-        world.delete(0);
-        sleep(Duration::from_mins(10)).await;
-        assert_eq!(world.patches(), 1, "the deletion");
-    }
-}
-
 /// A cloud that fails and recovers all the time is shown twice a minute at most.
 #[tokio::test(start_paused = true)]
 async fn conditions_of_one_service_are_rewritten_at_most_once_in_half_a_minute() {

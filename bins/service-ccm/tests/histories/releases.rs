@@ -36,7 +36,7 @@ async fn a_setting_that_excludes_all_services_deletes_no_load_balancer() {
         (without_lists, false),
         (without_lists, true),
     ] {
-        let mut world = World::start(1, variant).await;
+        let mut world = World::start(variant).await;
         (0..4).for_each(|number| world.create(number));
         sleep(SOON).await;
         if reloads {
@@ -90,25 +90,4 @@ async fn only_changes_of_members_of_a_load_balancer_that_stays_are_repeated() {
     sleep(5 * MINUTE).await;
     assert_eq!(world.members(0), NODES + 1);
     assert!(world.line("provisioning").starts_with("[+]"));
-}
-
-/// The user changes the class in two writes with nothing between them.
-#[tokio::test(start_paused = true)]
-async fn a_class_that_a_user_changes_takes_the_load_balancer_along() {
-    for is_down in [false, true] {
-        let mut world = World::with_services(0..1).await;
-        if is_down {
-            world.stop();
-        }
-        world.patch(0, json!({"spec": {"type": "ClusterIP"}}));
-        world
-            .patch(0, json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": "other.io/x"}}));
-        if is_down {
-            // The new process does not know which class the Service had.
-            world.restart().await;
-        }
-        sleep(SOON).await;
-        assert_eq!(world.ours().len(), usize::from(is_down));
-        assert_eq!(world.events("LoadBalancerReleaseHeld").len(), usize::from(is_down));
-    }
 }

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::{
     cases::{FINALIZER, SOON},
-    world::{Variant, World},
+    world::World,
 };
 
 const REPEATED: &str = "ccm_repeated_writes_total";
@@ -37,22 +37,6 @@ impl World {
         self.metric(&format!("{REPEATED}{{object=\"Service\",write=\"{write}\"}} "))
     }
 
-    /// Adds a node with these addresses; `{}` stands for its number.
-    fn add_node_with(&self, number: usize, addresses: &[(&str, &str)]) {
-        let addresses: Vec<Value> = addresses
-            .iter()
-            .map(|(kind, ip)| {
-                json!({"type": kind, "address": ip.replace("{}", &number.to_string())})
-            })
-            .collect();
-        let name = format!("more-{number}");
-        let node = json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
-            "spec": {"providerID": format!("sim://i-{name}")}, "status": {"addresses": addresses},
-        });
-        self.api.create(node).unwrap();
-    }
-
     /// Another client writes this change every 100 ms, for this time.
     async fn taken_back(&self, patch: Value, lasting: Duration) {
         let part = if patch["status"].is_null() { "" } else { "status" };
@@ -62,36 +46,6 @@ impl World {
                 .ok();
             sleep(Duration::from_millis(100)).await;
         }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn nodes_with_two_addresses_of_a_family_cost_two_changes() {
-    for addresses in [
-        &[("InternalIP", "10.1.0.{}"), ("ExternalIP", "192.0.2.{}")][..],
-        &[("InternalIP", "10.1.0.{}"), ("InternalIP", "fd00::{}"), ("ExternalIP", "2001:db8::{}")],
-    ] {
-        let world = World::start(1, Variant::default()).await;
-        for node in world.api.list("nodes") {
-            world.api.delete("nodes", node["metadata"]["name"].as_str().unwrap()).unwrap();
-        }
-        for number in 1..=13 {
-            world.add_node_with(number, addresses);
-        }
-        sleep(SOON).await;
-        world.create(0);
-        sleep(SOON).await;
-        assert_eq!(world.members(0), 13);
-        let before = (world.set_members(), world.ensured());
-        world.add_node_with(14, addresses);
-        sleep(Duration::from_mins(1)).await;
-        assert_eq!((world.members(0), world.set_members()), (14, before.0 + 1), "{addresses:?}");
-        world.api.delete("nodes", "more-14").unwrap();
-        sleep(SOON).await;
-        assert_eq!(world.members(0), 13, "it leaves within the interval");
-        sleep(Duration::from_hours(1)).await;
-        assert_eq!((world.set_members(), world.ensured()), (before.0 + 2, before.1));
-        assert_eq!(world.metric::<f32>("ccm_service_members_held ").to_bits(), 0);
     }
 }
 

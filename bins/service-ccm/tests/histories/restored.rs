@@ -1,8 +1,6 @@
 //! A namespace that is restored from a backup, or a manifest that is copied: what service-ccm has written
 //! to Services comes as the word of whoever creates them.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -73,41 +71,4 @@ async fn a_copy_gets_a_load_balancer_of_its_own() {
     assert!(world.service(4).is_none());
     assert_eq!(world.ours().len(), 1);
     assert_eq!(world.members(0), world.ours()[0].members.len());
-}
-
-/// The namespace was deleted, and its load balancers with it.
-#[tokio::test(start_paused = true)]
-async fn a_restored_namespace_gets_new_load_balancers() {
-    let mut world = World::with_services(0..3).await;
-    let backup: Vec<Value> = (0..3)
-        .map(|number| world.service(number).unwrap()["metadata"]["annotations"].clone())
-        .collect();
-    (0..3).for_each(|number| world.delete(number));
-    sleep(SOON).await;
-    assert!(world.ours().is_empty());
-    for (number, annotations) in (0..).zip(backup) {
-        world.restore(number, annotations, "LoadBalancer");
-    }
-    sleep(SOON).await;
-    (0..3).for_each(|number| assert!(world.has_address(number), "{number}"));
-    // The next leader knows nothing of copies.
-    world.restart().await;
-    sleep(Duration::from_mins(10)).await;
-    assert_eq!(world.ours().len(), 3);
-}
-
-/// Clients use the address of a Service whose load balancer the cloud shows as another's: a person
-/// decides.
-#[tokio::test(start_paused = true)]
-async fn a_service_with_an_address_gets_no_other_one() {
-    let mut world = World::with_services(0..1).await;
-    let mut balancer = world.ours().remove(0);
-    world.stop();
-    balancer.owners[0].uid = "another".to_owned();
-    world.cloud.balancers().remove(&balancer.id);
-    world.cloud.balancers().add(balancer);
-    world.restart().await;
-    sleep(Duration::from_mins(30)).await;
-    assert_eq!(world.ours().len(), 1);
-    assert!(world.has_address(0));
 }

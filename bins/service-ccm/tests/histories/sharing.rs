@@ -31,7 +31,7 @@ impl World {
     /// Services 1 and 2 share a load balancer that another controller has made for the first one,
     /// whose annotation is lost; 3 is on one that a person has made. No process of this program runs.
     async fn shared(variant: Variant) -> Self {
-        let mut world = Self::start(1, variant).await;
+        let mut world = Self::start(variant).await;
         world.stop();
         let mut shared = world.cloud.balancers().get(BY_HAND).unwrap();
         SHARED.clone_into(&mut shared.id);
@@ -129,47 +129,6 @@ async fn an_old_shared_one_of_its_name_holds_no_service_without_an_address() {
     sleep(SOON).await;
     assert!(world.has_address(1), "{}", world.says(1));
     assert_eq!(world.ours().len(), 1);
-}
-
-/// A word to adopt is refused while others share it, and holds when they have left.
-#[tokio::test(start_paused = true)]
-async fn a_word_that_came_too_early_is_followed_later() {
-    let mut world = World::shared(Variant::default()).await;
-    let shown = world.ingress(1);
-    world.restart().await;
-    world.patch(1, json!({"metadata": {"annotations": {ADOPT: SHARED}}}));
-    sleep(Duration::from_mins(6)).await;
-    assert!(world.ours().is_empty(), "{}", world.says(1));
-    world.cloud.balancers().update(SHARED, |shared| {
-        shared.owners.clear();
-        shared.made_for = Some(named(1));
-    });
-    sleep(Duration::from_mins(6)).await;
-    assert_eq!(world.ours().len(), 1, "{}", world.says(1));
-    assert_eq!(world.ingress(1), shown);
-}
-
-/// The cloud reports what appears after the first list, or when there is none.
-#[tokio::test(start_paused = true)]
-async fn a_service_that_comes_later_with_its_finalizer_gets_no_second_load_balancer() {
-    let world = World::new().await;
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "web-1", "namespace": "default", "annotations": {NAMED: BY_HAND},
-            "finalizers": [FINALIZER]},
-        "spec": {"type": "LoadBalancer", "ports": [
-            {"port": 80, "protocol": "TCP", "nodePort": 30081}]},
-    });
-    world.api.create(service).unwrap();
-    sleep(SOON).await;
-    let says = world.says(1);
-    assert!(says.starts_with("Conflict: "), "{says}");
-    assert!(says.contains("annotation sim/load-balancer-id: ") && says.contains(BY_HAND), "{says}");
-    sleep(Duration::from_mins(6)).await;
-    let before = world.cloud.calls().load_balancers.ensure;
-    sleep(Duration::from_hours(1)).await;
-    assert_eq!(world.cloud.calls().load_balancers.ensure, before, "the lists say it by now");
-    assert!(world.ours().is_empty() && world.says(1).starts_with("Conflict: "));
 }
 
 /// Nothing is asked of the cloud, and nothing has to be protected.

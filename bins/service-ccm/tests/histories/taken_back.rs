@@ -3,18 +3,11 @@
 use std::time::Duration;
 
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_sim::{
-    apiserver::{Action, Fault as ApiFault, Verb},
-    cloud::Operation,
-    faults::Trouble,
-};
-use serde_json::json;
+use ccm_sim::{cloud::Operation, faults::Trouble};
 use tokio::time::sleep;
 
 use crate::{
     cases::{SOON, on},
-    neighbours::THEIRS,
-    watched::is_protected,
     world::World,
 };
 
@@ -89,28 +82,4 @@ async fn a_deletion_that_is_under_way_is_followed_by_a_creation() {
     assert!(world.is_served(0), "{:?}", world.service(0));
     assert_ne!(world.ours()[0].id, before.id);
     assert_eq!(world.failing(), "0.0");
-}
-
-/// The API server removes the finalizer, and its answer is lost. Before the program sees that,
-/// another controller sets the finalizer of the same name.
-#[tokio::test(start_paused = true)]
-async fn a_finalizer_that_is_set_after_a_lost_answer_is_another_controllers() {
-    let mut world = World::that_deletes_in(Duration::from_secs(5)).await;
-    world.set_type(0, INTERNAL);
-    world.patch(0, json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": THEIRS}}));
-    sleep(Duration::from_secs(2)).await;
-    let lost = ApiFault::new(Action::DropAfterApply).verb(Verb::Patch).resource("services");
-    world.api.faults().add(lost.lasting(Duration::from_secs(6)));
-    let down = Action::Status { code: 503, retry_after: None };
-    let blind = ApiFault::new(down).verb(Verb::Watch).resource("services");
-    world.api.faults().add(blind.lasting(Duration::from_secs(8)));
-    world.api.cut_watches("", true);
-    for _ in 0..60 {
-        sleep(Duration::from_secs(1)).await;
-        world.neighbours_work();
-    }
-    let service = world.service(0).unwrap();
-    assert!(world.neighbours.has(&service) && is_protected(&service), "{service}");
-    assert!(world.ours().is_empty());
-    assert_eq!(world.broken.take(), []);
 }

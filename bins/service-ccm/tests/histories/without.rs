@@ -1,15 +1,14 @@
-//! A provider that does not offer lists, although its cloud has them.
+//! The simulated cloud with other load balancers than its own, such as those of a provider that does not offer lists.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, NodeSelector, Progress, Scope,
-    Unwanted, Wanted,
+    AbsenceProof, Answers, Call, Cloud, CloudError, ClusterId, Depth, Instances, LoadBalancer,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, MembersSet, NodeSelector,
+    Progress, Scope, Unwanted, Wanted,
 };
-
-use crate::watched::Watched;
+use ccm_sim::cloud::SimCloud;
 
 /// A variant of the world: the provider does not offer lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +16,7 @@ pub(crate) struct Lists;
 
 /// The cloud as such a provider shows it.
 #[derive(Clone)]
-pub(crate) struct Unlisted(pub(crate) Watched);
+pub(crate) struct Unlisted(pub(crate) SimCloud);
 
 #[async_trait]
 impl LoadBalancers for Unlisted {
@@ -61,5 +60,42 @@ impl LoadBalancers for Unlisted {
         call: Call,
     ) -> Answers<'a, Progress<AbsenceProof>> {
         self.0.delete(all, call)
+    }
+}
+
+/// The simulated cloud with these load balancers.
+pub(crate) struct Layered {
+    pub(crate) cloud: SimCloud,
+    pub(crate) balancers: Arc<dyn LoadBalancers>,
+}
+
+#[async_trait]
+impl Cloud for Layered {
+    fn name(&self) -> &str {
+        self.cloud.name()
+    }
+
+    fn schemes(&self) -> Vec<String> {
+        self.cloud.schemes()
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.cloud.identity()
+    }
+
+    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+        self.cloud.instances()
+    }
+
+    fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
+        Ok(self.cloud.load_balancers()?.map(|_| Arc::clone(&self.balancers)))
+    }
+
+    async fn health(&self, call: Call) -> Result<(), CloudError> {
+        self.cloud.health(call).await
+    }
+
+    async fn changed(&self) {
+        self.cloud.changed().await;
     }
 }

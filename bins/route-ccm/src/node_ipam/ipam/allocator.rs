@@ -35,7 +35,7 @@ use super::{
 use crate::networks::{AllocatorType, Config, family, overlap};
 
 /// When the blocks of a node that is gone become free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HoldUntil {
     /// The shortest time.
     pub grace: Duration,
@@ -66,8 +66,6 @@ pub enum Written {
 /// What the look at a node has shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Whether the node shows for the first time the blocks that we gave it.
-    pub confirmed: bool,
     /// What is newly wrong, with the name of the node: of this one and of those that share a network
     /// with it.
     pub problems: Vec<(Arc<str>, Problem)>,
@@ -111,7 +109,7 @@ pub struct HeldBlocks {
 }
 
 /// The blocks of a cluster, and who holds them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Allocator {
     config: Config,
     hold: HoldUntil,
@@ -151,20 +149,7 @@ impl Allocator {
         for pool in &mut pools {
             config.services.iter().for_each(|services| pool.mark(*services));
         }
-        let mut new = Self {
-            config,
-            hold,
-            pools,
-            nodes: BTreeMap::new(),
-            gone: BTreeMap::new(),
-            due: BTreeSet::new(),
-            holders: Networks::default(),
-            routes: None,
-            former: HashSet::new(),
-            bare: HashSet::new(),
-            problems: BTreeMap::new(),
-            signs: Signs::default(),
-        };
+        let mut new = Self { config, hold, pools, ..Self::default() };
         for node in nodes {
             match node.pod_cidrs.is_empty() {
                 true => drop(new.bare.insert(Uid::from(&*node.uid))),
@@ -212,15 +197,13 @@ impl Allocator {
             shown: node.pod_cidrs.clone(),
             reserved: reserved.map(|known| known.networks.to_vec()).unwrap_or_default(),
         });
-        let is_kept = |known: &Record| known.networks == shown.networks;
-        let confirmed = !is_foreign && reserved.is_some_and(is_kept);
         let takes_ours = shown.networks.iter().any(|network| self.is_ours(&node.uid, *network));
         let was_bare = self.bare.remove(&*node.uid);
         self.insert(node);
         shown.networks.iter().for_each(|network| self.end_waiting(*network));
         let signs = foreign.as_ref().filter(|_| was_bare);
         let rival = signs.and_then(|sign| self.signs.add(sign, takes_ours, now)).cloned();
-        Seen { confirmed, problems: self.examine(&node.uid), foreign, rival }
+        Seen { problems: self.examine(&node.uid), foreign, rival }
     }
 
     /// Returns true if our allocator has given a part of the network to a node, or would give it next.

@@ -7,7 +7,6 @@ use ccm_cloud::{Call, Claim, Cloud};
 use ccm_controller::{
     instances,
     lookups::{Asker, Next, Stage, Work},
-    machine::Door,
     queue::BatchWindowConfig,
     workers,
 };
@@ -21,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::WRITERS;
 use crate::{
     node_ipam::{
-        machine::{Event, Found, Machine, needs_cidrs},
+        machine::{Event, Found, needs_cidrs},
         perform::writes::Writes,
     },
     settings::RouteSettings,
@@ -29,7 +28,6 @@ use crate::{
 
 /// Asks the cloud.
 pub(crate) struct Lookups {
-    pub(crate) door: Door<Machine>,
     pub(crate) writes: Arc<Writes>,
     pub(crate) cloud: Arc<dyn Cloud>,
     pub(crate) settings: watch::Receiver<Arc<RouteSettings>>,
@@ -70,8 +68,8 @@ struct Questions {
 
 impl Questions {
     fn tell(&self, event: Event) {
-        let Lookups { door, writes, .. } = &self.lookups;
-        drop(writes.perform.perform(door.apply(event)));
+        let Writes { door, perform, .. } = &*self.lookups.writes;
+        drop(perform.perform(door.apply(event)));
     }
 }
 

@@ -45,14 +45,8 @@ pub(crate) enum Effect {
     RoutesAre { destinations: Vec<IpNet>, read: At },
     /// Tell node IPAM that the table does not have a route with this destination, and that route-ccm is not making one.
     RouteGone(IpNet),
-    /// Show the change on the page `/plan`.
-    ShowRoute(Planned),
-    /// Show the condition there.
-    ShowCondition(Name, NewCondition),
-    /// Show there why the node gets no route.
-    ShowBlocked(Name, Blocked),
-    /// Remove the entry of this name.
-    Hide(Page, String),
+    /// Show these entries on the page `/plan`, and no others of their kind.
+    Show(Page),
     /// The node is gone: forget the reports about it.
     Forget(Name),
     /// The gauges have these values.
@@ -89,7 +83,7 @@ pub(crate) enum Effect {
     /// Report the pod CIDRs of a node that get no route.
     Problems(Arc<Node>, Vec<Problem>),
     /// Report on this node that routes wait for a person.
-    WaitsForAPerson(Arc<Node>, &'static str),
+    WaitsForAPerson(Arc<Node>, String),
     /// So many changes are held; the first one, and why.
     Held(usize, Option<String>),
     /// The line about the brake.
@@ -124,13 +118,13 @@ pub(crate) enum Blocked {
     Because(String),
 }
 
-/// A part of the page.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// All entries of a kind on the page `/plan`.
+#[derive(Clone, Debug, Serialize)]
 pub(crate) enum Page {
-    /// The routes, by destination.
-    Routes,
+    /// The changes of routes.
+    Routes(Vec<Planned>),
     /// The conditions of nodes.
-    Conditions,
+    Conditions(Vec<(Name, NewCondition)>),
     /// The reasons why nodes do not get a route.
-    Blocked,
+    Blocked(Vec<(Name, Blocked)>),
 }

@@ -7,7 +7,7 @@ mod whose;
 use std::time::Duration;
 
 use ccm_base::At;
-use ccm_cloud::{CloudError, ErrorKind, Route};
+use ccm_cloud::Route;
 use ccm_objects::ObjectRef;
 use ccm_runtime::explain::{Explanation, Fares, NOTHING, moment};
 use ipnet::IpNet;
@@ -17,18 +17,15 @@ use super::{Machine, Pass};
 use crate::{
     networks::network,
     routes::plan::{
-        Lack, Plan, Planned, REMOVE,
+        Lack, LackSource, Plan, Planned,
         condition::{NETWORK_UNAVAILABLE, Status, of_routes},
         table::Table,
         targets::is_target,
-        wanted::{ASSIGN, LeftOut, NodeView, Problem},
+        wanted::{ASSIGN, LONGEST_ID, LeftOut, NodeView, Problem},
     },
 };
 
 const NOT_LISTED: &str = "this replica does not lead, and has not listed the cloud's routes";
-
-/// No more characters of an unreadable provider ID are shown.
-const LONGEST_ID: usize = 100;
 
 /// The inputs of an explanation, besides the memory.
 pub(crate) struct Asked {
@@ -176,8 +173,8 @@ impl Machine {
             return Explanation::new(Fares::Unknown, NOT_LISTED, ask_leader(asked));
         }
         let why = self.listing.why_unlisted();
-        let mut explanation = match self.listing.error_kind {
-            Some(kind) => by_kind(kind, why),
+        let mut explanation = match &self.listing.error {
+            Some(error) => Explanation::of_error(error, why),
             None => Explanation::new(Fares::Working, why, "wait for the first list"),
         };
         explanation.next = self.listing.next_list(now);
@@ -293,29 +290,20 @@ impl Machine {
         if let Some(change) = self.change_of(cidr, about) {
             return change;
         }
-        // A route in the way comes before what the node lacks.
-        let problem = view.lacks(cidr, &about.asked.pass.traits);
-        if let Some(problem) = problem.filter(|problem| lack.why == problem.to_string()) {
-            return of_node_ccm(&problem, view);
-        }
-        let failure = self.planner.failure(cidr).filter(|failure| failure.error == lack.why);
-        if let Some(failure) = failure {
-            return failed(&format!("the change of the route of {cidr}"), failure, about);
-        }
-        match lack.why.strip_suffix(REMOVE) {
-            Some(cause) => {
-                let cause = cause.trim_end_matches("; ");
-                Explanation::new(Fares::Blocked, cause, REMOVE)
+        match (lack.source, self.planner.failure(cidr)) {
+            (LackSource::Node, _) => of_node_ccm(lack, view),
+            (LackSource::Change, Some(failure)) => {
+                failed(&format!("the change of the route of {cidr}"), failure, about)
             }
-            None if lack.has_failed => {
-                let mend = "mend in the cloud what the cause names";
-                Explanation::new(Fares::Blocked, &*lack.why, mend)
+            _ if lack.has_failed => {
+                let mend = lack.mend.as_deref().unwrap_or("mend in the cloud what the cause names");
+                Explanation::new(Fares::Blocked, &*lack.cause, mend)
             }
-            None => {
+            _ => {
                 let next = self.planner.asks_at(about.now).map(|at| moment(at, about.now));
                 let next = next.map(|at| format!("the cloud is asked again {at}"));
                 let mend = "wait: the cloud is asked again by itself; a target is gone if it says so twice, a minute apart";
-                let explanation = Explanation::new(Fares::Working, &*lack.why, mend);
+                let explanation = Explanation::new(Fares::Working, &*lack.cause, mend);
                 Explanation { next: next.unwrap_or_default(), ..explanation }
             }
         }
@@ -374,22 +362,19 @@ impl About<'_> {
 
 /// A problem of a pod CIDR.
 fn of_problem(problem: &Problem) -> Explanation {
-    let (cause, mend) = problem.parts();
-    Explanation::new(Fares::Blocked, cause, mend)
+    Explanation::new(Fares::Blocked, problem.cause(), problem.mend())
 }
 
 /// The node lacks what node-ccm gives it.
-fn of_node_ccm(problem: &Problem, view: &NodeView) -> Explanation {
-    let has_unreadable_id = view.id.is_none() && view.node.provider_id.is_some();
-    let fares = match view.node.is_uninitialised() && !has_unreadable_id {
+fn of_node_ccm(lack: &Lack, view: &NodeView) -> Explanation {
+    let fares = match view.node.is_uninitialised() {
         true => Fares::Working,
         false => Fares::Blocked,
     };
-    let (cause, mend) = problem.parts();
-    let name = &view.node.name;
+    let (mend, name) = (lack.mend.as_deref().unwrap_or_default(), &view.node.name);
     let mend =
         format!("{mend}: ask the page /explain?kind=Node&name={name} of node-ccm why it has not");
-    Explanation::new(fares, cause, mend)
+    Explanation::new(fares, &*lack.cause, mend)
 }
 
 /// The fix on a replica that does not lead.
@@ -400,11 +385,6 @@ fn ask_leader(asked: &Asked) -> String {
         lease.namespace.as_deref().unwrap_or_default(),
         lease.name
     )
-}
-
-/// An error of the cloud, of which the kind and the words are known.
-fn by_kind(kind: ErrorKind, cause: String) -> Explanation {
-    Explanation::of_error(&CloudError::new(kind, ""), cause)
 }
 
 /// The part that needs a person most. The others are told behind it.

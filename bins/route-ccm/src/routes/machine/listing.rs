@@ -27,7 +27,7 @@ const CONFLICTS: Backoff =
 const FULL: Duration = Duration::from_mins(1);
 
 /// The route table as route-ccm knows it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Listing {
     /// `None` until the first list.
     pub(super) table: Option<Table>,
@@ -54,31 +54,13 @@ pub(super) struct Listing {
     /// The lists in a row that have failed.
     failed: Retry,
     /// The error of the last list, if it has failed.
-    pub(super) error: Option<String>,
-    /// The kind of that error.
-    #[serde(default)]
-    pub(super) error_kind: Option<ErrorKind>,
+    pub(super) error: Option<CloudError>,
 }
 
 impl Listing {
     /// Nothing is known yet: a list is due now.
     pub(super) fn new(now: At) -> Self {
-        Self {
-            table: None,
-            changed_since: None,
-            read_at: now,
-            seen_at: At::default(),
-            doubted: BTreeSet::new(),
-            shown_soon: BTreeSet::new(),
-            list_at: now,
-            ended_at: now,
-            look_at: None,
-            is_stale: false,
-            conflicts: 0,
-            failed: Retry::default(),
-            error: None,
-            error_kind: None,
-        }
+        Self { read_at: now, list_at: now, ended_at: now, ..Self::default() }
     }
 
     /// Begins a list if one is due. Returns true if it does.
@@ -126,7 +108,7 @@ impl Listing {
                 for (change, applied) in &changes {
                     table.apply(change, applied);
                 }
-                (self.failed, self.error, self.error_kind) = (Retry::default(), None, None);
+                (self.failed, self.error) = (Retry::default(), None);
                 self.seen_at = self.read_at;
                 self.shown_soon.clear();
                 self.list_at = now + period;
@@ -135,8 +117,8 @@ impl Listing {
                 self.table.replace(table).is_none()
             }
             Err(error) => {
-                (self.error, self.error_kind) = (Some(error.to_string()), Some(error.kind));
                 self.list_at = now + self.failed.failed(now, &RETRY, error.class()).min(period);
+                self.error = Some(error);
                 false
             }
         }

@@ -6,7 +6,7 @@ use ccm_base::At;
 use ccm_controller::queue::Priority;
 use ccm_objects::{Node, Shared as Name};
 
-use super::{Basis, Blocked, Call, Effect, Machine, Pass};
+use super::{Basis, Blocked, Call, Effect, Machine, Page, Pass};
 use crate::routes::plan::{Held, Plan, Planned, Planner, View, wanted::NodeView, widths::Widths};
 
 /// How long to sleep when nothing is due; any change wakes the loop.
@@ -59,13 +59,12 @@ impl Machine {
         let blocked = pass.nodes.iter().filter_map(|view| {
             Some((Name::clone(&view.node.name), self.why_without_route(view, &plan)?))
         });
-        let blocked: Vec<_> = blocked.collect();
-        self.shown.blocked(blocked.into_iter(), effects);
+        effects.push(Effect::Show(Page::Blocked(blocked.collect())));
         if plan.is_full() {
             self.listing.is_full();
         }
         let completed = self.progress.planned(now, mem::take(&mut plan.nodes));
-        self.shown.routes(&plan.changes, effects);
+        effects.push(Effect::Show(Page::Routes(plan.changes.clone())));
         self.calls(pass, &plan, now, effects);
         for view in completed.iter().filter_map(|name| nodes.get(&**name)) {
             self.completed(&view.node, effects);
@@ -210,7 +209,7 @@ impl Machine {
 
     /// Queues the nodes whose condition route-ccm may have to write. An observer does not say that a route is
     /// missing which it would make.
-    fn due_conditions(&mut self, pass: &Pass, now: At, effects: &mut Vec<Effect>) {
+    fn due_conditions(&self, pass: &Pass, now: At, effects: &mut Vec<Effect>) {
         let is_observing = self.fixed.is_observing;
         let known = pass.nodes.iter().filter(|view| self.progress.knows(&view.node.name));
         let due = known.filter_map(|view| {
@@ -220,13 +219,12 @@ impl Machine {
             let is_shown = !is_observing || !self.progress.is_pending(name);
             is_shown.then(|| (Name::clone(name), wanted))
         });
-        let due: Vec<_> = due.collect();
         // A leader's are written soon: the next plan may be a minute away.
         match is_observing {
-            true => self.shown.conditions(due.into_iter(), effects),
-            false => effects.extend(
-                due.into_iter().map(|(name, _)| Effect::Condition(name, Priority::Routine)),
-            ),
+            true => effects.push(Effect::Show(Page::Conditions(due.collect()))),
+            false => {
+                effects.extend(due.map(|(name, _)| Effect::Condition(name, Priority::Routine)));
+            }
         }
     }
 }
@@ -242,8 +240,9 @@ fn tell(plan: &Plan, nodes: &Nodes<'_>, effects: &mut Vec<Effect>) {
         effects.extend(found.map(|node| Effect::Problems(node, problems.collect())));
     }
     let waiting = plan.changes.iter().find_map(|planned| {
-        let (name, why) = planned.held.as_ref()?.waits_for_a_person()?;
-        Some(Effect::WaitsForAPerson(node(name)?, why))
+        let held = planned.held.as_ref()?;
+        let words = format!("{}: {held}", planned.words());
+        Some(Effect::WaitsForAPerson(node(held.waits_for_a_person()?)?, words))
     });
     effects.extend(waiting);
     let example = plan.changes.iter().find_map(|planned| {

@@ -134,7 +134,7 @@ impl Progress {
             }
             Err(error) => {
                 let has_failed = is_failure(error);
-                routes.lack(destination, Lack { why: error.to_string(), has_failed });
+                routes.lack(destination, Lack { has_failed, ..Lack::pending(error.to_string()) });
             }
         }
         routes.is_complete()

@@ -36,11 +36,9 @@ impl Recorded for Machine {
             | Effect::ForgetCondition(name)
             | Effect::ConditionEvery(name, _)
             | Effect::ConditionAgain(name)
-            | Effect::ShowCondition(name, _)
-            | Effect::ShowBlocked(name, _)
             | Effect::Forget(name)
             | Effect::ConditionShown(name, _) => name,
-            Effect::ShowRoute(planned) | Effect::Withdrawn(planned) => planned.node.as_ref()?,
+            Effect::Withdrawn(planned) => planned.node.as_ref()?,
             Effect::Answered { planned, .. } | Effect::RouteRepeated { planned, .. } => {
                 planned.node.as_ref()?
             }

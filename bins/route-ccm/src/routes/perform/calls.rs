@@ -9,21 +9,13 @@ use ccm_cloud::{
 use ccm_controller::{approvals::Approvals, instances, workers};
 use ccm_runtime::leadership::LeaseAnnotations;
 use futures::StreamExt as _;
-use tokio::{
-    sync::{mpsc, watch},
-    time::timeout_at,
-};
+use tokio::{sync::mpsc, time::timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::Perform;
-use crate::{
-    routes::{
-        entrance::Entrance,
-        machine::{Applied, Basis, Call, Effect, Event, Sending},
-        nodes::Nodes,
-        plan::{Planned, claims::Claim},
-    },
-    settings::RouteSettings,
+use crate::routes::{
+    Parts,
+    machine::{Applied, Basis, Call, Effect, Event, Sending},
+    plan::{Planned, claims::Claim},
 };
 
 /// How many calls may be under way at once: a call that hangs does not block the others.
@@ -33,13 +25,9 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Makes calls.
 pub(crate) struct Calls {
-    pub(crate) entrance: Arc<Entrance>,
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) perform: Arc<Perform>,
-    pub(crate) cloud: Arc<dyn Cloud>,
+    pub(crate) parts: Parts,
     pub(crate) cluster: ClusterId,
     pub(crate) lease: LeaseAnnotations,
-    pub(crate) settings: watch::Receiver<Arc<RouteSettings>>,
 }
 
 /// The provider's routes.
@@ -82,7 +70,7 @@ impl Calls {
                     Event::Ended
                 }
             };
-            self.perform.perform(self.entrance.apply(event), |request| {
+            self.parts.apply(event, |request| {
                 if let Effect::Call(call) = request {
                     open.push(call);
                 }
@@ -91,12 +79,12 @@ impl Calls {
     }
 
     fn limits(&self, is_urgent: bool) -> Limits {
-        let limit = self.settings.borrow().cloud_call_timeout;
+        let limit = self.parts.nodes.settings.borrow().cloud_call_timeout;
         if is_urgent { Limits::waiting(limit) } else { Limits::routine(limit) }
     }
 
     async fn list(&self) -> Event {
-        let (answer, traits) = match offered(&*self.cloud) {
+        let (answer, traits) = match offered(&*self.parts.nodes.cloud) {
             Ok(routes) => {
                 let limits = self.limits(false);
                 let listed = timeout_at(limits.end + GRACE, routes.list(&self.cluster, limits));
@@ -112,7 +100,7 @@ impl Calls {
         let asked: Vec<RouteTarget> = targets.into_iter().chain(witnesses.clone()).collect();
         let mut answers: BTreeMap<usize, Result<TargetState, CloudError>> = BTreeMap::new();
         let limits = self.limits(false);
-        match &offered(&*self.cloud) {
+        match &offered(&*self.parts.nodes.cloud) {
             Ok(routes) => {
                 let mut stream = routes.find_targets(&asked, limits);
                 while let Ok(Some((place, answer))) =
@@ -133,7 +121,8 @@ impl Calls {
     async fn look_up(&self, claims: Vec<Claim>) -> Event {
         let nodes: Vec<_> = claims.iter().map(|claim| Arc::clone(&claim.node)).collect();
         let limits = self.limits(false);
-        let answers = instances::lookup(&*self.cloud, &nodes, Detail::Everything, limits).await;
+        let answers =
+            instances::lookup(&*self.parts.nodes.cloud, &nodes, Detail::Everything, limits).await;
         Event::LookedUp(claims.into_iter().zip(answers).collect())
     }
 
@@ -146,15 +135,16 @@ impl Calls {
         }
         let names = batch.iter().filter_map(|planned| planned.node.as_ref());
         let nodes = match loses {
-            true => self.nodes.all(),
-            false => names.filter_map(|name| self.nodes.named(name)).collect(),
+            true => self.parts.nodes.all(),
+            false => names.filter_map(|name| self.parts.nodes.named(name)).collect(),
         };
-        let (approval, traits) = (Approvals::right_now(&self.lease), traits(&*self.cloud));
+        let (approval, traits) =
+            (Approvals::right_now(&self.lease), traits(&*self.parts.nodes.cloud));
         Event::Sending(Box::new(Sending { batch, base, by, approval, nodes, traits }))
     }
 
     async fn send(&self, batch: Vec<Planned>, base: Option<String>) {
-        let routes = match offered(&*self.cloud) {
+        let routes = match offered(&*self.parts.nodes.cloud) {
             Ok(routes) => routes,
             Err(error) => {
                 for planned in batch {
@@ -180,7 +170,7 @@ impl Calls {
             failures += 1;
             self.answered(planned, Err(limits.late().that_may_be_done()), replaces);
         }
-        self.perform.metrics.synced(failures);
+        self.parts.perform.metrics.synced(failures);
     }
 
     /// The cloud has answered about one change.
@@ -190,9 +180,9 @@ impl Calls {
         answer: Result<ccm_cloud::AppliedChange, CloudError>,
         replaces: bool,
     ) {
-        let node = planned.node.as_ref().and_then(|name| self.nodes.named(name));
+        let node = planned.node.as_ref().and_then(|name| self.parts.nodes.named(name));
         let applied = Applied { planned, answer, node, replaces };
         let event = Event::Applied(Box::new(applied));
-        self.perform.perform(self.entrance.apply(event), drop);
+        self.parts.tell(event);
     }
 }

@@ -7,19 +7,15 @@ use ccm_controller::writer::Writer;
 use ccm_kube::write::{ConditionChange, StatusPatch};
 use ccm_objects::Node;
 
-use super::Perform;
 use crate::routes::{
-    entrance::Entrance,
+    Parts,
     machine::{Effect, Event, Written},
-    nodes::Nodes,
     plan::condition::{NETWORK_UNAVAILABLE, NewCondition},
 };
 
 /// Makes the writes that follow from events.
 pub(crate) struct Conditions {
-    pub(crate) entrance: Arc<Entrance>,
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) perform: Arc<Perform>,
+    pub(crate) parts: Parts,
     pub(crate) writer: Writer<Node>,
 }
 
@@ -27,10 +23,9 @@ impl Conditions {
     /// Applies an event, and makes the write that follows from it.
     pub(crate) async fn apply(&self, event: Event) {
         let mut write = None;
-        self.perform.perform(self.entrance.apply(event), |request| write = Some(request));
+        self.parts.apply(event, |request| write = Some(request));
         if let Some(Effect::Write { node, condition }) = write {
-            let written = Event::Written(Box::new(self.write(&node, condition).await));
-            self.perform.perform(self.entrance.apply(written), drop);
+            self.parts.tell(Event::Written(Box::new(self.write(&node, condition).await)));
         }
     }
 
@@ -55,13 +50,13 @@ impl Conditions {
             asked: Arc::clone(node),
             status,
             moves,
-            answer: answer.map(|answer| self.nodes.told(&answer)),
+            answer: answer.map(|answer| self.parts.nodes.told(&answer)),
             lack: self.lack(&node.name),
         }
     }
 
     /// The reason why the node does not have pod CIDRs, if this program does not assign any now.
     pub(crate) fn lack(&self, name: &str) -> Option<String> {
-        self.perform.ipam.as_ref()?.lack(name)
+        self.parts.perform.ipam.as_ref()?.lack(name)
     }
 }

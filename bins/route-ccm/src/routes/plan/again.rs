@@ -4,7 +4,7 @@ use ccm_cloud::Route;
 
 use super::{
     table::Table,
-    targets::is_target,
+    targets::{Targets, is_target},
     wanted::{NodeView, Terms, Wanted, wanted},
 };
 
@@ -19,7 +19,7 @@ pub struct Again<'a> {
 impl<'a> Again<'a> {
     /// Looks at these nodes.
     pub fn new(nodes: &'a [NodeView], terms: &Terms<'a>) -> Self {
-        Self { nodes, table: terms.table, wanted: wanted(nodes, terms) }
+        Self { nodes, table: terms.table, wanted: wanted(nodes, &Targets::of(nodes), terms) }
     }
 
     /// Returns true if the route may still go: there are nodes, and none of them needs it.

@@ -20,7 +20,7 @@ use self::{
     title::{claimed, foreign, unknown},
 };
 use super::{
-    Counts, Held, Lack, NodeRoutes, Planned, Planner, View,
+    Held, Lack, NodeRoutes, Plan, Planned, Planner, View,
     cases::Finding,
     claims::{Claim, Word},
     failures::Failure,
@@ -28,9 +28,6 @@ use super::{
     targets::{FormerNode, Targets, is_target},
     wanted::{LeftOut, NodeView, Problem, is_inside},
 };
-
-/// The advice about a foreign route where a node needs its own.
-pub const REMOVE: &str = "remove it, or give the node another pod CIDR";
 
 /// Whose a route is.
 enum Whose {
@@ -68,9 +65,7 @@ pub(super) struct Decider<'a> {
     planner: &'a mut Planner,
     room: Option<u32>,
     sendable: usize,
-    counts: Counts,
-    /// What changes no number of routes, or adds some.
-    changes: Vec<Planned>,
+    plan: Plan,
     losses: Vec<Loss>,
     /// The counted losses that the brake lets pass.
     passed: BTreeSet<IpNet>,
@@ -78,12 +73,10 @@ pub(super) struct Decider<'a> {
     unknown: BTreeSet<RouteTarget>,
     /// The targets to ask about that nodes have by their own word, by the UIDs of the nodes.
     claims: BTreeMap<Box<str>, Claim>,
-    problems: Vec<(Shared, Problem)>,
     /// True if the last change of the cluster CIDRs took in a route that no node needs.
     is_in_doubt: bool,
     /// The routes that are as wanted.
     right: Vec<&'a Route>,
-    next: Option<At>,
 }
 
 impl<'a> Decider<'a> {
@@ -100,17 +93,14 @@ impl<'a> Decider<'a> {
             planner,
             room: view.table.room,
             sendable: view.sendable,
-            counts: Counts::default(),
-            changes: Vec::new(),
+            plan: Plan::default(),
             losses: Vec::new(),
             passed: BTreeSet::new(),
             lacks: HashMap::new(),
             unknown: BTreeSet::new(),
             claims: BTreeMap::new(),
-            problems: Vec::new(),
             is_in_doubt: false,
             right: Vec::new(),
-            next: None,
         }
     }
 
@@ -122,7 +112,7 @@ impl<'a> Decider<'a> {
             let is_right = route.target.as_ref().is_some_and(|target| is_target(target, node));
             if is_right && !self.is_theirs(route) {
                 // It serves the node, whoever has made it.
-                self.counts.ours += 1;
+                self.plan.counts.ours += 1;
                 self.word(route, &node.node, node.left_out);
                 right.push(route);
                 continue;
@@ -136,7 +126,7 @@ impl<'a> Decider<'a> {
                 Whose::Claimed(node) => obstacle = Some(claimed(route, &node)),
                 Whose::Unknown => obstacle = Some(self.unknown_target(route)),
                 Whose::Foreign if is_right && route.defect.is_none() => lent = Some(route),
-                Whose::Foreign => obstacle = Some(Lack::failed(foreign(route))),
+                Whose::Foreign => obstacle = Some(foreign(route)),
             }
         }
         if self.planner.in_flight.contains(destination) {
@@ -169,7 +159,7 @@ impl<'a> Decider<'a> {
             return self.lent(destination, node, route);
         }
         if let Some(problem) = node.lacks(destination, self.view.traits) {
-            return self.lack(destination, place, Lack::pending(problem.to_string()));
+            return self.lack(destination, place, Lack::of_node(&problem));
         }
         self.make(destination, place, others);
     }
@@ -182,20 +172,23 @@ impl<'a> Decider<'a> {
             return;
         }
         let defect = right.iter().find_map(|route| route.defect.clone());
-        // The failure says more to the reader than the retry.
-        let failure = || self.planner.failures.get(destination).map(Failure::lack);
-        let made = || Lack::pending(format!("the route of {destination} is being made"));
-        let lack = defect.map(Lack::pending).or_else(failure).unwrap_or_else(made);
+        let lack = defect.map_or_else(|| self.waits(destination, "is being made"), Lack::pending);
         self.lack(destination, place, lack);
+    }
+
+    /// The route waits for something normal. The last failure says more to the reader.
+    fn waits(&self, destination: IpNet, how: &str) -> Lack {
+        let failure = self.planner.failures.get(destination).map(Failure::lack);
+        failure.unwrap_or_else(|| Lack::pending(format!("the route of {destination} {how}")))
     }
 
     /// The route was made under another cluster's UID, and serves the node: another one would serve no better.
     fn lent(&mut self, cidr: IpNet, node: &NodeView, route: &Route) {
         let Some(owner) = &route.owner else { return };
-        self.counts.foreign -= 1;
-        self.counts.lent += 1;
+        self.plan.counts.foreign -= 1;
+        self.plan.counts.lent += 1;
         let problem = Problem::Lent { cidr, cluster: owner.cluster.clone() };
-        self.problems.push((Shared::clone(&node.node.name), problem));
+        self.plan.problems.push((Shared::clone(&node.node.name), problem));
     }
 
     /// A foreign route keeps a node from its own. One of ours beside it goes if its target was
@@ -219,11 +212,8 @@ impl<'a> Decider<'a> {
     fn make(&mut self, destination: IpNet, place: usize, others: Vec<(&Route, Option<Orphan>)>) {
         let Some(node) = self.view.nodes.get(place) else { return };
         if self.sendable == 0 {
-            let failure = self.planner.failures.get(destination).map(Failure::lack);
-            let waits = || {
-                Lack::pending(format!("the route of {destination} waits for those of other nodes"))
-            };
-            return self.lack(destination, place, failure.unwrap_or_else(waits));
+            let waits = self.waits(destination, "waits for those of other nodes");
+            return self.lack(destination, place, waits);
         }
         let new = Arc::new(self.route(destination, node));
         let name = Shared::clone(&node.node.name);
@@ -302,7 +292,7 @@ impl<'a> Decider<'a> {
     /// The node's route is there.
     fn there(&mut self, place: usize, route: &'a Route) {
         if let Some(defect) = &route.defect {
-            self.counts.defective += 1;
+            self.plan.counts.defective += 1;
             // Some clouds take their time for a route.
             self.lack(route.destination.trunc(), place, Lack::pending(defect.clone()));
             if let Some(node) = self.view.nodes.get(place) {
@@ -345,7 +335,7 @@ impl<'a> Decider<'a> {
         let (held, state) = match self.planner.failures.get(destination) {
             Some(failure) if !failure.retry.is_due(self.now) => {
                 let (error, until) = (failure.error.clone(), failure.retry.at);
-                self.next = Some(self.next.map_or(until, |next| next.min(until)));
+                self.plan.again(until);
                 (Some(Held::Retry { error, until }), Some(failure.lack()))
             }
             failure => {
@@ -366,7 +356,7 @@ impl<'a> Decider<'a> {
         if held.is_none() && node.is_some() {
             self.sendable = self.sendable.saturating_sub(1);
         }
-        self.changes.push(Planned { change, node, why, held });
+        self.plan.changes.push(Planned { change, node, why, held });
         state
     }
 
@@ -385,10 +375,10 @@ impl<'a> Decider<'a> {
         let whose = self.title(route);
         let inside = is_inside(route.destination.trunc(), self.view.cluster_cidrs);
         let count = match (&whose, inside) {
-            (Whose::Node(_) | Whose::Orphan(_), _) => &mut self.counts.ours,
-            (Whose::Claimed(_) | Whose::Unknown, _) => &mut self.counts.unknown,
-            (Whose::Foreign, true) => &mut self.counts.foreign,
-            (Whose::Foreign, false) => &mut self.counts.elsewhere,
+            (Whose::Node(_) | Whose::Orphan(_), _) => &mut self.plan.counts.ours,
+            (Whose::Claimed(_) | Whose::Unknown, _) => &mut self.plan.counts.unknown,
+            (Whose::Foreign, true) => &mut self.plan.counts.foreign,
+            (Whose::Foreign, false) => &mut self.plan.counts.elsewhere,
         };
         *count += 1;
         whose

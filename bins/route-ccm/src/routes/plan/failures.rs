@@ -8,7 +8,7 @@ use ccm_controller::retries::Retry;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::Lack;
+use super::{Lack, node_routes::LackSource};
 
 /// The waits of one route.
 pub const WAITS: Waits =
@@ -28,7 +28,8 @@ pub struct Failure {
 impl Failure {
     /// What it means for the node of the route.
     pub fn lack(&self) -> Lack {
-        Lack { why: self.error.clone(), has_failed: !is_open(self.kind) }
+        let (source, has_failed) = (LackSource::Change, !is_open(self.kind));
+        Lack { source, has_failed, ..Lack::pending(&*self.error) }
     }
 }
 

@@ -38,21 +38,11 @@ pub enum Held {
 }
 
 impl Held {
-    /// The node of a route that only a person lets go, and why.
-    pub fn waits_for_a_person(&self) -> Option<(&Shared, &'static str)> {
+    /// The node to which a route leads that only a person lets go.
+    pub const fn waits_for_a_person(&self) -> Option<&Shared> {
         match self {
-            Self::NewlyInside { node } => Some((
-                node.as_ref()?,
-                "a route to this node, which has no such pod CIDR, is inside --cluster-cidr since that was changed, and stays: check --cluster-cidr",
-            )),
-            Self::LeftOut { node, why: LeftOut::AnotherProvider } => Some((
-                node,
-                "this node is another provider's and needs no route; one that leads to it stays",
-            )),
-            Self::LeftOut { node, why: LeftOut::NotSelected } => Some((
-                node,
-                "this node does not match --node-selector, and the route that leads to it stays: check --node-selector",
-            )),
+            Self::NewlyInside { node } => node.as_ref(),
+            Self::LeftOut { node, .. } => Some(node),
             Self::Brake(_) | Self::Retry { .. } | Self::NoRoom => None,
         }
     }
@@ -67,7 +57,10 @@ impl fmt::Display for Held {
                 "no owner is recorded, and it is inside --cluster-cidr only since that was changed: check --cluster-cidr, or approve it",
             ),
             Self::LeftOut { node, why: LeftOut::AnotherProvider } => {
-                write!(f, "node {node} is another provider's, and needs no route: approve that it goes")
+                write!(
+                    f,
+                    "the provider ID of node {node} is not one of this provider, so it needs no route: approve that it goes"
+                )
             }
             Self::LeftOut { node, why: LeftOut::NotSelected } => write!(
                 f,

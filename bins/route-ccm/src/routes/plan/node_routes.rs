@@ -1,8 +1,12 @@
 //! The routes that one node lacks.
 
+use std::fmt;
+
 use ccm_objects::Node;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+
+use super::problem::Problem;
 
 /// The routes that a node lacks, with the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,21 +22,52 @@ pub struct NodeRoutes {
 /// The reason why a route is missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lack {
-    /// The reason.
-    pub why: String,
+    /// The cause, in words.
+    pub cause: String,
+    /// The mend for a person, where the plan knows it.
+    pub mend: Option<String>,
+    /// What the cause is about.
+    pub source: LackSource,
     /// True if a call or a check failed: then the condition shows it at once.
     pub has_failed: bool,
 }
 
+/// What the cause of a missing route is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LackSource {
+    /// The routes.
+    Routes,
+    /// The last change, which has failed.
+    Change,
+    /// The node: node-ccm will give it what the cloud needs.
+    Node,
+}
+
 impl Lack {
     /// It is being made, or waits for something normal.
-    pub fn pending(why: impl Into<String>) -> Self {
-        Self { why: why.into(), has_failed: false }
+    pub fn pending(cause: impl Into<String>) -> Self {
+        Self { cause: cause.into(), mend: None, source: LackSource::Routes, has_failed: false }
     }
 
     /// It cannot be made for now.
-    pub fn failed(why: impl Into<String>) -> Self {
-        Self { why: why.into(), has_failed: true }
+    pub fn failed(cause: impl Into<String>) -> Self {
+        Self { has_failed: true, ..Self::pending(cause) }
+    }
+
+    /// The node lacks what the cloud needs.
+    pub fn of_node(problem: &Problem) -> Self {
+        let (cause, mend) = (problem.cause(), Some(problem.mend()));
+        match problem {
+            Problem::UnreadableId(_) => Self { mend, ..Self::failed(cause) },
+            _ => Self { mend, source: LackSource::Node, ..Self::pending(cause) },
+        }
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.cause)?;
+        self.mend.iter().try_for_each(|mend| write!(f, "; {mend}"))
     }
 }
 
@@ -66,11 +101,10 @@ impl NodeRoutes {
     }
 
     /// Returns the first reason why a route is missing, failures before others, and true if it is a failure.
-    pub fn why(&self) -> Option<(&str, bool)> {
+    pub fn why(&self) -> Option<(String, bool)> {
         let lacks = || self.missing.iter().map(|(_, lack)| lack);
-        let failed = lacks().find(|lack| lack.has_failed).map(|lack| (&*lack.why, true));
-        let problem = self.problem.as_deref().map(|why| (why, true));
-        let pending = || lacks().next().map(|lack| (&*lack.why, false));
-        problem.or(failed).or_else(pending)
+        let lack = lacks().find(|lack| lack.has_failed).or_else(|| lacks().next());
+        let problem = self.problem.clone().map(|why| (why, true));
+        problem.or_else(|| lack.map(|lack| (lack.to_string(), lack.has_failed)))
     }
 }

@@ -24,7 +24,7 @@ pub struct NodeView {
 /// Why a node is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeftOut {
-    /// Its provider ID has another provider's scheme.
+    /// Its provider ID has another provider's scheme, or cannot be read.
     AnotherProvider,
     /// It does not match `--node-selector`.
     NotSelected,
@@ -47,12 +47,18 @@ impl NodeView {
         self.node.addresses.iter().filter_map(read).collect()
     }
 
+    /// The address that a cloud gives a route to this pod CIDR as its target, if its targets are addresses.
+    pub fn address_for(&self, cidr: IpNet) -> Option<IpAddr> {
+        let family = IpFamily::of(cidr.addr());
+        self.ips().find(|ip| IpFamily::of(*ip) == family)
+    }
+
     /// The cloud's conditions for this node as the target of a route to this pod CIDR.
     pub fn lacks(&self, cidr: IpNet, traits: &RouteTraits) -> Option<Problem> {
-        let family = IpFamily::of(cidr.addr());
         if traits.target_ids && self.id.is_none() {
-            Some(Problem::NoProviderId)
-        } else if traits.target_addresses && !self.ips().any(|ip| IpFamily::of(ip) == family) {
+            let unreadable = self.node.provider_id.clone().filter(|text| !text.is_empty());
+            Some(unreadable.map_or(Problem::NoProviderId, Problem::UnreadableId))
+        } else if traits.target_addresses && self.address_for(cidr).is_none() {
             Some(Problem::NoAddress(cidr))
         } else {
             None

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ccm_cloud::{ClusterId, IpFamily, ProviderId};
+use ccm_cloud::{ClusterId, IpFamily, ProviderId, RouteTarget};
 use ccm_objects::Shared;
 use ipnet::IpNet;
 use serde::Serialize;
@@ -39,10 +39,10 @@ pub enum Problem {
         /// The prefix length that is usual.
         usual: u8,
     },
-    /// Another node has the provider ID, and a better right to it.
-    SameId {
-        /// The provider ID.
-        id: ProviderId,
+    /// Another node has the provider ID or the address, and a better right to it.
+    SameTarget {
+        /// The provider ID, or the address.
+        target: RouteTarget,
         /// The other node.
         node: Shared,
     },
@@ -50,6 +50,8 @@ pub enum Problem {
     Family(IpNet),
     /// The cloud needs the node's provider ID.
     NoProviderId,
+    /// The same, and the node has this text in its place.
+    UnreadableId(Shared),
     /// The cloud needs an address of the pod CIDR's family.
     NoAddress(IpNet),
     /// Its route is there, and was made under the UID of this cluster.
@@ -73,90 +75,110 @@ impl Problem {
             | Self::TooWide { cidr, .. }
             | Self::WiderThanMost { cidr, .. }
             | Self::Lent { cidr, .. } => *cidr == destination,
-            Self::SameId { .. } | Self::NoProviderId => true,
+            Self::SameTarget { target: RouteTarget::Address(address), .. } => {
+                IpFamily::of(*address) == IpFamily::of(destination.addr())
+            }
+            Self::SameTarget { .. } | Self::NoProviderId | Self::UnreadableId(_) => true,
         }
     }
 
-    /// Returns the problem in words, and its mend.
-    pub fn parts(&self) -> (String, String) {
-        let (cause, mend) = match self {
-            Self::Unreadable(text) => (
-                format!("spec.podCIDRs has {text:?}, which is not a CIDR such as 10.244.1.0/24"),
-                AGAIN,
-            ),
-            Self::Outside(cidr) => (
-                format!("pod CIDR {cidr} is not inside --cluster-cidr, so it gets no route"),
-                "extend --cluster-cidr, or recreate the node with another pod CIDR",
-            ),
+    /// The problem in words.
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Unreadable(text) => {
+                format!("spec.podCIDRs has {text:?}, which is not a CIDR such as 10.244.1.0/24")
+            }
+            Self::Outside(cidr) => {
+                format!("pod CIDR {cidr} is not inside --cluster-cidr, so it gets no route")
+            }
             Self::Overlaps { cidr, other, node } => {
                 let how = match cidr == other {
                     true => format!("is also that of node {node}"),
                     false => format!("overlaps {other} of node {node}"),
                 };
-                (format!("pod CIDR {cidr} {how}, which is older and gets the route"), AGAIN)
+                format!("pod CIDR {cidr} {how}, which is older and gets the route")
             }
-            Self::TooWide { cidr, most, flag } => (
-                format!("pod CIDR {cidr} is wider than /{most} of --{flag}, so it gets no route"),
-                AGAIN,
+            Self::TooWide { cidr, most, flag } => {
+                format!("pod CIDR {cidr} is wider than /{most} of --{flag}, so it gets no route")
+            }
+            Self::WiderThanMost { cidr, usual } => format!(
+                "pod CIDR {cidr} is wider than those of most nodes (/{usual}), so it gets no route until a person approves it"
             ),
-            Self::WiderThanMost { cidr, usual } => (
+            Self::SameTarget { target, node } => {
+                let is_address = matches!(target, RouteTarget::Address(_));
+                let what = if is_address { "InternalIP" } else { "provider ID" };
                 format!(
-                    "pod CIDR {cidr} is wider than those of most nodes (/{usual}), so it gets no route until a person approves it"
-                ),
-                "set --max-pod-cidr, or annotation quartet.dev/approved-selector of the Lease",
-            ),
-            Self::SameId { id, node } => (
-                format!(
-                    "node {node}, which is initialised or older, has the same provider ID {id}, so this node gets no route"
-                ),
-                "delete the Node whose machine it is not",
-            ),
+                    "node {node}, which is initialised, ready or older, has the same {what} {target}, so this node gets no route to it"
+                )
+            }
             Self::Family(cidr) => {
                 let family = IpFamily::of(cidr.addr());
-                return (
-                    format!("the cloud has no {family} routes, so pod CIDR {cidr} gets none"),
-                    format!("use a cluster without {family} pod CIDRs"),
-                );
+                format!("the cloud has no {family} routes, so pod CIDR {cidr} gets none")
             }
-            Self::NoProviderId => (
-                "the node has no provider ID yet, which its routes need".to_owned(),
-                "node-ccm sets spec.providerID",
-            ),
-            Self::Lent { cidr, cluster: ClusterId { name, uid } } => (
-                format!(
-                    "the route of {cidr} was made by cluster {name} (UID {uid}): it serves this node and stays, and nothing makes it again or deletes it"
-                ),
-                "check --cluster-uid, or remove the route, so that this cluster makes its own",
+            Self::NoProviderId => {
+                "the node has no provider ID yet, which its routes need".to_owned()
+            }
+            Self::UnreadableId(text) => {
+                let begin: String = text.chars().take(LONGEST_ID).collect();
+                format!("provider ID {begin:?} does not have {}", ProviderId::FORM)
+            }
+            Self::Lent { cidr, cluster: ClusterId { name, uid } } => format!(
+                "the route of {cidr} was made by cluster {name} (UID {uid}): it serves this node and stays, and nothing makes it again or deletes it"
             ),
             Self::NoAddress(cidr) => {
                 let family = IpFamily::of(cidr.addr());
-                (
-                    format!(
-                        "the node has no InternalIP of family {family}, which the route of {cidr} needs"
-                    ),
-                    "node-ccm sets the addresses that the cloud has",
+                format!(
+                    "the node has no InternalIP of family {family}, which the route of {cidr} needs"
                 )
             }
+        }
+    }
+
+    /// The mend, for a person.
+    pub fn mend(&self) -> String {
+        let mend = match self {
+            // Pod CIDRs cannot be changed.
+            Self::Unreadable(_) | Self::Overlaps { .. } | Self::TooWide { .. } => {
+                "delete this Node, so that it registers again and gets another pod CIDR"
+            }
+            Self::Outside(_) => "extend --cluster-cidr, or recreate the node with another pod CIDR",
+            Self::WiderThanMost { .. } => {
+                "set --max-pod-cidr, or annotation quartet.dev/approved-selector of the Lease"
+            }
+            Self::SameTarget { target: RouteTarget::Address(_), .. } => {
+                "correct status.addresses of the Node whose machine does not have it, or delete that Node"
+            }
+            Self::SameTarget { .. } => "delete the Node whose machine it is not",
+            Self::Family(cidr) => {
+                return format!("use a cluster without {} pod CIDRs", IpFamily::of(cidr.addr()));
+            }
+            Self::NoProviderId => "node-ccm sets spec.providerID",
+            Self::UnreadableId(_) => {
+                "delete this Node, so that it registers again with another provider ID"
+            }
+            Self::Lent { .. } => {
+                "check --cluster-uid, or remove the route, so that this cluster makes its own"
+            }
+            Self::NoAddress(_) => "node-ccm sets the addresses that the cloud has",
         };
-        (cause, mend.to_owned())
+        mend.to_owned()
     }
 
     /// Returns true if a route could be made, and what its node says of itself is not believed.
     pub const fn is_of_its_node(&self) -> bool {
-        matches!(self, Self::TooWide { .. } | Self::WiderThanMost { .. } | Self::SameId { .. })
+        matches!(self, Self::TooWide { .. } | Self::WiderThanMost { .. } | Self::SameTarget { .. })
     }
 }
 
 /// The advice for a node without pod CIDRs, if this program does not assign pod CIDRs.
 pub const ASSIGN: &str = "set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program assigns none";
 
-/// The advice for the operator. Pod CIDRs cannot be changed.
-const AGAIN: &str = "delete this Node, so that it registers again and gets another pod CIDR";
+/// No more characters of an unreadable provider ID are shown.
+pub const LONGEST_ID: usize = 100;
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (cause, mend) = self.parts();
         let mark = if matches!(self, Self::WiderThanMost { .. }) { ':' } else { ';' };
-        write!(f, "{cause}{mark} {mend}")
+        write!(f, "{}{mark} {}", self.cause(), self.mend())
     }
 }

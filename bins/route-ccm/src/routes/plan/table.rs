@@ -43,16 +43,6 @@ impl Table {
         self.routes.values().flatten().filter_map(|route| route.target.as_ref()).collect()
     }
 
-    /// The number of routes.
-    pub fn len(&self) -> usize {
-        self.routes.values().map(Vec::len).sum()
-    }
-
-    /// Whether it has no route.
-    pub fn is_empty(&self) -> bool {
-        self.routes.is_empty()
-    }
-
     /// Applies a change that has succeeded.
     pub fn apply(&mut self, change: &RouteChange, applied: &AppliedChange) {
         let destination = change.destination();

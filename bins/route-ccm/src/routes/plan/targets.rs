@@ -12,7 +12,10 @@ use ccm_cloud::{ProviderId, RouteTarget};
 use ccm_objects::{Node, Shared};
 use serde::{Deserialize, Serialize};
 
-use super::{node_view::NodeView, pairs};
+use super::{
+    node_view::{LeftOut, NodeView},
+    pairs,
+};
 
 /// How long a target is remembered that no route has: a call to create one may be under way, or
 /// be carried out late.
@@ -28,8 +31,8 @@ fn targets_of(view: &NodeView) -> impl Iterator<Item = RouteTarget> {
     [name].into_iter().chain(id).chain(view.ips().map(RouteTarget::Address))
 }
 
-/// The places of the present nodes by target, in all forms in which a cloud may show one. Made for
-/// each plan, so it copies no text.
+/// The places of the present nodes by target, in all forms in which a cloud may show one. Of two nodes with one target,
+/// the one with the better right has it. Made for each plan, so it copies no text.
 #[derive(Clone, Debug, Default)]
 pub struct Targets<'a> {
     names: HashMap<&'a str, usize>,
@@ -38,10 +41,12 @@ pub struct Targets<'a> {
 }
 
 impl<'a> Targets<'a> {
-    /// The targets of these nodes. Of two nodes with one target, the first one has it.
+    /// The targets of these nodes.
     pub fn of(nodes: &'a [NodeView]) -> Self {
         let mut targets = Self::default();
-        for (place, view) in nodes.iter().enumerate() {
+        let mut order = oldest_first(nodes);
+        order.sort_by_key(|(_, view)| right_to_target(view));
+        for (place, view) in order {
             targets.names.entry(&view.node.name).or_insert(place);
             if let Some(id) = &view.id {
                 targets.ids.entry(id).or_insert(place);
@@ -63,6 +68,24 @@ impl<'a> Targets<'a> {
         }
         .copied()
     }
+}
+
+/// The nodes with their places, the oldest first.
+pub(super) fn oldest_first(nodes: &[NodeView]) -> Vec<(usize, &NodeView)> {
+    let mut order: Vec<_> = nodes.iter().enumerate().collect();
+    order.sort_by_key(|(_, NodeView { node, .. })| {
+        (node.created.is_none(), node.created, Shared::clone(&node.name))
+    });
+    order
+}
+
+/// The right of a node to a target that another node names as well; the smallest key has the best right. node-ccm holds a
+/// new node that has the ID of another machine, so that one takes nothing from a node that is initialised. A machine that
+/// is gone may have left its address to another one.
+fn right_to_target(view: &NodeView) -> impl Ord + use<> {
+    let NodeView { node, id, left_out } = view;
+    let is_anothers = *left_out == Some(LeftOut::AnotherProvider);
+    (is_anothers, node.is_uninitialised(), id.is_none(), !node.is_ready())
 }
 
 /// Whether this is a target of this node.
@@ -149,15 +172,5 @@ impl Former {
             }
             now.since(*absent.get_or_insert(now)) < KEPT
         });
-    }
-
-    /// The number of targets.
-    pub fn len(&self) -> usize {
-        self.targets.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.targets.is_empty()
     }
 }

@@ -1,22 +1,22 @@
 //! The routes that the nodes need: one for each pod CIDR.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     net::IpAddr,
 };
 
-use ccm_cloud::{IpFamily, ProviderId, RouteTarget, RouteTraits};
+use ccm_cloud::{IpFamily, RouteTarget, RouteTraits};
 use ccm_controller::brake::approval::SetApproval;
 use ccm_objects::Shared;
 use ipnet::IpNet;
 
 pub use super::{
     node_view::{LeftOut, NodeView},
-    problem::{ASSIGN, Problem},
+    problem::{ASSIGN, LONGEST_ID, Problem},
 };
 use super::{
     table::Table,
-    targets::{Former, is_target},
+    targets::{Former, Targets, is_target, oldest_first},
     widths::{Usual, Widths},
 };
 pub use crate::networks::is_inside;
@@ -68,14 +68,17 @@ impl Terms<'_> {
         &self,
         cidr: IpNet,
         view: &NodeView,
-        same: Option<&NodeView>,
+        holder: impl Fn(&RouteTarget) -> Option<Shared>,
         usual: &Usual,
     ) -> Option<Problem> {
-        let same = same.zip(view.id.as_ref()).map(|(same, id)| Problem::SameId {
-            id: id.clone(),
-            node: Shared::clone(&same.node.name),
+        let id = view.id.clone().map(RouteTarget::Instance);
+        let address = view.address_for(cidr).filter(|_| self.traits.target_addresses);
+        let targets = id.into_iter().chain(address.map(RouteTarget::Address));
+        let mut same = targets.filter_map(|target| {
+            let node = holder(&target)?;
+            Some(Problem::SameTarget { target, node })
         });
-        let doubt = same.or_else(|| self.widths.problem(&view.node, cidr, usual))?;
+        let doubt = same.next().or_else(|| self.widths.problem(&view.node, cidr, usual))?;
         (!self.stands(cidr, view)).then_some(doubt)
     }
 
@@ -88,25 +91,24 @@ impl Terms<'_> {
 
 /// The routes that these nodes need. Of two nodes with the same or overlapping pod CIDRs, the older one gets the
 /// route. A pod CIDR that is in doubt takes nothing from the others.
-pub fn wanted(nodes: &[NodeView], terms: &Terms<'_>) -> Wanted {
+pub fn wanted(nodes: &[NodeView], targets: &Targets<'_>, terms: &Terms<'_>) -> Wanted {
     let (mut wanted, mut taken, mut approved) = (Wanted::default(), Taken::default(), Vec::new());
-    let order = oldest_first(nodes);
-    let ids = first_of_each_id(nodes, &order);
     let usual = Usual::of(nodes, terms.cluster_cidrs);
-    for place in order {
-        let Some(view) = nodes.get(place) else { continue };
+    for (place, view) in oldest_first(nodes) {
         if view.left_out.is_some() {
             continue;
         }
-        let first = view.id.as_ref().and_then(|id| ids.get(id)).copied();
-        let same = first.filter(|first| *first != place).and_then(|first| nodes.get(first));
+        let holder = |target: &RouteTarget| {
+            let holder = targets.place(target).filter(|holder| *holder != place)?;
+            nodes.get(holder).map(|view| Shared::clone(&view.node.name))
+        };
         for text in &view.node.pod_cidrs {
             let accepted = accept(text, terms).and_then(|cidr| taken.check(cidr, place, nodes));
             let Ok(cidr) = accepted else {
                 wanted.add(text, place, accepted);
                 continue;
             };
-            match terms.doubt(cidr, view, same, &usual) {
+            match terms.doubt(cidr, view, holder, &usual) {
                 Some(doubt) if terms.approves(&doubt, view) => approved.push((text, place, cidr)),
                 Some(doubt) => wanted.add(text, place, Err(doubt)),
                 None => {
@@ -136,32 +138,6 @@ impl Wanted {
             }
         }
     }
-}
-
-/// The node that has each provider ID: the oldest one that is initialised, or else the oldest one. node-ccm holds a new
-/// node that has the ID of another machine, so that one takes nothing from a node that is initialised.
-fn first_of_each_id<'a>(nodes: &'a [NodeView], order: &[usize]) -> HashMap<&'a ProviderId, usize> {
-    let (done, new): (Vec<_>, Vec<_>) = order
-        .iter()
-        .filter_map(|place| Some((*place, nodes.get(*place)?)))
-        .partition(|(_, view)| !view.node.is_uninitialised());
-    let mut first = HashMap::new();
-    for (place, view) in done.into_iter().chain(new) {
-        if let Some(id) = &view.id {
-            first.entry(id).or_insert(place);
-        }
-    }
-    first
-}
-
-fn oldest_first(nodes: &[NodeView]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..nodes.len()).collect();
-    order.sort_by_key(|place| {
-        nodes.get(*place).map(|NodeView { node, .. }| {
-            (node.created.is_none(), node.created, Shared::clone(&node.name))
-        })
-    });
-    order
 }
 
 fn accept(text: &str, terms: &Terms<'_>) -> Result<IpNet, Problem> {

@@ -1,18 +1,15 @@
 //! The loop: looks at all nodes, and sends the calls that follow. It waits for no call.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use ccm_controller::passes::{self, Next};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
-use crate::{
-    routes::{
-        entrance::Entrance,
-        machine::{Call, Effect, Event, Pass},
-        nodes::Nodes,
-        perform::{Perform, calls},
-    },
-    settings::RouteSettings,
+use crate::routes::{
+    Parts,
+    machine::{Call, Effect, Event, Pass},
+    nodes::Nodes,
+    perform::{Perform, calls},
 };
 
 /// The calls of a look that do not change routes: a list and two questions.
@@ -20,25 +17,21 @@ const QUESTIONS: usize = 3;
 
 /// The leader's looks.
 pub(crate) struct Looks {
-    pub(crate) entrance: Arc<Entrance>,
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) perform: Arc<Perform>,
+    pub(crate) parts: Parts,
     pub(crate) calls: mpsc::Sender<Call>,
-    pub(crate) settings: watch::Receiver<Arc<RouteSettings>>,
 }
 
 impl passes::Pass for Looks {
     fn period(&self) -> Duration {
-        self.settings.borrow().route_reconciliation_period
+        self.parts.nodes.settings.borrow().route_reconciliation_period
     }
 
     async fn pass(&mut self) -> Next {
         let room = self.calls.capacity().saturating_sub(QUESTIONS);
-        let look = look(&self.nodes, &self.perform, room);
-        let effects = self.entrance.apply(Event::Pass(Box::new(look)));
-        let timeline = self.entrance.timeline();
+        let look = look(&self.parts.nodes, &self.parts.perform, room);
+        let timeline = self.parts.entrance.timeline();
         let mut due = timeline.now() + self.period();
-        self.perform.perform(effects, |request| match request {
+        self.parts.apply(Event::Pass(Box::new(look)), |request| match request {
             Effect::Call(call) => self.send(call),
             Effect::Due(at) => due = at,
             _ => {}

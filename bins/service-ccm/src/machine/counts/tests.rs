@@ -1,7 +1,7 @@
 //! Tests of the counts.
 
 use ccm_base::At;
-use ccm_cloud::{Digest, LoadBalancer};
+use ccm_cloud::{Cure, Digest, LoadBalancer, Phase};
 
 use super::*;
 use crate::machine::tests::machine;
@@ -74,6 +74,9 @@ fn what_needs_a_person_is_counted_as_failing() {
         entry.state_mut().known = Known::Elsewhere("an ingress controller".to_owned());
     });
     assert_eq!(elsewhere, State::Elsewhere, "its mistake is another controller's");
-    assert_eq!(shown(broken(Cure::Person)), State::Failing);
-    assert_eq!(shown(broken(Cure::Ensure)), State::Provisioned);
+    for cure in [Cure::Person, Cure::Ensure] {
+        assert_eq!(shown(broken(cure)), State::Failing);
+    }
+    let unreadable = shown(|entry| entry.state_mut().unreadable = Some("no digest".to_owned()));
+    assert_eq!(unreadable, State::Failing);
 }

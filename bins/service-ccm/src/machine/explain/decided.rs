@@ -7,6 +7,7 @@ use ccm_runtime::explain::{Explanation, Fares, WAIT, mend, moment, refused_write
 use super::{
     About, call, has_failed, leaves_it,
     reasons::{self, approve, mend_of},
+    unreadable,
 };
 use crate::{
     machine::{Machine, decided::Decided, entry::Entry},
@@ -50,7 +51,7 @@ impl Machine {
         wrong(about, entry, decided)
             .or_else(|| not_written(about, entry))
             .or_else(|| {
-                let knows = entry.state().known != Known::Nothing;
+                let knows = entry.state.known != Known::Nothing;
                 (!knows).then(|| self.has_not_looked(reasons::shown(service)))
             })
             .or_else(|| under_way(about, entry))
@@ -65,7 +66,7 @@ fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanati
         let mend = mend_of(Reason::ReplacementHeld, about.service);
         return Some(Explanation::new(Fares::Held, why, mend));
     }
-    let failed = decided.failure(entry.state());
+    let failed = decided.failure(&entry.state);
     let condition = decided.condition(PROVISIONING);
     let (reason, message) =
         condition.filter(|(reason, _)| reasons::fares(*reason) != Fares::Fine)?;
@@ -73,6 +74,9 @@ fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanati
     if let Some(failed) = failed.filter(|failed| message.contains(&failed.error.to_string())) {
         let cause = format!("{}: {}", has_failed(failed), failed.error);
         return Some(Explanation::of_error(&failed.error, cause));
+    }
+    if let Some(line) = entry.state.unreadable.as_deref().filter(|line| message.contains(line)) {
+        return Some(unreadable(line));
     }
     if matches!(reason, Reason::WaitingForCloud | Reason::Deleting) {
         return under_way(about, entry);
@@ -84,7 +88,7 @@ fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanati
 
 /// Returns the fix for a load balancer that another controller made.
 fn of_others(about: About<'_>, entry: &Entry, reason: Reason) -> Option<String> {
-    let (state, (namespace, name)) = (entry.state(), about.service.names());
+    let (state, (namespace, name)) = (&entry.state, about.service.names());
     match (reason, &state.adoptable, &state.foreign) {
         (Reason::WaitingForAdoption, Some((id, _)), _) => Some(format!(
             "read what would change (decided), then: kubectl -n {namespace} annotate service {name} --overwrite {ADOPT}={id}"
@@ -104,7 +108,7 @@ fn not_written(about: About<'_>, entry: &Entry) -> Option<Explanation> {
         let cause = format!("the API server does not accept the write {what}: {error}");
         return Some(Explanation::new(fares, cause, mend));
     }
-    let repeated = entry.state().repeats.waiting(about.now).next()?;
+    let repeated = entry.state.repeats.waiting(about.now).next()?;
     let mend = match repeated::is_call(&repeated.kind) {
         true => {
             "find in the cloud why it does not last: `there` says how the load balancer is; another client changes it back, or the cloud fails to make it"
@@ -118,7 +122,7 @@ fn not_written(about: About<'_>, entry: &Entry) -> Option<Explanation> {
 
 /// The cloud works, or a call is under way, or is made again soon.
 fn under_way(about: About<'_>, entry: &Entry) -> Option<Explanation> {
-    if let Some(pending) = &entry.state().pending {
+    if let Some(pending) = &entry.state.pending {
         let since = moment(pending.since, about.now);
         let cause = format!("the cloud works on it: {} (begun {since})", pending.what);
         let mend = match about.now.since(pending.since) >= LONG {
@@ -133,7 +137,7 @@ fn under_way(about: About<'_>, entry: &Entry) -> Option<Explanation> {
         return Some(Explanation::new(Fares::Working, cause, WAIT));
     }
     let decided = entry.decided.as_ref()?;
-    let failed = decided.failure(entry.state())?;
+    let failed = decided.failure(&entry.state)?;
     let cause = format!("{}: {}", has_failed(failed), failed.error);
     Some(Explanation::new(Fares::Working, cause, mend(&failed.error)))
 }

@@ -25,7 +25,7 @@ pub(super) fn there(about: About<'_>) -> Vec<String> {
 }
 
 fn seen(entry: &Entry, now: At) -> Vec<String> {
-    let mut lines = vec![match &entry.state().known {
+    let mut lines = vec![match &entry.state.known {
         Known::Nothing => "service-ccm has not seen a load balancer yet".to_owned(),
         Known::Absent => "no load balancer".to_owned(),
         Known::There(balancer) => balancer_in_words(balancer),
@@ -33,7 +33,7 @@ fn seen(entry: &Entry, now: At) -> Vec<String> {
         Known::Elsewhere(who) => format!("another controller is responsible: {who}"),
     }];
     if entry.membership.is_known() {
-        lines.push(format!("members: {}, held: {}", entry.membership.len(), entry.held()));
+        lines.push(format!("members: {}, held: {}", entry.membership.len(), entry.held));
     }
     lines.extend(entry.refused.iter().map(|refused| format!("not shown: {}", refused.why)));
     lines.extend(entry.read.map(|at| format!("read in full {}", moment(at, now))));

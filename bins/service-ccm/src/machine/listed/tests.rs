@@ -26,7 +26,7 @@ fn the_members_of_another_load_balancer_are_not_known() {
         let listing = Listing {
             service: &Service::default(),
             found: vec![balancer(id)],
-            is_complete: true,
+            malformed: &[],
             stores_digest: true,
             started: At::default(),
             seen: At::default(),
@@ -46,8 +46,10 @@ fn list(entry: &mut Entry, named: Option<&str>, found: Vec<LoadBalancer>, is_com
     let details = ServiceDetails { annotations, ..ServiceDetails::default() };
     let service = Service { details: Some(Box::new(details)), ..Service::default() };
     let (started, seen) = (At::default(), At::default());
+    let malformed = if is_complete { Vec::new() } else { vec!["another one".to_owned()] };
+    let malformed = &*malformed;
     let listing =
-        Listing { service: &service, found, is_complete, stores_digest: true, started, seen };
+        Listing { service: &service, found, malformed, stores_digest: true, started, seen };
     entry.listed(listing, &NodeSet::default());
 }
 
@@ -95,4 +97,33 @@ fn a_list_without_an_address_takes_none_away() {
         keep_unshown(&mut seen, Some(&before));
         assert_eq!(seen.ingress, expect, "{id}");
     }
+}
+
+#[test]
+fn a_line_is_about_an_id_that_it_names_in_full() {
+    let lines = ["load balancer lb-10: no digest", "the entry \"lb-2\" has no owner"];
+    let lines = lines.map(str::to_owned);
+    for (id, place) in [("lb-10", Some(0)), ("lb-2", Some(1)), ("lb-1", None), ("b-2", None)] {
+        assert_eq!(line_about(&lines, id), place.map(|place: usize| &*lines[place]), "{id}");
+    }
+}
+
+#[test]
+fn a_service_learns_that_its_entry_of_the_list_cannot_be_read() {
+    let mut entry = Entry::default();
+    entry.state.known = Known::There(Box::new(balancer("one")));
+    let service = Service::default();
+    let mut compare = |malformed: &[&str], found| {
+        let malformed: Vec<String> = malformed.iter().map(|&line| line.to_owned()).collect();
+        let (started, seen, malformed) = (At::default(), At::default(), &*malformed);
+        let listing =
+            Listing { service: &service, found, malformed, stores_digest: true, started, seen };
+        let is_due = entry.compared(Made::default(), listing, &NodeSet::default());
+        (is_due, entry.state.unreadable.is_some())
+    };
+    assert_eq!(compare(&["one: no digest"], Vec::new()), (true, true));
+    assert_eq!(compare(&["one: no digest"], Vec::new()), (false, true), "it is no news");
+    assert_eq!(compare(&["another: no digest"], Vec::new()), (true, false));
+    compare(&["one: no digest"], Vec::new());
+    assert!(!compare(&[], vec![balancer("one")]).1);
 }

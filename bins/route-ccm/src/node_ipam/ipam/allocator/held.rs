@@ -11,31 +11,29 @@ use super::{Allocator, Gone, HeldBlocks, Record};
 const FORMER: usize = 50_000;
 
 impl Allocator {
-    /// The node is gone. Returns those of its pod CIDRs that stay held until the caller says that
-    /// there is no route to them: by [`route_gone`](Self::route_gone), also if there never was one,
-    /// or by [a table without them](Self::routes_are).
+    /// The node is gone. Its pod CIDRs [stay held](Self::waiting_for_routes) until the caller says that there is no route
+    /// to them: by [`route_gone`](Self::route_gone), also if there never was one, or by
+    /// [a table without them](Self::routes_are).
     ///
     /// Another node of the same name, or with the same blocks, is not affected.
-    pub fn release(&mut self, uid: &str, now: At) -> Vec<IpNet> {
+    pub fn release(&mut self, uid: &str, now: At) {
         self.bare.remove(uid);
         self.signs.forget(uid);
-        let Some((uid, record)) = self.nodes.remove_entry(uid) else { return Vec::new() };
+        let Some((uid, record)) = self.nodes.remove_entry(uid) else { return };
         self.problems.remove(&uid);
         let networks: Box<[IpNet]> = record.counted(&self.config).collect();
         if record.is_unwritten() {
             // No write has carried these blocks.
-            self.free(&uid, &networks);
-            return Vec::new();
+            return self.free(&uid, &networks);
         }
         let held = networks.iter().filter(|network| self.hold.routes && !self.is_shown(**network));
         let waiting: Vec<IpNet> = held.copied().collect();
         if waiting.is_empty() {
             self.due.insert((now + self.hold.grace, Arc::clone(&uid)));
         }
-        self.gone.insert(uid, Gone { record, since: now, waiting: waiting.clone() });
+        self.gone.insert(uid, Gone { record, since: now, waiting });
         // Those who shared a network with it may be alone now.
         networks.iter().for_each(|network| drop(self.examine_holders(*network)));
-        waiting
     }
 
     /// Returns true if a node that is here shows exactly this network: the route to it stays.
@@ -89,10 +87,9 @@ impl Allocator {
         self.routes.is_some()
     }
 
-    /// The pod CIDRs of nodes that are gone, to which there may be a route, with the node's name.
-    pub fn waiting_for_routes(&self) -> impl Iterator<Item = (IpNet, &Arc<str>)> {
-        let gone = self.gone.values();
-        gone.flat_map(|gone| gone.waiting.iter().map(|network| (*network, &gone.record.name)))
+    /// The pod CIDRs of nodes that are gone, to which there may be a route.
+    pub fn waiting_for_routes(&self) -> impl Iterator<Item = IpNet> {
+        self.gone.values().flat_map(|gone| gone.waiting.iter().copied())
     }
 
     /// What the nodes of this name hold that are gone: their blocks, since when they are gone, and the blocks

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The blocks that a node holds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) name: Arc<str>,
     /// Without host bits, in their order.
@@ -60,10 +60,8 @@ impl Record {
             name: Arc::clone(&node.name),
             networks: networks.into(),
             unreadable: unreadable.into(),
-            writes: None,
-            is_lost: false,
-            version: Box::default(),
             may_be_wide: true,
+            ..Self::default()
         }
     }
 
@@ -125,11 +123,10 @@ impl Allocator {
         let record = Record {
             name: Arc::clone(&node.name),
             networks: cidrs.into(),
-            unreadable: Box::default(),
             writes: Some(Writes { pending: true, possible: false }),
-            is_lost: false,
             version: node.resource_version.clone(),
             may_be_wide: true,
+            ..Record::default()
         };
         self.put(Arc::from(&*node.uid), record);
     }

@@ -54,7 +54,7 @@ pub(super) fn assign(allocator: &mut Allocator, name: &str) -> Result<String, Re
     let cidrs = reserve(allocator, name)?;
     allocator.answered(&node(name, &[]), Written::Yes);
     let seen = allocator.observe(&node(name, &cidrs.split(',').collect::<Vec<_>>()), NOW);
-    assert!(seen.confirmed && seen.foreign.is_none(), "{seen:?}");
+    assert!(seen.foreign.is_none() && seen.rival.is_none(), "{seen:?}");
     Ok(cidrs)
 }
 

@@ -1,6 +1,6 @@
 //! A change of a route that is under way, due, held or failing.
 
-use ccm_cloud::{Route, RouteTarget};
+use ccm_cloud::{CloudError, Route, RouteTarget};
 use ccm_controller::brake::{
     Hold,
     approval::{SELECTOR, UNTIL},
@@ -9,7 +9,7 @@ use ccm_objects::Labels;
 use ccm_runtime::explain::{Explanation, Fares, WAIT, moment, since};
 use ipnet::IpNet;
 
-use super::{About, Machine, by_kind};
+use super::{About, Machine};
 use crate::routes::plan::{Held, Planned, failures::Failure, targets::is_target};
 
 /// The label by which an approval is about one node.
@@ -144,7 +144,10 @@ pub(super) fn failed(what: &str, failure: &Failure, about: &About<'_>) -> Explan
     let Failure { retry, error, kind } = failure;
     let times = if retry.times == 1 { "once" } else { &*format!("{} times in a row", retry.times) };
     let mut explanation = match kind {
-        Some(kind) => by_kind(*kind, format!("{what} has failed {times}: {error}")),
+        Some(kind) => {
+            let cause = format!("{what} has failed {times}: {error}");
+            Explanation::of_error(&CloudError::new(*kind, ""), cause)
+        }
         None if retry.times > 0 => Explanation::new(
             Fares::Working,
             format!("the route is there, and carries no traffic ({what}): {error}"),

@@ -4,7 +4,9 @@ mod others;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_cloud::{AppliedChange, ClusterId, Owner, RouteTable, RouteTarget, RouteTraits};
+use ccm_cloud::{
+    AppliedChange, CloudError, ClusterId, ErrorKind, Owner, RouteTable, RouteTarget, RouteTraits,
+};
 use ccm_controller::{
     brake::{Budget, Limit},
     machine::Machine as _,
@@ -224,16 +226,10 @@ fn a_node_that_lacks_what_a_route_needs_names_who_gives_it() {
     let bare = with(&own(), |node| node.addresses.clear());
     let new = with(&bare, |node| node.taints = vec![taint]);
     let two = node(1, &["10.120.1.0/24", "fd00::/64"]);
-    let mut unreadable = with(&new, |node| node.provider_id = Some("SIM://i-1".into()));
-    unreadable.id = None;
-    let wanted = &listed(vec![unreadable.clone()], vec![]).node("n1").wanted;
-    assert!(wanted[0].contains("\"SIM://i-1\" is not a provider ID"), "{wanted:?}");
     let node_ccm = "/explain?kind=Node&name=n1 of node-ccm";
     each_says([
         (vec![bare], vec![], Fares::Blocked, "no InternalIP", node_ccm),
         (vec![new], vec![], Fares::Working, "no InternalIP", node_ccm),
-        // node-ccm will not give it any.
-        (vec![unreadable], vec![], Fares::Blocked, "no InternalIP", node_ccm),
         // The IPv6 route is the one that needs a person.
         (vec![two], vec![route("10.120.1.0/24", 1)], Fares::Blocked, "of family IPv6", node_ccm),
         (
@@ -246,10 +242,29 @@ fn a_node_that_lacks_what_a_route_needs_names_who_gives_it() {
     ]);
 }
 
+/// node-ccm does not give it another one.
+#[test]
+fn an_unreadable_provider_id_is_named() {
+    let mut view = with(&own(), |node| node.provider_id = Some("SIM://i-1".into()));
+    view.id = None;
+    let mut world = World::new(vec![view], vec![]);
+    world.asked.pass.traits.target_ids = true;
+    world.list();
+    let explained = world.node("n1");
+    let cause = "provider ID \"SIM://i-1\" does not have the form <scheme>://<id>";
+    says(&explained, Fares::Blocked, cause, "delete this Node");
+    assert!(!explained.mend.contains("node-ccm"), "{explained:#?}");
+    assert!(explained.wanted[0].contains("\"SIM://i-1\" is not a provider ID"), "{explained:#?}");
+}
+
 #[test]
 fn a_pod_cidr_without_a_route_says_what_is_wrong_with_it() {
     let older = node(0, &["10.120.1.0/24"]);
     let same_id = NodeView { id: node(0, &[]).id, ..own() };
+    let mut liar = with(&own(), |one| {
+        (one.provider_id, one.addresses) = (None, node(0, &[]).node.addresses.clone());
+    });
+    liar.id = None;
     let small = |number: u8| node(number, &[&format!("10.120.{number}.0/26")]);
     let most = vec![own(), small(2), small(3), small(4)];
     let outside = || vec![node(1, &["10.99.1.0/24"])];
@@ -261,6 +276,7 @@ fn a_pod_cidr_without_a_route_says_what_is_wrong_with_it() {
     each_says([
         (vec![own(), older], vec![], blocked, "is also that of node n0", "delete this Node"),
         (vec![same_id, node(0, &[])], vec![], blocked, "has the same provider ID", id),
+        (vec![liar, node(0, &[])], vec![], blocked, "has the same InternalIP", "status.addresses"),
         (most, vec![], blocked, "until a person approves it", set),
         (vec![node(1, &["x"])], vec![], blocked, "not a CIDR such as", "delete this Node"),
         (outside(), vec![], blocked, "not inside", "extend --cluster-cidr"),

@@ -14,8 +14,8 @@ use crate::{
     networks::MaxPodCidr,
     routes::{
         machine::{
-            Applied, Basis, Blocked, Call, Effect, Event, Fixed, Machine, Parameters, Pass,
-            Sending, Term, Written,
+            Applied, Basis, Call, Effect, Event, Fixed, Machine, Page, Parameters, Pass, Sending,
+            Term, Written,
         },
         plan::{
             Planned,
@@ -255,11 +255,11 @@ fn nodes_that_get_no_route_are_shown_with_the_reason() {
     for (gives_cidrs, expect) in [(false, &["n1", "n2"][..]), (true, &["n2"])] {
         let mut bench = Bench::with(nodes(), true, gives_cidrs);
         let effects = bench.listed(1, &[]);
-        let shown = effects.iter().filter_map(|effect| match effect {
-            Effect::ShowBlocked(name, Blocked::LeftOut(..) | Blocked::Because(_)) => Some(&**name),
+        let shown = effects.iter().find_map(|effect| match effect {
+            Effect::Show(Page::Blocked(nodes)) => Some(nodes.iter().map(|(name, _)| &**name)),
             _ => None,
         });
-        assert_eq!(shown.collect::<Vec<_>>(), expect);
+        assert_eq!(shown.expect("a page").collect::<Vec<_>>(), expect);
     }
 }
 

@@ -40,31 +40,29 @@ impl Decider<'_> {
 
     /// Asks the brake about what is lost, and completes the plan. Returns the targets that are
     /// none of our nodes.
-    pub(in crate::routes::plan) fn finish(mut self, plan: &mut Plan) -> BTreeSet<RouteTarget> {
-        let cause = (self.view.nodes.is_empty() && self.counts.ours > 0).then_some(Cause::NoNodes);
-        plan.breaker = Some(self.planner.brake.observe(self.now, cause));
+    pub(in crate::routes::plan) fn finish(mut self) -> (Plan, BTreeSet<RouteTarget>) {
+        let cause =
+            (self.view.nodes.is_empty() && self.plan.counts.ours > 0).then_some(Cause::NoNodes);
+        self.plan.breaker = Some(self.planner.brake.observe(self.now, cause));
         for loss in std::mem::take(&mut self.losses) {
             self.lose(loss);
         }
         self.planner.give_back(&self.passed);
         // An empty table may be a lie, and clears no doubt.
         let is_first = self.planner.networks.is_empty();
-        if is_first || !self.is_in_doubt && self.counts.ours > 0 {
+        if is_first || !self.is_in_doubt && self.plan.counts.ours > 0 {
             self.planner.networks = self.view.cluster_cidrs.to_vec();
         }
-        self.changes.sort_by_key(|planned| planned.node.is_none());
+        self.plan.changes.sort_by_key(|planned| planned.node.is_none());
+        let mut plan = self.plan;
         for (place, state) in self.lacks {
             if let Some(view) = self.view.nodes.get(place) {
                 plan.nodes.insert(Shared::clone(&view.node.name), state);
             }
         }
-        plan.changes = self.changes;
-        plan.problems = self.problems;
         plan.witnesses = witnesses(&self.right, self.planner.questions);
         plan.claims = self.claims.into_values().collect();
-        plan.counts = self.counts;
-        plan.next = self.next;
-        self.unknown
+        (plan, self.unknown)
     }
 
     fn lose(&mut self, Loss { planned, place, orphan, waits }: Loss) {
@@ -72,13 +70,13 @@ impl Decider<'_> {
             self.view.approval.is_some_and(|approval| approval.covers(&orphan.labels));
         let Planned { change, node, why, .. } = planned;
         if let Some(held) = waits.filter(|_| !is_approved) {
-            self.counts.held += 1;
-            return self.changes.push(Planned { change, node, why, held: Some(held) });
+            self.plan.counts.held += 1;
+            return self.plan.changes.push(Planned { change, node, why, held: Some(held) });
         }
         if !is_approved && let Err(hold) = self.brake(&change, &orphan) {
-            self.counts.held += 1;
+            self.plan.counts.held += 1;
             if let Hold::Budget { until: Some(until) } = hold {
-                self.next = Some(self.next.map_or(until, |next| next.min(until)));
+                self.plan.again(until);
             }
             if let (RouteChange::Replace { old, .. }, Some(place)) = (&change, place) {
                 let destination = change.destination();
@@ -91,7 +89,7 @@ impl Decider<'_> {
             // The cloud may prove that nothing is lost, if a target of a node shows whether it lies.
             self.unknown.extend(orphan.target.filter(|_| !self.right.is_empty()));
             let held = Some(Held::Brake(hold));
-            return self.changes.push(Planned { change, node, why, held });
+            return self.plan.changes.push(Planned { change, node, why, held });
         }
         let destination = change.destination();
         if let (Some(lack), Some(place)) = (self.push(change, node, why), place) {
@@ -112,12 +110,12 @@ impl Decider<'_> {
         }
         // What is marked or gone counts for no limit, but a list without any node is believed of no node. A limit of
         // zero stops the proofs as well.
-        let proof_counts = is_proven && self.view.budget.limit.of(self.counts.ours) > 0;
+        let proof_counts = is_proven && self.view.budget.limit.of(self.plan.counts.ours) > 0;
         let counts = self.planner.brake.breaker().is_open() || !orphan.was_marked && !proof_counts;
         if !counts || retries(self.planner) {
             return Ok(());
         }
-        let (uid, population) = (destination.to_string(), self.counts.ours);
+        let (uid, population) = (destination.to_string(), self.plan.counts.ours);
         let Budget { window, .. } = self.view.budget;
         let brake = &mut self.planner.brake;
         let is_new = !brake.window().after(self.now - window).any(|(_, paid)| *paid == *uid);

@@ -3,7 +3,7 @@
 use ccm_base::At;
 use ccm_cloud::Route;
 
-use super::{Decider, REMOVE, Whose};
+use super::{Decider, Whose};
 use crate::routes::plan::{
     Lack, Planner, View, planned::target_of, targets::Targets, wanted::is_inside,
 };
@@ -41,8 +41,8 @@ impl Decider<'_> {
                 Title::Ours(format!("its target is node {}", name.unwrap_or_default()))
             }
             Whose::Orphan(orphan) => Title::Ours(orphan.why),
-            Whose::Claimed(node) => Title::Open(claimed(route, &node).why),
-            Whose::Unknown => Title::Open(unknown(route).why),
+            Whose::Claimed(node) => Title::Open(claimed(route, &node).cause),
+            Whose::Unknown => Title::Open(unknown(route).cause),
             Whose::Foreign => Title::Foreign(self.why_foreign(route)),
         }
     }
@@ -82,11 +82,13 @@ pub(super) fn claimed(route: &Route, node: &str) -> Lack {
     ))
 }
 
-pub(super) fn foreign(route: &Route) -> String {
+pub(super) fn foreign(route: &Route) -> Lack {
     let (destination, target) = (route.destination, target_of(route));
     let whose = match &route.owner {
         Some(owner) => format!("of cluster {} (UID {})", owner.cluster.name, owner.cluster.uid),
         None => "of another owner".to_owned(),
     };
-    format!("there is a route of {destination} to {target}, {whose}; {REMOVE}")
+    let cause = format!("there is a route of {destination} to {target}, {whose}");
+    let mend = Some("remove it, or give the node another pod CIDR".to_owned());
+    Lack { mend, ..Lack::failed(cause) }
 }

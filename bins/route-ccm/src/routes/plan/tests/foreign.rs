@@ -57,12 +57,12 @@ fn a_blackhole_is_replaced_after_two_words_of_the_provider() {
     let routes = vec![route("10.120.1.0/24", instance(1)), route("10.120.4.0/24", other.clone())];
     let nodes = vec![node(1, &["10.120.1.0/24"]), node(4, &["10.120.4.0/24"])];
     let mut world = World::new(nodes, routes);
-    let word = || Ok(TargetState::Gone(AbsenceProof::new(ProofMethod::ProvidersWord, "gone")));
+    let gone = || Ok(TargetState::Gone(AbsenceProof::new(ProofMethod::ProvidersWord, "gone")));
     assert_eq!(world.plan(at(0)).questions, vec![other.clone()]);
-    world.planner.answered(at(0), vec![(other.clone(), word())], &[]);
-    world.planner.answered(at(60), vec![(other.clone(), word())], &[]);
+    world.planner.answered(at(0), vec![(other.clone(), gone())], &[]);
+    world.planner.answered(at(60), vec![(other.clone(), gone())], &[]);
     assert_eq!(world.due(at(61)), NOTHING, "too early for a word");
-    world.planner.answered(at(300), vec![(other, word())], &[]);
+    world.planner.answered(at(300), vec![(other, gone())], &[]);
     assert_eq!(
         world.due(at(301)),
         ["replace 10.120.4.0/24 of n4: a blackhole (rtb-1/10.120.4.0) -> n4"]

@@ -74,7 +74,6 @@ fn a_replacement_that_the_list_shows_already_is_there_once() {
     let routes = vec![route("10.120.1.0/24", instance(1))];
     world.table = RouteTable { routes, ..RouteTable::default() }.into();
     world.table.apply(&replaced.change, &applied(replaced));
-    assert_eq!(world.table.len(), 1);
     assert_eq!(world.settle(at(1)), NOTHING, "the route is not taken for two");
 }
 
@@ -87,9 +86,9 @@ fn of_many_former_nodes_the_last_ones_are_remembered() {
         let name = format!("node-{number}").as_str().into();
         let node = Arc::new(Node { name, ..Node::default() });
         former.gone(&NodeView { node, id: None, left_out: None }, false);
-        assert!(former.len() <= 20_000, "{number}: {}", former.len());
     }
-    assert!(former.len() >= 10_000, "{}", former.len());
+    let remembered = (0..50_000).filter(|number| former.get(&target(*number)).is_some()).count();
+    assert!((10_000..=20_000).contains(&remembered), "{remembered}");
     assert!((0..10_000).all(|last| former.get(&target(49_999 - last)).is_some()));
 }
 
@@ -107,7 +106,7 @@ fn the_target_of_a_node_that_went_is_remembered_while_its_route_may_come() {
     assert_eq!(world.settle(at(120)), ["delete 10.120.1.0/24 to sim://i-1"]);
     world.former.retain(at(120), &world.table.targets());
     world.former.retain(at(120 + 3600), &world.table.targets());
-    assert!(world.former.is_empty());
+    assert!(world.former.get(&instance(1)).is_none());
 }
 
 /// Something makes a route again whose deletion was confirmed: the next one waits, also if a list between does not show it.

@@ -150,7 +150,10 @@ fn a_node_that_waits_for_its_initialisation_takes_the_route_of_no_younger_one() 
     let mut world = World::new(vec![wrong, right], Vec::new());
     assert_eq!(world.settle(at(0)), ["create 10.120.2.0/24 to n2"]);
     let plan = world.plan(at(1));
-    assert!(why(&plan, "n1").0.contains("node n2, which is initialised or older"), "{plan:?}");
+    assert!(
+        why(&plan, "n1").0.contains("node n2, which is initialised, ready or older"),
+        "{plan:?}"
+    );
 }
 
 #[test]
@@ -163,7 +166,7 @@ fn a_node_with_the_provider_id_of_an_older_one_gets_no_route() {
     let plan = world.plan(at(1));
     assert_eq!(plan.counts.cidrs_of_same_id, 1);
     assert!(
-        why(&plan, "n2").0.contains("node n1, which is initialised or older"),
+        why(&plan, "n2").0.contains("node n1, which is initialised, ready or older"),
         "{:?}",
         why(&plan, "n2")
     );
@@ -184,4 +187,43 @@ fn a_node_with_the_provider_id_of_an_older_one_gets_no_route() {
     let mut world = World::new(pair(), Vec::new());
     world.nodes[1].left_out = Some(crate::routes::plan::wanted::LeftOut::NotSelected);
     assert_eq!(world.settle(at(0)), [""; 0]);
+}
+
+#[test]
+fn a_node_with_the_address_of_another_one_gets_no_route() {
+    let address = |number: u8| ccm_objects::Address::new("InternalIP", format!("10.0.0.{number}"));
+    // The first node has no provider ID, and its kubelet says the address of the second one.
+    let mut liar = NodeView { id: None, ..node(1, &["10.120.1.0/24", "fd00:0:0:1::/64"]) };
+    let changed = Arc::make_mut(&mut liar.node);
+    (changed.provider_id, changed.addresses) = (None, vec![address(2)]);
+    changed.addresses.push(ccm_objects::Address::new("InternalIP", "fd00::1"));
+    let honest = node(2, &["10.120.2.0/24"]);
+    let words = |nodes: &[&NodeView], takes_addresses| {
+        let mut world = World::new(nodes.iter().map(|view| (*view).clone()).collect(), Vec::new());
+        (world.traits.target_ids, world.traits.target_addresses) = (false, takes_addresses);
+        let plan = world.plan(at(0));
+        (plan.due().map(crate::routes::plan::Planned::words).collect::<Vec<_>>(), plan)
+    };
+    let (done, plan) = words(&[&liar, &honest], true);
+    assert_eq!(done, ["create 10.120.2.0/24 to n2", "create fd00:0:0:1::/64 to n1"]);
+    assert!(why(&plan, "n1").0.contains("has the same InternalIP 10.0.0.2"), "{plan:?}");
+    assert_eq!(words(&[&liar], true).0.len(), 2, "it may be its address");
+    assert_eq!(words(&[&liar, &honest], false).0.len(), 3, "the cloud does not look at addresses");
+    // A machine that is gone may leave its address to the next one.
+    let is_ready = |view: &NodeView, is_ready| {
+        let mut view = view.clone();
+        let node = Arc::make_mut(&mut view.node);
+        let status = if is_ready { "True" } else { "Unknown" };
+        let ready = ccm_objects::Condition {
+            kind: "Ready".into(),
+            status: status.into(),
+            ..Default::default()
+        };
+        node.conditions = vec![ready];
+        node.addresses = vec![address(2)];
+        view
+    };
+    let (old, new) = (is_ready(&honest, false), is_ready(&node(3, &["10.120.3.0/24"]), true));
+    assert_eq!(words(&[&old, &new], true).0, ["create 10.120.3.0/24 to n3"]);
+    assert_eq!(words(&[&is_ready(&old, true), &new], true).0, ["create 10.120.2.0/24 to n2"]);
 }

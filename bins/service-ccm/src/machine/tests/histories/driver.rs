@@ -83,7 +83,7 @@ impl World {
             self.next_due().map(|(at, lane, name)| (at, Next::Due(lane, name))),
             self.tasks.nodes.map(|at| (at, Next::Nodes)),
             self.machine.nodes_due().map(|at| (at, Next::NodesDue)),
-            self.machine.next_poll().map(|at| (at.max(self.tasks.polls), Next::Poll)),
+            self.machine.next_poll().map(|at| (at, Next::Poll)),
             Some((self.tasks.audit, Next::Audit)).filter(|_| !self.is_listing()),
             Some((self.tasks.orphans, Next::Orphans)),
             Some((self.tasks.note, Next::Note)),
@@ -123,7 +123,6 @@ impl World {
                 self.nodes_are(NodesWhy::Due { selectors: self.selectors(), services });
             }
             Next::Poll => {
-                self.tasks.polls = self.now + Duration::from_secs(1);
                 for request in self.hear(Event::PollDue) {
                     self.request(request);
                 }
@@ -230,18 +229,13 @@ impl World {
                 }
             }
             Flight::Read(asked, started) => {
-                let ids: Vec<String> = asked.iter().map(|(id, _)| id.clone()).collect();
-                let list = self.list(Some(&ids), Depth::Members);
-                for balancer in list.load_balancers {
-                    let name = asked.iter().find(|(id, _)| *id == balancer.id);
-                    let Some((_, name)) = name else { continue };
-                    let (name, balancer) = (Name::clone(name), Box::new(balancer));
-                    self.hear(Event::Read { name, balancer, started });
-                }
+                let polled = self.polled(asked, started, Depth::Members);
+                self.hear(Event::Read(polled));
             }
             Flight::Poll(asked, started) => {
                 if self.fails() || self.without == Some(Without::Polls) {
-                    self.tasks.polls = self.now + Duration::from_secs(5);
+                    let error = self.error();
+                    self.hear(Event::NotPolled(error));
                     return;
                 }
                 let polled = self.polled(asked, started, Depth::Summary);

@@ -82,8 +82,6 @@ pub(super) struct Tasks {
     pub(super) orphans: At,
     pub(super) note: At,
     pub(super) nodes: Option<At>,
-    /// Until then polls pause.
-    pub(super) polls: At,
 }
 
 pub(super) struct World {
@@ -286,7 +284,7 @@ impl World {
             Task::Orphans => self.tasks.orphans = self.tasks.orphans.min(self.now),
             Task::Note => self.tasks.note = self.tasks.note.min(self.now),
             Task::Nodes => self.tasks.nodes = Some(self.now),
-            Task::Poll | Task::SlowCalls => {}
+            Task::Poll => {}
         }
     }
 

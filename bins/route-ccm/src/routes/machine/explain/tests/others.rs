@@ -41,8 +41,9 @@ fn a_route_in_the_way_comes_before_what_the_node_lacks() {
     let bare = with(&own(), |node| node.addresses.clear());
     let foreign = Route { target: None, ..route("10.120.1.0/24", 1) };
     let explained = listed(vec![bare], vec![foreign]).node("n1");
-    says(&explained, Fares::Blocked, "to nothing, of another owner", REMOVE);
-    assert!(explained.mend == REMOVE && explained.cause.ends_with("of another owner"));
+    let mend = "remove it, or give the node another pod CIDR";
+    says(&explained, Fares::Blocked, "to nothing, of another owner", mend);
+    assert!(explained.mend == mend && explained.cause.ends_with("of another owner"));
 }
 
 #[test]
