@@ -65,8 +65,9 @@ fn near<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
 /// The error for a name that is missing in a list that may be incomplete.
 pub fn unproven(name: &str, gap: &str) -> CloudError {
     let name = one_line(name, MAX_VALUE);
-    let message =
-        format!("no server has the name {name:?}, but the list of the project is no proof: {gap}");
+    let message = format!(
+        "no server has the name {name:?}, but the list of the project does not prove it: {gap}"
+    );
     CloudError::new(ErrorKind::Unavailable, message)
 }
 
