@@ -13,7 +13,7 @@ PAGE = 500
 
 
 class Unreadable(Exception):
-    """The file cannot be read, so lookups fail: this is no proof of absence."""
+    """The file cannot be read, so lookups fail: this does not prove an absence."""
 
 
 def machines(path):

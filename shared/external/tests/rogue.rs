@@ -402,11 +402,11 @@ async fn a_description_that_makes_no_sense_is_not_believed() {
         ),
         (
             proto::DescribeResponse { schemes: vec!["rogue://".to_owned()], ..description() },
-            "no provider ID scheme",
+            "not a provider ID scheme",
         ),
         (
             proto::DescribeResponse { schemes: vec![String::new()], ..description() },
-            "no provider ID scheme",
+            "not a provider ID scheme",
         ),
     ] {
         let running = Running::describing(spoilt).await;
