@@ -115,7 +115,9 @@ impl Controller {
         let has_routes = cluster.is_some();
         listed.pass(match (has_routes, settings.configure_cloud_routes) {
             (true, _) => "not listed here: this replica does not lead".to_owned(),
-            (false, true) => format!("none: the provider {} offers none", context.cloud.name()),
+            (false, true) => {
+                format!("none: the provider {} does not offer routes", context.cloud.name())
+            }
             (false, false) => "none: --configure-cloud-routes=false".to_owned(),
         });
         let blocks = settings.ipam();

@@ -1,5 +1,5 @@
 //! The whole of node IPAM with a simulated API server and a simulated cloud in one process with
-//! paused time. The numbers are those of docs/internal/parity-ipam.md.
+//! paused time. The numbers refer to docs/internal/parity-ipam.md.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 

@@ -167,7 +167,7 @@ fn networks(text: &str, _: &str) -> Result<Vec<IpNet>, String> {
     let read = |text: String| {
         let address = || text.parse::<IpAddr>().map(IpNet::from);
         text.parse::<IpNet>().map(|network| network.trunc()).or_else(|_| address()).map_err(|_| {
-            format!("must be networks or addresses, such as 192.0.2.0/24; {text:?} is none")
+            format!("must be networks or addresses, such as 192.0.2.0/24; {text:?} is not one")
         })
     };
     Vec::<String>::parse(text)?.into_iter().map(read).collect()
@@ -188,7 +188,7 @@ fn annotation_prefixes(text: &str, _: &str) -> Result<Vec<String>, String> {
     match starts.iter().find(|start| !shown::can_be_confirmed(start)) {
         None => Ok(starts),
         Some(start) => Err(format!(
-            "must be beginnings of annotations with a domain and a slash, such as example.com/, and not of quartet.dev, kubernetes.io, k8s.io or a subdomain of them; {start:?} is none"
+            "must be beginnings of annotations with a domain and a slash, such as example.com/, and not of quartet.dev, kubernetes.io, k8s.io or a subdomain of them; {start:?} is not one"
         )),
     }
 }

@@ -1,7 +1,7 @@
 //! The whole controller in one process and paused time: cases that need more than the machine, because they are
 //! about queues, lanes, requests or the text that users read.
 //!
-//! The random histories are those of the machine alone: `src/machine/tests/histories.rs`.
+//! The random histories cover the machine alone: `src/machine/tests/histories.rs`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 

@@ -18,8 +18,8 @@
 //! | `apply` | makes one step |
 //! | `list`, `ensure`, `create`, `repair`, `members`, `delete` | the calls of the contract |
 //!
-//! All but the last four rows and `view` are pure. Each call looks first, decides what is to be changed, and
-//! makes the first change; Octavia takes the next one only after seconds.
+//! All but the last four rows and `view` are pure. Each call looks first, decides the changes, and
+//! makes the first one; Octavia takes the next one only after seconds.
 
 mod annotations;
 mod apply;
@@ -114,7 +114,8 @@ impl OctaviaBalancers {
         }
     }
 
-    /// Whether the cloud has load balancers that can be owned; an error while this is not known.
+    /// Returns true if the cloud has load balancers that can be owned. Fails while this is not
+    /// known.
     pub fn offered(&self) -> Result<bool, CloudError> {
         match &*self.version.lock() {
             Ok(Some(version)) if *version < TAGS => Err(too_old(*version)),
@@ -142,14 +143,14 @@ impl OctaviaBalancers {
         self.offered().map(drop)
     }
 
-    /// What this Octavia can do with a driver.
+    /// The features of this Octavia with a driver.
     async fn features(&self, driver: &str, call: Call) -> Result<Features, CloudError> {
         let version = self.octavia.version(call).await?;
         *self.version.lock() = Ok(Some(version));
         if version < TAGS { Err(too_old(version)) } else { Ok(Features::of(version, driver)) }
     }
 
-    /// Answers each item by itself, after one look at all of them.
+    /// Answers each item separately, after one look at all of them.
     fn each<'a, Q: Sync, T: Send + 'a, F>(
         &'a self,
         items: &'a [Q],

@@ -160,7 +160,8 @@ async fn a_held_node_whose_instance_goes_is_not_held_any_more() {
     assert_eq!(whole.writes(), [""; 0]);
 }
 
-/// A leader that dies of its changes leaves no new budget to the next one. New nodes use none.
+/// A leader that dies of its changes leaves no new budget to the next one. New nodes do not use
+/// budget.
 #[tokio::test(start_paused = true)]
 async fn what_a_change_uses_of_the_budget_is_stored_before_the_change() {
     let mut whole = Whole::before_start(&[]);

@@ -51,7 +51,7 @@ async fn the_id_of_another_node_is_held_until_that_node_is_gone() {
     assert!(!whole.is_tainted(rogue));
 }
 
-/// The setting is live, and a held node that is mended goes on at once.
+/// The setting is live, and a held node that is fixed goes on at once.
 #[tokio::test(start_paused = true)]
 async fn a_held_node_goes_on_by_the_setting_or_by_its_kubelet() {
     for how in ["setting", "kubelet"] {

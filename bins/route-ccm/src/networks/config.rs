@@ -122,7 +122,7 @@ fn listed(flag: &'static str, example: &str, values: &[String]) -> Result<Listed
     for text in values {
         let Some(network) = network(text.trim()) else {
             errors.push(Remark::new(flag, format!(
-                "{text:?} is no network: expected an address and the length of its prefix, such as {example}"
+                "{text:?} is not a network: expected an address and the length of its prefix, such as {example}"
             )));
             continue;
         };

@@ -96,7 +96,9 @@ impl Perform {
     fn tell(&self, effect: Effect) {
         match effect {
             Effect::Known { assigned, bare } => {
-                tracing::info!("pod CIDRs of {assigned} nodes are known; {bare} nodes have none");
+                tracing::info!(
+                    "pod CIDRs of {assigned} nodes are known; {bare} nodes do not have any"
+                );
             }
             Effect::Given(node) => {
                 if let Some(age) = node.age(clock::wall()) {

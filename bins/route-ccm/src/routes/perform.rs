@@ -148,7 +148,7 @@ impl Perform {
         match nodes.first() {
             None => self.lines.left_over.pass("none"),
             Some(first) => self.lines.left_over.fail(format!(
-                "{} nodes have NetworkUnavailable=True of a controller that made their routes, and this one makes none for them, first: {}",
+                "{} nodes have NetworkUnavailable=True of a controller that made their routes, and this one does not make routes for them, first: {}",
                 nodes.len(),
                 first.name
             )),

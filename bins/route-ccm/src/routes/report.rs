@@ -86,7 +86,7 @@ impl RouteReports {
 
     /// Reports a condition that an earlier controller of routes has left, once.
     pub(crate) fn left_over(&self, node: &Node) {
-        let text = "NetworkUnavailable is True (NoRouteCreated) because of a controller that made routes for this node, and this program makes none: no pod is scheduled here. If the pod network needs no route of the cloud, set the condition to False";
+        let text = "NetworkUnavailable is True (NoRouteCreated) because of a controller that made routes for this node, and this program does not make any: no pod is scheduled here. If the pod network needs no route of the cloud, set the condition to False";
         let report = Report::of_node(node, "NetworkUnavailableLeftOver", "left over", text);
         self.routes.report(&node.reference(), When::Once, report);
     }

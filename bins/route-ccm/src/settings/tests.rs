@@ -40,8 +40,8 @@ fn a_wrong_cluster_cidr_names_the_flags() {
     for on in [&[][..], CIDRS_ONLY, &both] {
         for (argument, what) in [
             ("--cluster-cidr=", "it is empty"),
-            ("--cluster-cidr=ten", "\"ten\" is no network"),
-            ("--cluster-cidr=10.0.0.0/33", "is no network"),
+            ("--cluster-cidr=ten", "\"ten\" is not a network"),
+            ("--cluster-cidr=10.0.0.0/33", "is not a network"),
             ("--cluster-cidr=10.0.0.0/16,10.1.0.0/16", "are both IPv4"),
             ("--cluster-cidr=10.0.0.0/16,fd00::/56,fd01::/56", "are both IPv6"),
         ] {
@@ -72,7 +72,7 @@ fn wrong_flags_of_node_ipam_are_named_with_their_values() {
     );
     check(
         &["--service-cluster-ip-range=x"],
-        "--service-cluster-ip-range=x (flag): \"x\" is no network",
+        "--service-cluster-ip-range=x (flag): \"x\" is not a network",
     );
     check(&["--node-cidr-mask-size-ipv4=33"], "--node-cidr-mask-size-ipv4=33 (flag): must be");
     // Without --allocate-node-cidrs they do nothing.

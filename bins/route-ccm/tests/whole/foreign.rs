@@ -96,7 +96,7 @@ async fn two_clusters_share_a_router() {
         let router = cloud.router();
         let (created, all) = (router.written(RouteWriteKind::Create), router.writes().len());
         assert_eq!((router.len(), created, all), (2 * NODES, 2 * NODES, 2 * NODES));
-        // A conflict is no failure: no node was shown as unreachable.
+        // A conflict does not count as a failure: no node was shown as unreachable.
         for number in 0..NODES {
             assert_eq!(ours.writes_to(&name(number)), 1, "{number}");
             assert_eq!(theirs.writes_to(&format!("other-{number}")), 1, "{number}");

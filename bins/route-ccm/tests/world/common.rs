@@ -117,7 +117,7 @@ pub(crate) async fn delete_nodes(
 
 /// A network.
 pub(crate) fn net(text: &str) -> Result<IpNet> {
-    text.parse().with_context(|| format!("{text} is no network"))
+    text.parse().with_context(|| format!("{text} is not a network"))
 }
 
 /// The routes of the cloud: destination and target.

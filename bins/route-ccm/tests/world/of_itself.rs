@@ -41,7 +41,7 @@ pub(crate) async fn a_kubelet_takes_nothing_from_others(env: Env) -> Result<()> 
     let wide = "10.244.128.0/17";
     add(&env, &node("wide", &[wide])).await?;
     let why = shows(&env, "wide", "True", "NoRouteCreated").await?;
-    ensure!(why.contains("wider than those of most nodes (/24)"), "{why}");
+    ensure!(why.contains("wider than most nodes' (/24)"), "{why}");
     nodes::event(&env.client, "wide", "PodCIDRWithoutRoute", SOON).await?;
     add_nodes(&env, [130]).await?;
     reachable(&env, [130]).await?;

@@ -70,7 +70,7 @@ pub(crate) async fn what_is_taken_back_costs_a_write_a_minute(env: Env) -> Resul
     let began = Instant::now();
     let program = env.start(&with_cidrs(&env, "10.244.0.0/16")).await?;
     tokio::select! {
-        ended = rival(&env) => ended.context("the rival")?,
+        ended = rival(&env) => ended.context("the other client")?,
         ended = waiting(&program) => ended?,
         () = sleep(patience()) => (),
     }

@@ -90,7 +90,7 @@ impl Machine {
             Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting, now),
             Ok(Progress::Elsewhere(why)) => {
                 entry.elsewhere(asked, why.clone());
-                vec![log(Level::Info, service, format!("another controller is responsible: {why}"))]
+                vec![log(Level::Info, service, format!("skipped, owned by another controller: {why}"))]
             }
             Ok(Progress::NotSeen(why)) => {
                 let text = format!("the load balancer is looked at in full: {why}");

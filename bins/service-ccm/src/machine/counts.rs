@@ -113,7 +113,7 @@ impl Machine {
             }
         }
         if failing.is_empty() {
-            return Verdict::Passed(format!("{all} Services, none failing"));
+            return Verdict::Passed(format!("{all} Services, 0 failing"));
         }
         let count: usize = failing.values().sum();
         let kinds: Vec<_> = failing.iter().map(|(kind, count)| format!("{kind} {count}")).collect();

@@ -191,7 +191,7 @@ pub(crate) enum Tell {
     AddressChanged(String),
     Deleting,
     Deleted,
-    /// What the provider has left in the cloud on purpose.
+    /// Objects that the provider has left in the cloud on purpose.
     Kept(String),
     DuplicateDeleted,
     Failed {

@@ -140,7 +140,7 @@ pub(crate) struct NodesSeen {
 /// The reason why the nodes were listed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum NodesWhy {
-    /// One of them, or the settings, have changed.
+    /// A node or the settings have changed.
     Changed,
     /// Changes are due to be passed on. The Services select members by these labels.
     Due { selectors: Vec<NodeSelector>, services: Vec<Arc<Service>> },
@@ -153,7 +153,7 @@ pub(crate) enum NodesWhy {
 pub(crate) struct Due {
     pub(crate) lane: Lane,
     pub(crate) name: Name,
-    /// The Service; none if it is gone.
+    /// The Service; `None` if it is gone.
     pub(crate) service: Option<Arc<Service>>,
     /// The nodes that may be members of its load balancer.
     pub(crate) selector: NodeSelector,
@@ -178,7 +178,7 @@ pub(crate) struct Written {
     /// The Service on which the write was decided.
     pub(crate) service: Arc<Service>,
     pub(crate) step: Step,
-    /// The new Service, or the error; none if nothing was sent.
+    /// The new Service, or the error; `None` if nothing was sent.
     pub(crate) answer: Result<Arc<Service>, Option<ApiError>>,
 }
 
@@ -214,7 +214,7 @@ impl Answer {
         }
     }
 
-    /// The call; none for a preview, which changes nothing.
+    /// The call; `None` for a preview, which changes nothing.
     pub(crate) const fn call(&self) -> Option<CallKind> {
         match self {
             Self::Ensure(_) => Some(CallKind::Ensure),

@@ -96,7 +96,7 @@ fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {
         Step::Protect => (
             "protect",
             vec![format!("finalizer {}", service_keys::CLEANUP)],
-            "it is to get a load balancer",
+            "it will get a load balancer",
         ),
         Step::Ensure(front_end) | Step::Preview(front_end) => {
             let ports =
@@ -120,7 +120,7 @@ fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {
         Step::Release => (
             "release",
             vec![format!("finalizer {} is removed", service_keys::CLEANUP)],
-            "it has no load balancer any more, or asks for none",
+            "it no longer has a load balancer, or does not ask for one",
         ),
         Step::Write(change) => {
             let mut lines: Vec<String> = change

@@ -36,9 +36,9 @@ pub(crate) struct Planned {
     pub(crate) members: Decision,
     /// The mistakes in the Service.
     pub(crate) problems: Vec<Problem>,
-    /// What the cloud shows to be wrong with the load balancer, if the Service should show that.
+    /// The cloud's trouble with the load balancer, if the Service should show it.
     pub(crate) trouble: Option<String>,
-    /// True if it waits for a user's word to adopt the load balancer of another controller.
+    /// True if it waits for the user to approve the adoption of another controller's load balancer.
     pub(crate) waits_for_adoption: bool,
     /// Why it gets no load balancer of its own, if it is on one of others.
     pub(crate) stays_on_foreign: Option<String>,

@@ -178,7 +178,7 @@ mod tests {
             since: At::default(),
         });
         assert!(entry.not_polled(Some("no digest"), minutes(2)));
-        assert!(!entry.not_polled(Some("no digest"), minutes(2)), "it is no news");
+        assert!(!entry.not_polled(Some("no digest"), minutes(2)), "it is not news");
         assert_eq!(entry.check_at(), Some(minutes(2) + Duration::from_secs(15)));
         entry.polled(&Service::default(), LoadBalancer::new("lb-1", "", None), minutes(3));
         assert_eq!(entry.state.unreadable, None);

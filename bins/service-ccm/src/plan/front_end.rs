@@ -152,8 +152,8 @@ fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
     Digest { version: DIGEST_VERSION, hash }
 }
 
-/// What a provider that gets the whole Service may act on: the spec, and all annotations but the provider's own,
-/// kubectl's and Quartet's. Nobody else knows which of them the provider reads.
+/// The parts that a provider with the whole Service may act on: the spec, and all annotations but
+/// the provider's own, kubectl's and Quartet's. Nobody else knows which of them the provider reads.
 fn configuration(json: &str, traits: &LoadBalancerTraits) -> Option<Vec<u8>> {
     #[derive(Deserialize)]
     struct Metadata {
@@ -199,7 +199,7 @@ impl Reading<'_> {
                 "IPv6" => families.push(IpFamily::V6),
                 other => self.problems.push(Problem::fatal(
                     format!("spec.ipFamilies[{place}]"),
-                    format!("{} is no family of addresses; expected IPv4 or IPv6", quoted(other)),
+                    format!("{} is not an IP family; expected IPv4 or IPv6", quoted(other)),
                 )),
             }
         }
@@ -228,7 +228,7 @@ impl Reading<'_> {
             let field = |name: &str| format!("spec.ports[{place}].{name}");
             let Some(protocol) = self.protocol(&port.protocol, field("protocol")) else { continue };
             if !seen.insert((protocol, port.port)) {
-                let what = format!("{protocol} port {} is there twice", port.port);
+                let what = format!("{protocol} port {} is listed twice", port.port);
                 self.problems.push(Problem::fatal(field("port"), what));
             }
             if port.node_port.is_none() {
@@ -301,7 +301,7 @@ impl Reading<'_> {
                 }
                 Err(_) => self.problems.push(Problem::fatal(
                     field,
-                    format!("{} is no network; expected one such as 10.0.0.0/24", quoted(text)),
+                    format!("{} is not a network; expected one such as 10.0.0.0/24", quoted(text)),
                 )),
             }
         }
@@ -317,7 +317,7 @@ impl Reading<'_> {
         let text = self.details.load_balancer_ip.as_deref()?;
         let address = text.parse().ok();
         if address.is_none() {
-            let what = format!("{} is no IP address", quoted(text));
+            let what = format!("{} is not an IP address", quoted(text));
             self.problems.push(Problem::fatal("spec.loadBalancerIP", what));
         }
         address
@@ -328,7 +328,7 @@ impl Reading<'_> {
         let Some(id) = self.details.annotations.get(ADOPT) else { return };
         if id.is_empty() || one_line(id, LONGEST_ID) != **id {
             let what =
-                format!("{} is no ID of a load balancer; the page /plan shows it", quoted(id));
+                format!("{} is not a load balancer ID; see /plan for the right one", quoted(id));
             self.problems.push(Problem::fatal(format!("annotation {ADOPT}"), what));
         }
     }

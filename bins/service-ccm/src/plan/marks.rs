@@ -158,7 +158,7 @@ mod tests {
         assert!(!marks.update(went.clone()));
         assert_eq!((marks.get("a"), marks.get("b")), (None, Some(Mark::Meant)));
         marks.see("b", None, at(2));
-        assert_eq!(marks.get("b"), None, "it is there without its mark");
+        assert_eq!(marks.get("b"), None, "it exists without its mark");
         // What this process has seen is later than what the last leader has left.
         went.add_earlier(Marks([("a".into(), (Some(Mark::Meant), at(0)))].into()));
         assert_eq!(went.get("a"), None);

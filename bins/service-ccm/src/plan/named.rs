@@ -63,7 +63,7 @@ pub fn of_name(
         _ => ("annotations", "them"),
     };
     let message = format!(
-        "{annotation} {}: {}; remove {them} if the Service is to get another one",
+        "{annotation} {}: {}; remove {them} if the Service should get another one",
         keys.join(" and "),
         error.message
     );
@@ -124,7 +124,7 @@ mod tests {
         let error = of_name(&copy, None, conflict("load balancer lb-1 is shop/web's"));
         assert_eq!(
             error.message,
-            "annotation quartet.dev/load-balancer-id: load balancer lb-1 is shop/web's; remove the annotation if the Service is to get another one"
+            "annotation quartet.dev/load-balancer-id: load balancer lb-1 is shop/web's; remove the annotation if the Service should get another one"
         );
         assert_eq!(error.kind, ErrorKind::Conflict);
         assert_eq!(of_name(&copy, Some("lb-1"), own()), own(), "it is known to be the Service's");
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(copied(&service, None, &anothers), Some("lb-1"), "a backup has it, too");
         let details = service.details.as_mut().unwrap();
         details.annotations.insert(ADOPT.into(), "lb-3".into());
-        assert_eq!(copied(&service, None, &anothers), None, "another one is to be adopted");
+        assert_eq!(copied(&service, None, &anothers), None, "another one should be adopted");
         let details = service.details.as_mut().unwrap();
         details.annotations.remove(ADOPT);
         details.ingress = [ServiceIngress::default()].into();

@@ -66,7 +66,8 @@ reasons! {
     Conflict: PROVISIONING "True";
     /// The cloud did not answer in time, or not in a way that can be understood.
     CloudUnavailable: PROVISIONING "True";
-    /// The provider offers no load balancers, or not any more. Nothing is created, changed or deleted meanwhile.
+    /// The provider does not offer load balancers, or no longer does. Until it does, nothing is
+    /// created, changed or deleted.
     LoadBalancersNotOffered: PROVISIONING "True";
     /// The load balancer has failed in the cloud. The message says if service-ccm tries to repair it, or a person has
     /// to repair or delete it.

@@ -1,4 +1,4 @@
-//! What is known of one load balancer.
+//! The known state of one load balancer.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::{
 /// How long the cloud may work before the Service says so.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What is known of the load balancer of one Service.
+/// The known state of the load balancer of one Service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Known {
     /// Nothing: no call and no list since this process leads has shown it, or its absence.
@@ -54,16 +54,16 @@ pub enum CallKind {
     DeleteDuplicate,
 }
 
-/// A call on which the cloud still works, or after which more changes are to follow.
+/// A call on which the cloud still works, or after which more changes will follow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
-    /// The call. None if another process has made it.
+    /// The call. `None` if another process has made it.
     pub call: Option<CallKind>,
     /// The configuration that it was about.
     pub digest: Option<Digest>,
     /// The members that went with it.
     pub members: Option<Members>,
-    /// What is waited for, in the cloud's words.
+    /// The cloud's text about what it is waiting for.
     pub what: String,
     /// When it is worth to look again.
     pub check_at: At,
@@ -92,11 +92,11 @@ pub struct Failed {
     pub retry_at: At,
     /// When it is made again at the earliest if something that it was about has changed.
     pub soonest: At,
-    /// What it was about besides the Service.
+    /// Its inputs besides the Service.
     pub inputs: Inputs,
 }
 
-/// What a call depends on besides its Service. An error of a user may be right with others.
+/// The inputs of a call besides its Service. A user's mistake may be correct with other inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inputs {
     /// The digest of the nodes.
@@ -106,8 +106,8 @@ pub struct Inputs {
 }
 
 impl Failed {
-    /// Returns true if another client's change in passing is the reason, or a call without enough
-    /// time for all its items, which is no failure. One that does not pass within a minute is.
+    /// Returns true if a concurrent change by another client caused this, or a call without enough
+    /// time for all its items. This does not count as a failure unless it lasts for a minute.
     pub fn may_pass(&self) -> bool {
         (self.error.kind == ErrorKind::Busy || self.error.unsent) && self.times < PASSES
     }
@@ -126,24 +126,24 @@ pub struct Foreign {
     pub id: String,
     /// Whose it is, in words: `it is shared by 2 Services`.
     pub whose: String,
-    /// Whether only the annotation of [`by_provider`] leads to it.
+    /// True if only the annotation of [`by_provider`] leads to it.
     pub is_named: bool,
 }
 
-/// What is known of one load balancer, besides its members.
+/// The known state of one load balancer, besides its members.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// What the cloud has shown.
+    /// The state that the cloud has shown.
     pub known: Known,
-    /// The members by port, from the last answer or full read. None before that, or if the provider
-    /// does not know them.
+    /// The members by port, from the last answer or full read. `None` before that, or if the
+    /// provider does not know them.
     pub pools: Option<Vec<Pool>>,
     /// The members that it lacks, or that the provider could not see.
     pub gap: Option<Gap>,
     /// The configuration that the load balancer has in full, or for which another controller is
     /// responsible.
     pub configured: Option<Digest>,
-    /// What the cloud works on.
+    /// The call that the cloud works on.
     pub pending: Option<Pending>,
     /// The calls that failed, at most one of each kind.
     pub failed: Vec<Failed>,
@@ -155,7 +155,7 @@ pub struct State {
     pub repeats: Repeats,
     /// The provider's words about its entry in the cloud's list, if they cannot be read.
     pub unreadable: Option<String>,
-    /// Whether the answer to a deletion has proved that nothing of this owner exists, or that
+    /// True if the answer to a deletion has proved that nothing of this owner exists, or that
     /// another controller is responsible.
     pub proved_absent: bool,
     /// True if the Service has shown a mark of a service-ccm since the last call to create or update.
@@ -169,10 +169,10 @@ pub struct State {
     pub foreign: Option<Foreign>,
     /// The ID on the Service that is the copy of another Service's ([`copied`](super::copied)).
     pub copied: Option<Box<str>>,
-    /// Whether the cloud is to be asked what it has, by a call, because no list shows it: there is no
-    /// list, or another client has changed the load balancer.
+    /// True if the cloud must be asked for its state by a call, because no list shows it: there is
+    /// no list, or another client has changed the load balancer.
     pub look: bool,
-    /// What the cloud would change for this configuration, one line each.
+    /// The changes that the cloud would make for this configuration, one line each.
     pub previewed: Option<(Digest, Vec<String>)>,
 }
 
@@ -202,7 +202,7 @@ impl State {
         (!empty.is_empty()).then(|| pools::in_words(&empty))
     }
 
-    /// Whether the cloud works on a call, so that there is nothing to call now.
+    /// Returns true if the cloud works on a call, so that there is nothing to call now.
     pub fn waits_for_cloud(&self, now: At) -> bool {
         self.pending.as_ref().is_some_and(|pending| now < pending.check_at)
     }
@@ -212,7 +212,7 @@ impl State {
         self.failed.iter().find(|failed| failed.call == call)
     }
 
-    /// Whether this call has failed and is not to be made yet.
+    /// Returns true if this call has failed and must not be repeated yet.
     pub(super) fn waits_after_failure(&self, call: CallKind, view: View<'_>) -> bool {
         self.failure(call).is_some_and(|failed| view.now < failed.due(view.inputs))
     }
@@ -237,8 +237,9 @@ impl State {
         })
     }
 
-    /// Whether this load balancer was complete once, as this process has seen or the Service says.
-    /// One that another process began to create may lack a part, whatever its digest is.
+    /// Returns true if this load balancer was complete once, as this process has seen or the
+    /// Service says. A load balancer started by another process may be incomplete, whatever its
+    /// digest is.
     pub fn was_complete(&self, service: &Service, id: &str) -> bool {
         let is_known = self.id() == Some(id) && self.configured.is_some();
         is_known || service.annotation(ID) == Some(id)
@@ -259,13 +260,15 @@ impl State {
         retries.chain(rewrites).chain(gap).chain(others).filter(|at| now < *at).min()
     }
 
-    /// Whether there is a load balancer of another controller that no user has approved to adopt.
+    /// Returns true if a load balancer of another controller waits for a user to approve its
+    /// adoption.
     pub fn waits_for_adoption(&self, view: View<'_>) -> bool {
         let is_requested = view.adopts || to_adopt(view.service).is_some();
         self.adoptable.is_some() && self.known == Known::Absent && !is_requested
     }
 
-    /// Whether it is known that the Service has a load balancer of another controller, or names one.
+    /// Returns true if the Service is known to have a load balancer of another controller, or names
+    /// one.
     pub fn is_of_others(&self) -> bool {
         self.adoptable.is_some() || self.foreign.is_some()
     }
@@ -287,11 +290,11 @@ impl State {
         }
         let (key, _) = by_provider(service, traits).filter(|(_, named)| named == id)?;
         Some(format!(
-            "annotation {key}: {what}; remove the annotation if the Service is to get another one"
+            "annotation {key}: {what}; remove the annotation if the Service should get another one"
         ))
     }
 
-    /// Whether it is known what the cloud would change for this configuration.
+    /// Returns true if the changes of the cloud for this configuration are known.
     pub fn is_previewed(&self, front_end: &FrontEnd) -> bool {
         self.previewed.as_ref().is_some_and(|(digest, _)| *digest == front_end.digest)
     }
@@ -336,11 +339,11 @@ impl State {
         }
     }
 
-    /// The ID by which the cloud is to look for the load balancer: the known one; else what the
-    /// Service says, which may be the copy of another Service's annotation; else the one that it has
-    /// by another controller or wants to have, so that no second one is made. To delete what is known
-    /// not to exist, or what the cloud says is another's, no ID is needed: everything of the owner
-    /// goes. Nor is one needed to create what has only a copied one.
+    /// The ID by which the cloud should look for the load balancer: the known one; else the ID in
+    /// the Service, which may be copied from another Service's annotation; else the one that it has
+    /// by another controller or wants to have, so that no second one is made. To delete what is
+    /// known not to exist, or what the cloud says is another's, no ID is needed: everything of the
+    /// owner goes. Nor is one needed to create what has only a copied one.
     pub fn to_look_for<'a>(
         &'a self,
         service: &'a Service,

@@ -1,4 +1,4 @@
-//! What is written to a Service: addresses, conditions, annotations.
+//! The writes to a Service: addresses, conditions, annotations.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{eligible::without_numbers, reason::Reason};
 
 /// The annotation with the ID of the load balancer: a hint where to look, no proof of ownership.
 pub const ID: &str = service_keys::LOAD_BALANCER_ID;
-/// The annotation with the digest of the applied configuration, for providers that store none.
+/// The annotation with the digest of the applied configuration, for providers that do not store it.
 pub const DIGEST: &str = "quartet.dev/load-balancer-digest";
 
 /// How long a condition is not rewritten only because its status or reason changes.
@@ -24,7 +24,7 @@ pub struct NewCondition {
     pub reason: Reason,
     /// Its message.
     pub message: String,
-    /// Whether its status differs from the one that is there, so that its time moves.
+    /// True if its status differs from the existing one, so that its time moves.
     pub moves: bool,
 }
 
@@ -40,16 +40,16 @@ pub struct StatusChange {
 }
 
 impl StatusChange {
-    /// Whether it changes nothing.
+    /// Returns true if it changes nothing.
     pub fn is_empty(&self) -> bool {
         self == &Self::default()
     }
 }
 
-/// What a Service is to show.
+/// The wanted status of a Service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wished {
-    /// The addresses; None to leave them as they are.
+    /// The addresses; `None` to leave them as they are.
     pub ingress: Option<Vec<ServiceIngress>>,
     /// The conditions, with their messages.
     pub conditions: Vec<(Reason, String)>,
@@ -57,10 +57,10 @@ pub struct Wished {
     pub annotations: BTreeMap<String, Option<String>>,
 }
 
-/// The difference between a Service and what it is to show. A condition that is not there is written
-/// at once; one whose status or reason changes not before [`PAUSE`] has passed, or along with something
-/// else. The message alone is a difference only along with other addresses, and where it says what a
-/// user is to do: others may quote a request ID.
+/// The difference between a Service and its wanted status. A missing condition is written at once;
+/// a condition whose status or reason changes, not before [`PAUSE`] has passed, or along with
+/// something else. The message alone is a difference only along with other addresses, or if it says
+/// what a user should do: others may quote a request ID.
 pub fn difference(
     service: &Service,
     wished: &Wished,
@@ -103,7 +103,7 @@ fn differs(reason: Reason, old: &str, new: &str) -> bool {
     }
 }
 
-/// Whether a condition of the Service shows this reason.
+/// Returns true if a condition of the Service shows this reason.
 pub fn shows(condition: Option<&ServiceCondition>, reason: Reason) -> bool {
     condition.is_some_and(|condition| &*condition.reason == reason.as_str())
 }
@@ -114,7 +114,7 @@ pub fn ingress(balancer: &LoadBalancer) -> Vec<ServiceIngress> {
     balancer.ingress.iter().map(entry).collect()
 }
 
-/// One of these addresses. An IPv4 address in the form of an IPv6 one is shown as what it is.
+/// The entry of an address. An IPv4 address in the form of an IPv6 one is shown as IPv4.
 pub(super) fn entry(ingress: &Ingress) -> ServiceIngress {
     let ports = ingress.failed_ports.iter().map(|failed| IngressPort {
         port: failed.port.into(),
@@ -194,7 +194,7 @@ mod tests {
         assert!(change.conditions[0].moves, "its status changes");
     }
 
-    /// A status that comes and goes is no reason to write more often.
+    /// A status that flaps is not written more often.
     #[test]
     fn a_status_changes_at_most_once_in_half_a_minute() {
         let throttled = service(Some(Reason::Throttled));
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(fresh.conditions.len(), 1, "the first time");
     }
 
-    /// A user who corrects one of two mistakes is to see the other one.
+    /// A user who corrects one of two mistakes should see the other one.
     #[test]
     fn another_mistake_is_shown_and_another_request_id_is_not() {
         for (reason, writes) in [
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// What the API server would add is there from the beginning.
+    /// Fields that the API server would add exist from the beginning.
     #[test]
     fn an_address_has_the_mode_that_the_api_server_stores() {
         let mut balancer = LoadBalancer::new("lb-1", "web", None);

@@ -90,7 +90,7 @@ fn gone(id: &str) -> (Reason, String) {
 }
 
 fn responsible(why: &str) -> String {
-    format!("another controller is responsible: {why}")
+    format!("owned by another controller: {why}")
 }
 
 fn annotations(
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(step(&shown, &state), Plan::Settled);
         let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
         balancer.ingress.clear();
-        assert_eq!(step(&shown, &state), Plan::Settled, "what is there stays");
+        assert_eq!(step(&shown, &state), Plan::Settled, "existing addresses stay");
         let without = written(&bare, &step(&bare, &state));
         assert!(shows(without.condition(SERVING), Reason::NoAddress));
     }

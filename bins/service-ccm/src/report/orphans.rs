@@ -89,7 +89,7 @@ fn adoptable(all: &[LoadBalancer]) {
         tracing::info!(
             load_balancer = &*balancer.id,
             service = %made_for,
-            "a load balancer that may be adopted: {why}"
+            "found an adoptable load balancer: {why}"
         );
     }
 }

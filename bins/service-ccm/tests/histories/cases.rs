@@ -1,4 +1,4 @@
-//! Single cases in the same world. The numbers are those of docs/internal/parity-service.md.
+//! Single cases in the same world. The numbers refer to docs/internal/parity-service.md.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ pub(crate) fn on(operation: Operation, number: usize, trouble: Trouble) -> Fault
     Fault::new(Effect::LoadBalancers(vec![World::service_key(number)], trouble)).on(operation)
 }
 
-/// 36, 37: a conflict is no error; a Service that is not there any more needs no write.
+/// 36, 37: a conflict does not count as an error; a Service that no longer exists needs no write.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_finds_another_version_is_repeated_without_an_event() {
     for (code, has_address) in [(409, true), (404, false)] {
@@ -167,7 +167,8 @@ async fn a_failed_change_of_members_is_repeated_and_may_become_needless() {
     assert!(world.cloud.faults().remove(fault));
 }
 
-/// 47: a call that hangs does not undo what has joined meanwhile, and delays no other Service.
+/// 47: a call that hangs does not undo what has joined in the meantime, and does not delay another
+/// Service.
 #[tokio::test(start_paused = true)]
 async fn a_slow_change_of_members_undoes_no_later_one() {
     let world = World::with_services(0..2).await;
@@ -245,7 +246,7 @@ async fn a_deletion_that_fails_is_repeated_with_back_off() {
     assert!(world.service(1).is_none());
 }
 
-/// What a person takes away is written again, without a call to the cloud.
+/// Fields that a person removes are written again, without a call to the cloud.
 #[tokio::test(start_paused = true)]
 async fn finalizer_and_status_that_a_person_removes_come_back() {
     let world = World::with_services(0..1).await;

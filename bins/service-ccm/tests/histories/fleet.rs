@@ -83,7 +83,7 @@ async fn a_cloud_that_shows_nothing_gets_no_new_load_balancer() {
     }
 }
 
-/// All are deleted in the cloud, and nobody is there.
+/// All are deleted in the cloud, and nobody is on duty.
 #[tokio::test(start_paused = true)]
 async fn load_balancers_that_are_really_gone_are_made_again_within_an_hour() {
     for kept in [0, 1] {
@@ -109,7 +109,7 @@ async fn load_balancers_that_are_really_gone_are_made_again_within_an_hour() {
     }
 }
 
-/// What is to go is no loss, so it does not hold the one that is.
+/// A planned deletion does not count as a loss, so it does not hold back a real one.
 #[tokio::test(start_paused = true)]
 async fn services_that_are_being_deleted_have_lost_nothing() {
     let world = World::fleet(Variant::default()).await;
@@ -143,7 +143,7 @@ async fn a_user_approves_all_replacements_on_the_lease() {
     lease.annotate("quartet.dev/replacements-approved-selector", Some("*"));
     lease.annotate("quartet.dev/replacements-approved-until", Some("2999-01-01T00:00:00Z"));
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(world.ids().len(), 2 * SERVICES, "none waits for its next look");
+    assert_eq!(world.ids().len(), 2 * SERVICES, "no Service waits for its next look");
 }
 
 /// A wrong setting on which all load balancers depend, for a night.

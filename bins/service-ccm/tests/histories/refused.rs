@@ -1,5 +1,5 @@
-//! What the cloud refuses as a mistake of the user is tried again: rarely, and soon when something
-//! that it is about may have changed.
+//! Requests that the cloud refuses as a mistake of the user are retried: rarely, and soon when
+//! something that they depend on may have changed.
 
 use std::time::Duration;
 

@@ -75,7 +75,7 @@ async fn a_service_on_a_load_balancer_of_others_keeps_it_and_gets_no_second_one(
         world.restart().await;
         sleep(SOON).await;
         let calls = world.cloud.calls().load_balancers;
-        assert_eq!((calls.list, calls.total()), (2, 2), "that of this cluster and that of all");
+        assert_eq!((calls.list, calls.total()), (2, 2), "this cluster's and everything");
         world.add_node(NODES);
         sleep(Duration::from_hours(1)).await;
         let calls = world.cloud.calls().load_balancers;

@@ -71,7 +71,7 @@ pub(crate) type Standby = (InProcess<ServiceCcm>, Arc<ServiceCcm>);
 /// Objects of the API server.
 pub(crate) type Objects = Arc<[Value]>;
 
-/// What differs from the program as it is shipped.
+/// The differences from the program as it is shipped.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Variant {
     /// Other settings.

@@ -256,7 +256,7 @@ async fn what_is_slow_is_waited_for(world: &mut World) -> Result<()> {
     sleep(Duration::from_secs(4)).await;
     ensure!(!is_empty(world.own.cloud()), "its cloud refuses");
     let ours = services::get(&world.env.client, "ours").await?;
-    ensure!(is_protected(&ours), "its load balancer is there: {ours:?}");
+    ensure!(is_protected(&ours), "its load balancer exists: {ours:?}");
     ensure!(world.traces("theirs").await? == theirs, "another controller's: {theirs}");
     world.foreign.rests.store(false, Ordering::SeqCst);
     world.becomes_free("ours").await?;

@@ -260,7 +260,7 @@ impl Session {
         let vague = (!is_clear).then(Instant::now);
         if vague.is_some() {
             let url = &endpoint.base;
-            tracing::warn!(%url, "Nova does not tell its versions; its lowest microversion is used");
+            tracing::warn!(%url, "Nova does not report its versions; its lowest microversion is used");
         }
         state.nova = Some(Known { catalog_url, endpoint, generation, vague });
         Ok(())

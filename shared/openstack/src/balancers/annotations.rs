@@ -1,5 +1,6 @@
-//! The annotations of a Service, with the options that stand in for them: read, typed and
-//! checked. Names, meaning and defaults are those of openstack-cloud-controller-manager. Pure.
+//! The annotations of a Service, with the options that replace missing ones: read, typed and
+//! checked. Names, meaning and defaults are the same as in openstack-cloud-controller-manager.
+//! Pure.
 //!
 //! What openstack-cloud-controller-manager reads as its default although it is wrong (numbers,
 //! yes and no) is read so here as well, with a remark: a load balancer that works goes on. What
@@ -70,7 +71,7 @@ pub fn remark(reason: &str, message: impl Into<String>) -> Note {
     Note { reason: reason.to_owned(), message: message.into(), warning: true }
 }
 
-/// What `cloud.conf` says about load balancers.
+/// The options of `cloud.conf` about load balancers.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub balancer: LoadBalancer,
@@ -110,7 +111,8 @@ impl Source {
         matches!(self, Self::Annotation(_))
     }
 
-    /// Whether the Service asks for it, by an annotation or by its class: not an option for all.
+    /// Returns true if the Service asks for it, by an annotation or by its class: not a global
+    /// option.
     pub fn is_of_service(&self) -> bool {
         !matches!(self, Self::Option(_))
     }
@@ -176,14 +178,14 @@ pub struct Timeouts {
     pub tcp_inspect: i64,
 }
 
-/// A floating network: the one that is named, or which one is to be used.
+/// A floating network: a named one, or the one that should be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FloatingNetwork {
     /// This one.
     Named(Given),
     /// The first external one with room for IPv4.
     Found,
-    /// None, as this says by an empty value.
+    /// No floating network, because this is set to an empty value.
     Refused(Source),
 }
 
@@ -208,11 +210,11 @@ pub struct Tags {
     pub pool: Vec<String>,
 }
 
-/// What annotations and options ask for.
+/// The configuration that annotations and options ask for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub internal: bool,
-    /// The host name that the status is to show instead of an address.
+    /// The host name that the status should show instead of an address.
     pub hostname: Option<String>,
     pub networks: Networks,
     pub keep_floating: bool,
@@ -230,7 +232,7 @@ pub struct Settings {
     pub zone: Option<Given>,
     pub selector: Selector,
     pub tags: Tags,
-    /// What a new load balancer cannot have yet, one line each.
+    /// The settings that a new load balancer cannot have yet, one line each.
     pub unmanaged: Vec<Given>,
     /// An unknown annotation that seems to ask for an internal load balancer, and the correct name.
     pub misspelt_internal: Option<Given>,
@@ -306,7 +308,7 @@ pub fn member_subnet(annotations: &BTreeMap<String, String>, options: &Options) 
     Networks::members(&networks, options)
 }
 
-/// Whether the floating IP outlives its load balancer.
+/// Returns true if the floating IP outlives its load balancer.
 pub fn keeps_floating(annotations: &BTreeMap<String, String>) -> bool {
     Reading::new(annotations).flag("keep-floatingip", false)
 }
@@ -322,7 +324,7 @@ impl Networks {
     }
 }
 
-/// What is asked for and not managed yet.
+/// The requested settings that are not managed yet.
 fn unmanaged(reading: &Reading<'_>, config: &LoadBalancer, networks: &Networks) -> Vec<Given> {
     let mut all = Vec::new();
     let mut add = |source: Source, what: &str| {

@@ -100,7 +100,7 @@ impl OctaviaBalancers {
             FloatingAct::Release(id) => match neutron.delete_floating_ip(&id, call).await {
                 Err(error) if error.kind == ErrorKind::Conflict => {
                     // Port forwardings of a user, for instance.
-                    tracing::warn!("floating IP {id} is left, it is in use otherwise: {error}");
+                    tracing::warn!("floating IP {id} is kept: something else uses it: {error}");
                     Ok(None)
                 }
                 outcome => outcome.map(|_| None),
@@ -119,7 +119,7 @@ impl OctaviaBalancers {
         call: Call,
     ) -> Result<FloatingIp, CloudError> {
         self.neutron.update_floating_ip(ip, port, call).await?.ok_or_else(|| {
-            let what = format!("floating IP {} was deleted meanwhile", ip.address);
+            let what = format!("floating IP {} was deleted in the meantime", ip.address);
             CloudError::new(ErrorKind::Busy, what).about(format!("address {}", ip.address))
         })
     }

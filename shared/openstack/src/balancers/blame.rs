@@ -1,4 +1,4 @@
-//! Which annotation or option an error of the cloud is about. Pure.
+//! Finds the annotation or option that an error of the cloud is about. Pure.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use super::annotations::{self, FloatingNetwork, Given, PREFIX, Settings};
 /// How many characters of a service's text are compared: services cut long messages.
 const COMPARED: usize = 100;
 
-/// What was asked of the cloud.
+/// The request to the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     LoadBalancer,
@@ -30,7 +30,7 @@ const UNREACHABLE: [&str; 2] = ["External network ", " is not reachable from sub
 /// The start of the subject of an error about a requested address.
 const ADDRESS: &str = "address ";
 
-/// What a value is used for. Services name it by this when they do not find or do not accept a value.
+/// The use of a value. Services name it by this when they do not find or do not accept a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Port,
@@ -110,7 +110,7 @@ pub fn wished(error: CloudError, address: &str) -> CloudError {
     }
     let message = format!(
         "spec.loadBalancerIP: the project has no floating IP {address} and cannot create it: \
-         choose one that it has, or none: {}",
+         choose one that it has, or leave it empty: {}",
         error.message
     );
     CloudError { message, kind: ErrorKind::Conflict, ..error }.about(format!("address {address}"))
@@ -190,7 +190,7 @@ pub fn blamed(error: CloudError, about: About, settings: &Settings) -> CloudErro
         }
         (false, _) => return error,
     };
-    // What an annotation names does not come into being: the Service is to be changed.
+    // An object that an annotation names will not appear later: the Service must be changed.
     let is_final = error.kind == ErrorKind::NotFound && source.is_annotation();
     let kind = if is_final { ErrorKind::Invalid } else { error.kind };
     let value = one_line(value, MAX_VALUE);

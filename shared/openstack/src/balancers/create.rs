@@ -35,7 +35,7 @@ fn address_changed(what: String) -> Note {
 }
 
 /// Refuses a creation that Octavia may still hold in its queue when the call ends: it would be made
-/// beside that of the next call, which does not find it yet.
+/// in addition to the one the next call creates, because that call cannot see it yet.
 fn check_time(call: Call) -> Result<(), CloudError> {
     if call.left() >= call.timeout / 2 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What was read of one load balancer.
+//! The data that was read of one load balancer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use super::{merge::SeenMember, names};
 /// The numbers of parts, by which a status tree shows that some are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// All listeners, also those of others.
+    /// The number of all listeners, others' included.
     pub listeners: usize,
     /// Listeners without a pool.
     pub bare: usize,
@@ -46,7 +46,7 @@ pub struct Seen {
     pub members: BTreeMap<String, Vec<SeenMember>>,
     /// The IDs of pools that have members and whose members all fail the checks.
     pub failing: BTreeSet<String>,
-    /// Those of the virtual address.
+    /// The floating IPs of the virtual address.
     pub floating: Vec<FloatingIp>,
 }
 
@@ -87,7 +87,7 @@ impl Seen {
     }
 }
 
-/// The families of the virtual addresses, that of the main one first.
+/// The families of the virtual addresses, the main one's first.
 pub fn families(row: &BalancerRow) -> Vec<IpFamily> {
     let additional = row.additional_vips.iter().filter_map(|vip| vip.ip_address);
     let mut families: Vec<IpFamily> = Vec::new();
@@ -185,7 +185,7 @@ pub fn since(text: Option<&str>, now: Timestamp) -> Option<Duration> {
     Some(now.duration_since(time(text)?).try_into().unwrap_or_default())
 }
 
-/// What has failed below a load balancer, the deepest first.
+/// The failed parts below a load balancer, the deepest first.
 pub fn failed(tree: &Tree) -> Vec<String> {
     let mut failed = Vec::new();
     for pool in pools(tree) {

@@ -133,8 +133,8 @@ impl OctaviaBalancers {
         }
     }
 
-    /// What becomes of the floating IPs of a load balancer that is deleted, and of those of its owner
-    /// that stand for nothing: they are of an earlier one. A duplicate's are its own only.
+    /// The fate of the floating IPs of a deleted load balancer, and of its owner's unattached ones,
+    /// which an earlier one has left. For a duplicate, only its own floating IPs.
     async fn floating_acts(
         &self,
         row: &BalancerRow,
@@ -147,7 +147,7 @@ impl OctaviaBalancers {
             true => Vec::new(),
             false => self.floating_of_owner(owner, call).await?,
         };
-        // The tags of one that was adopted may not be recorded yet.
+        // The tags of an adopted one may not be recorded yet.
         if !all.iter().any(is_attached) {
             all.extend(self.floating_of(row, call).await?);
         }
@@ -162,7 +162,7 @@ impl OctaviaBalancers {
         Ok(acts.collect())
     }
 
-    /// Deletes one child, where a load balancer is to be deleted without a cascade.
+    /// Deletes one child, if a load balancer must be deleted without a cascade.
     async fn delete_child_of(
         &self,
         row: &BalancerRow,

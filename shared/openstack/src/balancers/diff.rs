@@ -1,4 +1,4 @@
-//! What is to be changed, so that a load balancer is as wanted. Pure.
+//! Computes the changes that make a load balancer as wanted. Pure.
 //!
 //! The order leaves the fewest ports down: what stands in the way of a port goes first, then what
 //! is missing is created, what differs is changed, and what is left over is deleted. Tags and
@@ -25,7 +25,7 @@ use super::{
     steps::{Act, Step},
 };
 
-/// What is wanted of one load balancer.
+/// The wanted state of one load balancer.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal<'a> {
     pub owner: &'a Owner,
@@ -38,12 +38,12 @@ pub struct Goal<'a> {
     pub family: IpFamily,
     pub selector: &'a Selector,
     pub subnet: Option<&'a str>,
-    /// Whether this process has changed its configuration since the digest was stored.
+    /// True if this process has changed its configuration since the digest was stored.
     pub touched: bool,
 }
 
 impl<'a> Goal<'a> {
-    /// What the members of a listener's pool have in common; `None` if it has none.
+    /// The common shape of the members of a listener's pool; `None` if it has no members.
     pub fn shape(&self, listener: &Listener) -> Option<Shape<'a>> {
         let Self { family, selector, subnet, .. } = *self;
         let (port, monitor_port) = (listener.pool.member_port?, listener.pool.monitor_port);
@@ -51,7 +51,7 @@ impl<'a> Goal<'a> {
     }
 }
 
-/// The changes below and at a load balancer, in order. Those of its floating IP go before the
+/// The changes below and at a load balancer, in order. The changes of its floating IP go before the
 /// last one. Fails if a listener of another owner is in the way.
 pub fn diff(seen: &Seen, goal: &Goal<'_>, floating: Vec<Step>) -> Result<Vec<Step>, CloudError> {
     let name = names::of_existing(&seen.row.name, &seen.row.tags, goal.owner);
@@ -107,7 +107,7 @@ pub fn diff(seen: &Seen, goal: &Goal<'_>, floating: Vec<Step>) -> Result<Vec<Ste
     Ok(steps)
 }
 
-/// What shows that a listener or pool was made for this owner's load balancer.
+/// The mark of a listener or pool that was made for this owner's load balancer.
 struct Mark<'a> {
     name: &'a str,
     /// The names that the load balancer has or had.
@@ -122,8 +122,8 @@ impl<'a> Mark<'a> {
         Self { name, balancers, owner: names::owner_tags(owner) }
     }
 
-    /// Whether the tags show it. What has none was made by a person, or before there were tags: then
-    /// its name tells.
+    /// Returns true if the tags show it. An object without tags was made by a person, or before
+    /// tags existed: then its name decides.
     fn is_on(&self, kind: &str, child: &str, tags: &[String]) -> bool {
         match tags.is_empty() {
             true => names::is_child(kind, child, self.balancers.iter().copied()),
@@ -171,7 +171,7 @@ fn in_the_way(there: &ListenerRow, listener: &Listener) -> CloudError {
 fn no_tls(listener: &Listener) -> CloudError {
     let key = format!("annotation {}default-tls-container-ref", super::annotations::PREFIX);
     let what = format!(
-        "{key}: {} port {} has no listener with TLS, and none is created yet: remove it, or set \
+        "{key}: {} port {} has no listener with TLS, which cannot be created yet: remove it, or set \
          it to the empty text",
         listener.transport, listener.port
     );
@@ -211,7 +211,7 @@ fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step>
     Some(Step::new(line, Act::Balancer(json!({ "tags": tags }))))
 }
 
-/// The members of a pool, if they are to be changed.
+/// The members of a pool, if they must be changed.
 fn members(seen: &Seen, pool: &str, listener: &Listener, goal: &Goal<'_>) -> Option<Step> {
     let shape = goal.shape(listener)?;
     let members = changed(seen.members_of(pool), goal.members, shape)?;

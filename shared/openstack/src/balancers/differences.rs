@@ -1,5 +1,5 @@
-//! What a load balancer has and is not to have, and cannot be changed or is not changed: one note
-//! each. Pure.
+//! Notes about properties that a load balancer should not have, but that cannot be or are not
+//! changed. Pure.
 
 use std::net::IpAddr;
 
@@ -24,17 +24,17 @@ use super::{
 /// The reason of a note about what stays as it is.
 const KEPT: &str = "LoadBalancerNotChanged";
 /// How a load balancer gets what only a new one can have.
-const ANEW: &str = "only a new one can have it; delete and create the Service to get one";
+const ANEW: &str = "cannot be changed in place; delete and recreate the Service";
 
-/// A difference. Options of `cloud.conf` are for new load balancers: one that goes on with what it
-/// has is no reason for a warning.
+/// A difference. Options of `cloud.conf` are for new load balancers: an existing one keeps what it
+/// has, without a warning.
 fn kept(given: &Given, what: &str) -> Note {
     let (value, warning) = (one_line(&given.value, MAX_VALUE), given.source.is_of_service());
     let note = remark(KEPT, format!("{}: {value} {what}", given.source));
     Note { warning, ..note }
 }
 
-/// All differences but those of the floating IP. `provider` is the option `lb-provider`.
+/// All differences except the floating IP's. `provider` is the option `lb-provider`.
 pub fn differences(seen: &Seen, job: &Job<'_>, provider: &str, families: &[IpFamily]) -> Vec<Note> {
     let (row, settings) = (&seen.row, &job.settings);
     let mut notes = of_place(row, job, provider);
@@ -55,7 +55,7 @@ pub fn differences(seen: &Seen, job: &Job<'_>, provider: &str, families: &[IpFam
         notes.push(remark(SINGLE_STACK, what));
     }
     let unmanaged = settings.unmanaged.iter().map(|given| {
-        let what = format!("{}: what is there is kept; {}", given.source, given.value);
+        let what = format!("{}: the existing value is kept; {}", given.source, given.value);
         remark("LoadBalancerPartNotManaged", what)
     });
     notes.extend(unmanaged);
@@ -70,7 +70,8 @@ fn anew(seen: &str) -> String {
     format!("has no effect on this load balancer, which has {seen}: {ANEW}")
 }
 
-/// What is decided at the creation: driver, flavor, zone, and where the virtual address is.
+/// The properties that are fixed at the creation: driver, flavor, zone, and the place of the
+/// virtual address.
 fn of_place(row: &BalancerRow, job: &Job<'_>, provider: &str) -> Vec<Note> {
     let Job { settings, features, .. } = job;
     let networks = &settings.networks;
@@ -115,14 +116,14 @@ fn of_members(seen: &Seen, job: &Job<'_>) -> Option<Note> {
         (subnet != Some(&given.value)).then(|| (&member.name, subnet.unwrap_or("none")))
     })?;
     let what = format!(
-        "is the subnet of members that join: those that are there stay where they are, such as {} \
+        "is the subnet of members that join: existing members stay where they are, such as {} \
          in {subnet}",
         one_line(name, MAX_VALUE)
     );
     Some(kept(given, &what))
 }
 
-/// What the floating IP is not, and does not become while the load balancer is external. `subnet` is
+/// The wishes that the floating IP does not meet while the load balancer is external. `subnet` is
 /// the floating subnet that the Service asks for, if the project may see it.
 pub fn of_floating(
     wish: &Wish,
@@ -145,7 +146,7 @@ pub fn of_floating(
             let is_there = attached.iter().any(|ip| ip.address == *wished);
             let what = format!(
                 "has no effect: the project has no such floating IP, so {shown} stays; choose one \
-                 that it has, or none"
+                 that it has, or leave it empty"
             );
             let is_had = is_there || elsewhere.wished.is_some();
             (!is_had).then(|| kept(&of_spec(*wished), &what))

@@ -25,7 +25,7 @@ use super::{
     view,
 };
 
-/// What an existing load balancer is compared with.
+/// The wanted state that an existing load balancer is compared with.
 struct Comparison {
     seen: Seen,
     notes: Vec<Note>,
@@ -115,7 +115,7 @@ impl OctaviaBalancers {
         Ok((job, found))
     }
 
-    /// Whether an owner had a load balancer before, whose floating IP may be left.
+    /// Returns true if an owner had a load balancer before, whose floating IP may be left.
     fn had_one(&self, wanted: &Wanted) -> bool {
         wanted.known.is_some() || self.memory.had_one(&wanted.front_end.owner.uid)
     }

@@ -1,4 +1,5 @@
-//! What this process has seen of load balancers in `ERROR`, and what it has tried. Locks and times.
+//! Failed load balancers: when this process saw them in `ERROR`, and what it has tried. Locks and
+//! times.
 //!
 //! Nothing of it is needed: a process that knows nothing of a failure waits for a minute, and tries a
 //! fail-over once more. The cloud's own times are not used, because its clock may differ from ours.
@@ -25,7 +26,7 @@ const LONGEST: Duration = Duration::from_mins(10);
 /// How often a fail-over is tried that Octavia neither accepts nor refuses.
 const TRIES: u32 = 3;
 
-/// What is done next about a load balancer in `ERROR`.
+/// The next step for a load balancer in `ERROR`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// It is left alone for this long.
@@ -38,13 +39,13 @@ pub enum Next {
     Replacement,
 }
 
-/// What became of the request for a fail-over.
+/// The outcome of the request for a fail-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tried {
     Accepted,
     /// Octavia refuses it for this load balancer.
     Refused,
-    /// The driver or the policy offers none.
+    /// The driver or the policy does not offer it.
     NotOffered,
     /// There was no answer, or one that may be another one later.
     Failed,
@@ -69,7 +70,7 @@ struct Failure {
     tries: u32,
     /// When a fail-over began whose end was not seen yet.
     under_way: Option<Instant>,
-    /// What others have on the load balancer, and when that was read.
+    /// The objects of others on the load balancer, and when they were read.
     others: Option<(String, Instant)>,
     /// True if this process deletes the load balancer, so that a new one takes its place.
     is_replaced: bool,
@@ -180,13 +181,13 @@ impl Failures {
         self.0.lock().by_id.get(id).is_some_and(|failure| failure.is_replaced)
     }
 
-    /// It is `ACTIVE`, or gone with all that was to follow.
+    /// It is `ACTIVE`, or gone with everything that would follow.
     pub fn forget(&self, id: &str) {
         self.0.lock().by_id.remove(id);
     }
 
-    /// A complete list shows the load balancers of these IDs. The new one in the place of one that was
-    /// deleted is still to be created.
+    /// A complete list shows the load balancers of these IDs. The replacement of a deleted one must
+    /// still be created.
     pub fn keep_only(&self, ids: &HashSet<&str>) {
         let mut state = self.0.lock();
         state.by_id.retain(|id, failure| ids.contains(id.as_str()) || failure.is_replaced);

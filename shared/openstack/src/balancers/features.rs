@@ -1,4 +1,4 @@
-//! What this Octavia and a driver can do.
+//! The features of this Octavia and of a driver.
 
 use ccm_cloud::{LoadBalancerTraits, Protocol};
 use ccm_openstack_client::lbaas::ApiVersion;
@@ -10,7 +10,7 @@ const MAX_BATCH: usize = 100;
 /// The first version with tags, without which nothing can be owned.
 pub const TAGS: ApiVersion = ApiVersion { major: 2, minor: 5 };
 
-/// What an Octavia of this version can do with a driver.
+/// The features of an Octavia of this version with a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
     version: ApiVersion,

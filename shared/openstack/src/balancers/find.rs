@@ -11,13 +11,13 @@ use ccm_openstack_client::{
 
 use super::{AT_ONCE, OctaviaBalancers, names, ownership};
 
-/// What the items of a call look for together.
+/// The load balancers that the items of a call look for together.
 #[derive(Clone, Debug, Default)]
 pub struct Look<'a> {
     pub ids: Vec<String>,
     /// The owners whose load balancers are looked for by their tags.
     pub owners: Vec<&'a Owner>,
-    /// Whether one list of the project is to show all of that.
+    /// True if one list of the project should show all of them.
     pub whole: bool,
 }
 
@@ -26,11 +26,11 @@ pub struct Look<'a> {
 pub struct Rows {
     by_id: BTreeMap<String, BalancerRow>,
     malformed: Vec<String>,
-    /// Those of owners that were looked for together, by the UID of the Service.
+    /// The load balancers of owners that were looked for together, by the UID of the Service.
     tagged: BTreeMap<String, Vec<BalancerRow>>,
 }
 
-/// What there is of an owner.
+/// The search result for an owner.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// Nothing.
@@ -39,12 +39,12 @@ pub enum Found {
     Gone(String),
     /// Its own.
     Own(Box<BalancerRow>),
-    /// One of another controller that it is to adopt.
+    /// A load balancer of another controller that it should adopt.
     Adoptable(Box<BalancerRow>),
 }
 
 impl Rows {
-    /// The load balancer of this ID. One that Octavia only remembers is none.
+    /// The load balancer with this ID. One that Octavia only remembers as deleted does not count.
     pub fn get(&self, id: &str) -> Result<Option<&BalancerRow>, CloudError> {
         let row = self.by_id.get(id).filter(|row| exists(row));
         match self.malformed.iter().find(|line| row.is_none() && line.contains(id)) {
@@ -73,8 +73,8 @@ fn exists(row: &BalancerRow) -> bool {
 }
 
 impl OctaviaBalancers {
-    /// What a call looks for first, for all its items together: the load balancers of these IDs by
-    /// one request, and by another one those of these owners.
+    /// The first search of a call, for all its items together: one request for the load balancers
+    /// with these IDs, and another one for these owners'.
     pub async fn rows(&self, look: &Look<'_>, call: Call) -> Result<Rows, CloudError> {
         if look.whole {
             let listed = self.octavia.balancers(Filter::All, call).await?;
@@ -141,7 +141,7 @@ impl OctaviaBalancers {
     async fn unlisted(&self, id: &str, owner: &Owner, call: Call) -> Result<Found, CloudError> {
         if !names::is_id(id) {
             let id = one_line(id, MAX_VALUE);
-            return Ok(Found::Gone(format!("{id:?} is no ID that Octavia assigns")));
+            return Ok(Found::Gone(format!("{id:?} is not an ID that Octavia assigns")));
         }
         match self.octavia.balancer(id, call).await? {
             Some(row) if !exists(&row) => {
@@ -153,7 +153,7 @@ impl OctaviaBalancers {
         }
     }
 
-    /// What there is of an owner. `rows` are those that the item names.
+    /// Finds an owner's load balancer. `rows` are the rows that the item names.
     pub async fn find(
         &self,
         wanted: &Wanted,

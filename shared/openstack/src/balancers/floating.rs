@@ -1,4 +1,4 @@
-//! The floating IP of a load balancer: what is to be done about it. Pure.
+//! Plans the changes of a load balancer's floating IP. Pure.
 
 use std::net::IpAddr;
 
@@ -13,23 +13,23 @@ use super::{
     steps::{self, FloatingAct as Act, Step},
 };
 
-/// Whether the load balancer is to have a floating IP, and which one.
+/// The floating IP that the load balancer should have, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// None.
+    /// No floating IP.
     Internal {
-        /// Whether one that was made for it is kept.
+        /// True if one that was made for it is kept.
         keep: bool,
     },
-    /// As it is: the virtual address cannot have one, or there is no network for it.
+    /// As it is: the virtual address cannot have one, or there is not a network for it.
     Untouched,
-    /// One of this network.
+    /// A floating IP of this network.
     External {
         network: Given,
         subnet: Option<String>,
         /// The address that the user asks for.
         address: Option<IpAddr>,
-        /// Whether one that was made for it and is exchanged is kept.
+        /// True if one that was made for it is kept when it is exchanged.
         keep: bool,
     },
 }
@@ -43,7 +43,7 @@ pub struct Elsewhere {
     pub tagged: Vec<FloatingIp>,
 }
 
-/// What is to be looked for before the changes are known.
+/// The search that is necessary before the changes are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     Nothing,
@@ -52,8 +52,8 @@ pub enum Look {
     Both(IpAddr),
 }
 
-/// What is to be looked for. `may_be_left` says that there may be a floating IP of this owner that
-/// is not attached: that of an earlier load balancer, or of an exchange that was interrupted.
+/// The necessary search. `may_be_left` says that this owner may have an unattached floating IP,
+/// from an earlier load balancer or an interrupted exchange.
 pub fn look(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Look {
     let Wish::External { address, .. } = wish else { return Look::Nothing };
     let is_attached = |address: &IpAddr| attached.iter().any(|ip| ip.address == *address);
@@ -67,7 +67,7 @@ pub fn look(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Look {
     }
 }
 
-/// The changes. `port` is that of the virtual address, and may still be to be created.
+/// The changes. `port` is the virtual address's, and may not exist yet.
 pub fn plan(
     wish: &Wish,
     owner: &Owner,
@@ -101,7 +101,7 @@ pub fn plan(
             // After the attachment, which requires the revision that was read.
             steps.extend(record(wished, owner, true));
         }
-        // Without a wish any will do; and one that does not exist is no reason to give this up.
+        // Without a wish any will do, and this one is not given up for one that does not exist.
         ([_, ..], ..) => {}
         ([], ..) if elsewhere.tagged.iter().any(is_free) => {
             let free = elsewhere.tagged.iter().find(|ip| is_free(ip));
@@ -190,8 +190,8 @@ fn left(
     elsewhere.tagged.iter().filter(is_left).map(move |ip| release(ip, owner, keep))
 }
 
-/// The wished one instead of those that are attached. A port may have one of each external network, so
-/// that of another network stays until the wished one is there.
+/// The wished one instead of the attached ones. A port may have one of each external network, so
+/// another network's stays until the wished one is attached.
 fn exchange(
     wished: &FloatingIp,
     attached: &[FloatingIp],
@@ -206,7 +206,7 @@ fn exchange(
     let instead_of = same.or_else(|| free().filter(|_| attached.is_empty()));
     let instead_of = instead_of.cloned().map(Box::new);
     let mut steps = vec![attach(wished, Act::Wished { ip: wished.clone(), instead_of })];
-    // The one of the same network is detached by that.
+    // This detaches the same network's floating IP.
     let goes =
         |ip: &&FloatingIp| same.is_none_or(|same| same.id != ip.id) || !keep && may_go(ip, owner);
     steps.extend(attached.iter().filter(goes).map(|ip| release(ip, owner, keep)));
@@ -240,7 +240,7 @@ pub fn tags(there: &[String], owner: &Owner, is_asked_for: bool) -> Vec<String> 
     kept.chain(names::owner_tags(owner)).chain(asked_for).collect()
 }
 
-/// The same, with the virtual address that the next load balancer is to have.
+/// Adds the virtual address that the next load balancer should have.
 pub fn kept_tags(
     there: &[String],
     owner: &Owner,

@@ -1,4 +1,4 @@
-//! What a Service asks for, as its annotations and the options say. Pure.
+//! The configuration that a Service asks for by its annotations and the options. Pure.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -45,7 +45,7 @@ fn check(wanted: &Wanted, features: Features) -> Result<(), CloudError> {
             return Err(invalid(subject, what));
         }
         if !seen.insert((port.protocol, port.port)) {
-            return Err(invalid(subject, "the port is there twice"));
+            return Err(invalid(subject, "the port is listed twice"));
         }
     }
     let first = front_end.families.first().copied().unwrap_or(IpFamily::V4);
@@ -55,7 +55,7 @@ fn check(wanted: &Wanted, features: Features) -> Result<(), CloudError> {
     }
     let foreign = front_end.settings.keys().find(|key| !traits.passes(key));
     if let Some(key) = foreign {
-        let what = format!("annotation {key} is none that Octavia's provider reads");
+        let what = format!("annotation {key} is not supported by the Octavia provider");
         return Err(invalid(format!("annotation {key}"), what));
     }
     Ok(())
@@ -74,14 +74,14 @@ impl<'a> Job<'a> {
         Ok(Self { wanted, settings, features, adds_monitors: false })
     }
 
-    /// The address that the virtual address itself is to be, if that can be chosen.
+    /// The wished virtual address itself, if it can be chosen.
     pub fn own_address(&self, family: IpFamily) -> Option<IpAddr> {
         let is_published = self.settings.internal || family == IpFamily::V6;
         self.wanted.front_end.address.filter(|_| is_published)
     }
 }
 
-/// Refuses a new floating IP that is to be chosen by what is not managed yet.
+/// Refuses a new floating IP if its choice depends on something that is not managed yet.
 pub fn check_floating(settings: &Settings) -> Result<(), CloudError> {
     match settings.networks.floating_patterns.first() {
         Some(Given { source, .. }) => {

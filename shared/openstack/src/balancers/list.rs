@@ -128,7 +128,7 @@ impl OctaviaBalancers {
     }
 }
 
-/// Whether the floating IP still stands for the virtual address.
+/// Returns true if the floating IP is still attached to the virtual address.
 fn stands(floating: &[FloatingIp], row: &BalancerRow, address: Option<IpAddr>) -> bool {
     address.is_none_or(|address| {
         floating.iter().any(|ip| ip.address == address && ip.port_id == row.vip_port_id)

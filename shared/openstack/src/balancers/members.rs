@@ -228,7 +228,7 @@ fn targets(members: &[SeenMember], known: Option<&PortPool>) -> Option<Targets> 
     usual.or_else(|| known?.to)
 }
 
-/// Whether the name of a pool says that it was made with its load balancer.
+/// Returns true if the name of a pool says that it was made with its load balancer.
 fn is_made_for(pool: &str, row: &BalancerRow) -> bool {
     names::is_child(
         "pool",

@@ -1,5 +1,5 @@
-//! What this process remembers of load balancers: what no list of Octavia shows, and what saves
-//! requests. Nothing of it is needed: what is forgotten is read again.
+//! Facts about load balancers that this process remembers, because Octavia's lists do not show them
+//! or to save requests. All of them can be read again.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -20,8 +20,8 @@ const FRESH: Duration = Duration::from_mins(3);
 /// The pools of a load balancer.
 #[derive(Clone, Debug)]
 pub struct Pools {
-    /// When they were read. What another client has changed since is not known, whatever this
-    /// process has written meanwhile.
+    /// When they were read. Later changes by other clients are unknown, whatever this process has
+    /// written since.
     pub read: Instant,
     pub by_id: BTreeMap<String, KnownPool>,
     /// True if there are other pools: pools of another owner, or renamed ones.
@@ -33,20 +33,20 @@ pub struct Pools {
 pub struct KnownPool {
     pub name: String,
     pub members: Vec<SeenMember>,
-    /// Whether it has an HTTP monitor.
+    /// True if it has an HTTP monitor.
     pub is_http: bool,
-    /// Whether it must be changed itself before its members can be: see
+    /// True if it must be changed itself before its members can be: see
     /// [`TreePool`](super::super::lbaas::TreePool).
     pub is_left_pending: bool,
 }
 
-/// What is remembered, by the ID of the load balancer.
+/// The remembered facts, by the ID of the load balancer.
 #[derive(Default)]
 pub struct Memory {
     balancers: Mutex<HashMap<String, Known>>,
     /// By the UID of the Service, until it has a new load balancer.
     before: Mutex<HashMap<String, Before>>,
-    /// What this process deletes with its floating IPs.
+    /// The load balancers that this process deletes with their floating IPs.
     deleted: Mutex<HashSet<String>>,
     /// By the UID of the Service: the configuration for which the provider took back the monitors of a
     /// load balancer that it is replacing.
@@ -59,10 +59,10 @@ pub struct Memory {
     unmonitored: Mutex<HashMap<String, (Digest, String)>>,
 }
 
-/// What is known of the addresses of an owner's earlier load balancer.
+/// The known addresses of an owner's earlier load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Before {
-    /// The next one is to have this one.
+    /// The next one should have this address.
     Vip(Vip),
     /// The cloud has refused them, with its words.
     Refused(String),
@@ -75,13 +75,13 @@ pub struct Vip {
     pub subnet: Option<String>,
 }
 
-/// What was seen of a load balancer when it was as wanted.
+/// The state of a load balancer when it was last as wanted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verified {
     pub ingress: Vec<Ingress>,
     /// The published address, for the annotation.
     pub address: Option<IpAddr>,
-    /// Whether that is a floating IP.
+    /// True if the address is a floating IP.
     pub floating: bool,
     pub notes: Vec<Note>,
     pub parts: Parts,
@@ -218,7 +218,7 @@ impl Memory {
         self.unmonitored.lock().remove(id);
     }
 
-    /// The next load balancer of this Service is to have this address.
+    /// The next load balancer of this Service should have this address.
     pub fn keep_vip(&self, service: &str, vip: Vip) {
         self.before.lock().insert(service.to_owned(), Before::Vip(vip));
     }
@@ -230,7 +230,7 @@ impl Memory {
         }
     }
 
-    /// The cloud does not give the next load balancer of this Service the addresses of before.
+    /// The cloud does not give the next load balancer of this Service the previous addresses.
     pub fn keep_refusal(&self, service: &str, what: String) {
         self.before.lock().insert(service.to_owned(), Before::Refused(what));
     }
@@ -243,7 +243,7 @@ impl Memory {
         }
     }
 
-    /// Whether something of an earlier load balancer of this Service is remembered.
+    /// Returns true if anything about an earlier load balancer of this Service is remembered.
     pub fn had_one(&self, service: &str) -> bool {
         self.before.lock().contains_key(service)
     }
@@ -258,7 +258,7 @@ impl Memory {
         self.taken_back.lock().get(service).copied()
     }
 
-    /// The Service has a new load balancer, or is to have none any more.
+    /// The Service has a new load balancer, or should no longer have one.
     pub fn forget_before(&self, service: &str) {
         self.taken_back.lock().remove(service);
         self.before.lock().remove(service);

@@ -1,7 +1,7 @@
 //! The members of one pool after a change. Pure.
 //!
-//! Octavia knows a member by address and port, and takes all members of a pool by one request.
-//! So what is to stay is named in it as well.
+//! Octavia knows a member by address and port, and takes all members of a pool by one request. So
+//! the request also names the members that stay.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
@@ -33,7 +33,7 @@ impl SeenMember {
     }
 }
 
-/// What the members of a pool have in common.
+/// The common properties of the members of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape<'a> {
     pub port: u16,
@@ -54,7 +54,7 @@ pub fn usual_port(members: &[SeenMember]) -> Option<u16> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(port, _)| port)
 }
 
-/// Whether there is a member that the change does not name: what is not known of it must be read
+/// Returns true if there is a member that the change does not name: its unknown fields must be read
 /// before the members are written.
 pub fn has_foreign(current: &[SeenMember], members: &Members) -> bool {
     let named = |seen: &SeenMember| {
@@ -65,7 +65,7 @@ pub fn has_foreign(current: &[SeenMember], members: &Members) -> bool {
     !current.iter().all(named)
 }
 
-/// What a member of the pool is to be.
+/// The wanted member of a pool.
 struct Entry<'a> {
     name: &'a str,
     address: IpAddr,
@@ -73,7 +73,7 @@ struct Entry<'a> {
     seen: Option<&'a SeenMember>,
 }
 
-/// The members to write; `None` if nothing is to be changed. The last member never leaves.
+/// The members to write; `None` if nothing must change. The last member never leaves.
 pub fn changed(current: &[SeenMember], members: &Members, shape: Shape<'_>) -> Option<Vec<Value>> {
     let entries = entries(current, members, shape);
     let is_same = entries.len() == current.len() && entries.iter().all(|entry| entry.stays(shape));
@@ -119,7 +119,7 @@ fn entries<'a>(
             None => !is_absent(node),
         };
         if stays {
-            // The port of the nodes has changed, so it is that of the foreign member as well.
+            // The port of the nodes has changed, and the foreign member follows it.
             let moves = Some(seen.port) == old_port;
             let port = if moves { shape.port } else { seen.port };
             add(Entry { name: &seen.name, address: seen.address, port, seen: Some(seen) });
@@ -135,7 +135,7 @@ fn entries<'a>(
 }
 
 impl Entry<'_> {
-    /// Whether the pool has this member as it is.
+    /// Returns true if the pool has this member as it is.
     fn stays(&self, shape: Shape<'_>) -> bool {
         let Some(seen) = self.seen else { return false };
         let same_check = || {

@@ -1,6 +1,6 @@
-//! Names, descriptions and tags. Names and descriptions are those of
-//! openstack-cloud-controller-manager, so that either controller can go on with what the other
-//! one made. Ownership is in tags with UIDs, which no name can prove.
+//! Names, descriptions and tags. Names and descriptions are the same as
+//! openstack-cloud-controller-manager's, so that either controller can go on with the other one's
+//! objects. Ownership is in tags with UIDs, which no name can prove.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ const SERVICE: &str = "kubernetes-service-uid=";
 const DIGEST: &str = "quartet-config=";
 /// The tag with the digest of the configuration for which the provider took back health monitors.
 const TAKEN_BACK: &str = "quartet-monitors-taken-back=";
-/// The tag of a floating IP with the virtual address that its next load balancer is to have.
+/// The tag of a floating IP with the virtual address that its next load balancer should have.
 const VIP: &str = "quartet-vip=";
 /// The tag of a floating IP whose address a Service has asked for. The provider never deletes it.
 pub const ASKED_FOR: &str = "quartet-asked-for";
@@ -48,7 +48,7 @@ pub fn balancer(owner: &Owner) -> String {
     cut(format!("{PREFIX}{}_{namespace}_{name}", cluster.name))
 }
 
-/// The name of a load balancer that exists, for its tags and for what is below it: that of its tags,
+/// The name of an existing load balancer, for its tags and for its children: the name in its tags,
 /// else its own if it was made for this Service. So a new name of the cluster renames nothing, and
 /// openstack-cloud-controller-manager finds one name everywhere.
 pub fn of_existing(name: &str, tags: &[String], owner: &Owner) -> String {
@@ -59,9 +59,9 @@ pub fn of_existing(name: &str, tags: &[String], owner: &Owner) -> String {
     names.find(is_made_for).map_or_else(|| balancer(owner), str::to_owned)
 }
 
-/// Whether the name of a listener or pool, `kind`, says that it was made with a load balancer of one
-/// of these names: `kind_place_balancer`, or `kind_balancer_place` of old versions of
-/// openstack-cloud-controller-manager. The ends of long names are cut off.
+/// Returns true if the name of a listener or pool, `kind`, says that it was made with a load
+/// balancer of one of these names: `kind_place_balancer`, or `kind_balancer_place` of old versions
+/// of openstack-cloud-controller-manager. The ends of long names are cut off.
 pub fn is_child<'a>(kind: &str, child: &str, balancers: impl IntoIterator<Item = &'a str>) -> bool {
     let is_place = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let Some(rest) = child.strip_prefix(kind).and_then(|rest| rest.strip_prefix('_')) else {
@@ -91,7 +91,7 @@ pub fn floating(owner: &Owner) -> String {
     cut(format!("{FLOATING} {owner} from cluster {}", owner.cluster.name))
 }
 
-/// Whether a floating IP of this description was made for a load balancer.
+/// Returns true if a floating IP with this description was made for a load balancer.
 pub fn is_made_floating(description: &str) -> bool {
     description.contains(FLOATING)
 }
@@ -142,7 +142,7 @@ pub fn digest(tags: &[String]) -> Option<Digest> {
     values(tags, DIGEST).find_map(|text| text.parse().ok())
 }
 
-/// Whether the tag holds a digest.
+/// Returns true if the tag holds a digest.
 pub fn is_digest(tag: &str) -> bool {
     tag.starts_with(DIGEST)
 }
@@ -182,12 +182,12 @@ pub fn vip(tags: &[String]) -> Option<IpAddr> {
     values(tags, VIP).find_map(|text| text.parse().ok())
 }
 
-/// Whether the tag keeps a virtual address.
+/// Returns true if the tag keeps a virtual address.
 pub fn is_vip(tag: &str) -> bool {
     tag.starts_with(VIP)
 }
 
-/// Whether these tags record an owner, no matter which.
+/// Returns true if this tag records an owner, no matter which.
 pub fn is_owner_tag(tag: &str) -> bool {
     tag.starts_with(CLUSTER) || tag.starts_with(SERVICE)
 }
@@ -223,8 +223,8 @@ pub fn named<'a>(name: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
     is_whole.then_some((namespace, service))
 }
 
-/// Whether this is the name that old versions of openstack-cloud-controller-manager gave: `a` and
-/// the UID of the Service, in 32 characters.
+/// Returns true if this is the name that old versions of openstack-cloud-controller-manager gave:
+/// `a` and the UID of the Service, in 32 characters.
 pub fn is_legacy(name: &str) -> bool {
     let digits = name.strip_prefix('a').unwrap_or_default();
     digits.len() == 31 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -324,7 +324,7 @@ mod tests {
             (old, &[], old),
             ("by hand", &tagged, old),
             ("by hand", &[], new),
-            // That of another Service, and of an old layout.
+            // Another Service's name, and one of an old layout.
             ("kube_service_old_default_api", &["kube_service_prod_default_api".to_owned()], new),
             ("a0123456789abcdef0123456789abcde", &[], new),
         ] {

@@ -66,13 +66,13 @@ pub fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Title) {
     }
 }
 
-/// Whether it is this owner's alone.
+/// Returns true if it is this owner's alone.
 pub fn is_ours(row: &BalancerRow, owner: &Owner) -> bool {
     let (recorded, title) = of(row, &owner.cluster);
     title == Title::Ours && recorded.is_some_and(|recorded| recorded.is(owner))
 }
 
-/// Whether it was made for this Service by another controller.
+/// Returns true if another controller made it for this Service.
 pub fn is_adoptable(row: &BalancerRow, owner: &Owner) -> bool {
     let (recorded, title) = of(row, &owner.cluster);
     let is_named =
@@ -166,8 +166,7 @@ mod tests {
         let made_for =
             Owner { cluster: ClusterId { uid: String::new(), ..cluster() }, ..owner("", "web") };
         let full = Some(owner("web", "web"));
-        // That of a cluster of this name with another UID: of this one before it was rebuilt, or
-        // of a neighbour.
+        // A cluster of this name with another UID: this one before it was rebuilt, or a neighbour.
         let other_uid = ClusterId { uid: "c-2".to_owned(), ..cluster() };
         let before = Some(Owner { cluster: other_uid, ..owner("web", "web") });
         let shared = |others| Title::Shared { others };

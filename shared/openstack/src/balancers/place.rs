@@ -1,4 +1,4 @@
-//! Where a load balancer is to be: what annotations and options leave open is found out.
+//! Determines the place of a load balancer: resolves what annotations and options leave open.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,7 +28,7 @@ const FRESH: Duration = Duration::from_mins(10);
 /// The external network that was found, and when.
 pub type External = Mutex<Option<(Option<String>, Instant)>>;
 
-/// Where a new load balancer is to be.
+/// The place of a new load balancer.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     pub port: Option<String>,
@@ -41,7 +41,7 @@ pub struct Place {
 }
 
 impl OctaviaBalancers {
-    /// Where a new load balancer is to be.
+    /// The place of a new load balancer.
     pub async fn place(&self, job: &Job<'_>, call: Call) -> Result<Place, CloudError> {
         let networks = &job.settings.networks;
         let value = |given: &Option<Given>| given.as_ref().map(|given| given.value.clone());
@@ -167,8 +167,8 @@ impl OctaviaBalancers {
         Ok(())
     }
 
-    /// Which floating IP a load balancer with this virtual address is to have. Notes say why it
-    /// has none.
+    /// Determines the floating IP that a load balancer with this virtual address should have. Notes
+    /// say why it does not get one.
     pub async fn wish(
         &self,
         job: &Job<'_>,
@@ -223,7 +223,7 @@ impl OctaviaBalancers {
         Ok(Wish::External { network, subnet, address, keep })
     }
 
-    /// The subnet that the Service asks for, if a floating IP that is there can be compared with it.
+    /// The subnet that the Service asks for, if an existing floating IP can be compared with it.
     pub async fn floating_subnet(
         &self,
         wish: &Wish,

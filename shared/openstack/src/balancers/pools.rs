@@ -107,7 +107,7 @@ pub fn why_none(members: &Members, selector: &Selector, family: IpFamily) -> Opt
     Some(match selected.len() {
         0 => format!("node-selector \"{selector}\" matches none of {count} nodes"),
         matching if selects => format!(
-            "node-selector \"{selector}\" matches {matching} of {count} nodes, none with an \
+            "node-selector \"{selector}\" matches {matching} of {count} nodes, 0 with an \
              {family} address"
         ),
         _ => format!("none of {count} nodes has an {family} address"),

@@ -1,4 +1,4 @@
-//! Whether the project's quotas have room for the load balancer that is to replace another one.
+//! Checks that the project's quotas have room for a replacement load balancer.
 
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError, ErrorKind};
@@ -9,13 +9,13 @@ use ccm_openstack_client::{
 
 use super::OctaviaBalancers;
 
-/// Returns true if one more fits. A negative limit is none.
+/// Returns true if one more fits. A negative limit means no limit.
 fn fits(limit: i64, used: usize) -> bool {
     limit < 0 || i64::try_from(used).is_ok_and(|used| used < limit)
 }
 
 fn full(subject: &str, limit: i64, used: usize) -> CloudError {
-    let what = format!("the quota of {subject} is {limit}, and {used} others are there");
+    let what = format!("the quota of {subject} is {limit}, and {used} others exist");
     CloudError::new(ErrorKind::QuotaExceeded, what).about(subject)
 }
 

@@ -74,7 +74,7 @@ impl OctaviaBalancers {
     /// The status tree of a load balancer that exists.
     pub async fn tree(&self, id: &str, call: Call) -> Result<Tree, CloudError> {
         self.octavia.tree(id, call).await?.ok_or_else(|| {
-            let what = format!("load balancer {id} was deleted meanwhile");
+            let what = format!("load balancer {id} was deleted in the meantime");
             CloudError::new(ErrorKind::Busy, what).about(format!("load balancer {id}"))
         })
     }
@@ -124,7 +124,7 @@ impl OctaviaBalancers {
     }
 }
 
-/// Whether all fields of a pool's members must be known before they are written.
+/// Returns true if all fields of a pool's members must be known before they are written.
 pub fn needs_details(members: &[SeenMember], change: &Members, is_http: bool) -> bool {
     let are_known = members.iter().all(|member| member.details.is_some());
     !are_known && (is_http || has_foreign(members, change))

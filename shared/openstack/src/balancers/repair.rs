@@ -1,5 +1,5 @@
-//! What is done about a load balancer in `ERROR`. Octavia lets it be failed over, by some users, or be
-//! deleted, and nothing else. Its data plane may still serve.
+//! Repairs a load balancer in `ERROR`. Octavia only allows a fail-over, for some users, or a
+//! deletion. Its data plane may still serve.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -21,9 +21,9 @@ use super::{
 /// When one that waits for its turn asks again.
 const TURN: Duration = Duration::from_secs(15);
 
-/// What is done about one that no fail-over repairs.
+/// The verdict about a load balancer that no fail-over repairs.
 enum Verdict {
-    /// Nothing: only a new one helps, and none may be made.
+    /// Nothing is done: only a new one helps, but it may not be created.
     Lost(Loss),
     /// It is deleted, so that the next call creates a new one.
     Replace {
@@ -70,13 +70,13 @@ fn waits(row: &BalancerRow, what: &str, after: Duration) -> CloudError {
     error.about(format!("load balancer {}", row.id)).with_retry_after(after)
 }
 
-/// What has failed, in brackets.
+/// The failed parts, in brackets.
 fn parts(failed: &[String]) -> String {
     if failed.is_empty() { String::new() } else { format!(" ({})", failed.join(", ")) }
 }
 
-/// What an answer to a fail-over says. A policy and access rules refuse it before anything else, and
-/// an old Octavia or driver does not know it.
+/// The outcome that an answer to a fail-over reports. A policy and access rules refuse it before
+/// anything else, and an old Octavia or driver does not know it.
 fn outcome(answer: &Result<(), CloudError>) -> Tried {
     use ErrorKind::{Conflict, Forbidden, Invalid, Malformed, Unauthorized, Unsupported};
     match answer.as_ref().map_err(|error| error.kind) {
@@ -143,8 +143,8 @@ impl OctaviaBalancers {
         }
     }
 
-    /// Returns true if the load balancer of a Service may be made anew. Of one that the Service
-    /// does not know, nothing is lost; and what has begun is finished.
+    /// Returns true if the load balancer of a Service may be made anew. If the Service does not
+    /// know it, nothing is lost; and a replacement that has begun is finished.
     pub fn may_replace(&self, wanted: &ccm_cloud::Wanted) -> bool {
         let is_begun = |id: &String| self.failures.is_replaced(id);
         wanted.may_replace || wanted.known.as_ref().is_none_or(is_begun)
@@ -203,7 +203,7 @@ impl OctaviaBalancers {
         Ok(Verdict::Replace { attached, steps })
     }
 
-    /// Deletes it, and keeps what the new one is to have.
+    /// Deletes it, and keeps what the new one should have.
     async fn replace(
         &self,
         row: &BalancerRow,

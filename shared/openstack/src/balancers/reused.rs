@@ -1,4 +1,4 @@
-//! The addresses of an earlier load balancer, which the one that replaces it is to have. Pure.
+//! The addresses of an earlier load balancer, reused by its replacement. Pure.
 
 use std::{fmt, net::IpAddr};
 
@@ -12,7 +12,7 @@ use super::memory::Vip;
 pub struct Kept {
     /// The main virtual address.
     pub vip: Option<Vip>,
-    /// Those of the other families, in their order.
+    /// The addresses of the other families, in their order.
     pub others: Vec<Option<IpAddr>>,
 }
 
@@ -39,7 +39,7 @@ impl Kept {
         body
     }
 
-    /// Whether the cloud refuses the creation because of one of them.
+    /// Returns true if the cloud refuses the creation because of one of them.
     pub fn is_refused_by(&self, error: &CloudError) -> bool {
         let is_refusal = matches!(error.kind, ErrorKind::Conflict | ErrorKind::Invalid);
         let is_named = |address: IpAddr| error.message.contains(&address.to_string());

@@ -21,7 +21,7 @@ pub const USUAL_AFFINITY: u32 = 10_800;
 /// The kind of monitor that checks members at another port.
 pub const HTTP: &str = "HTTP";
 
-/// What is below a load balancer.
+/// The children of a load balancer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
     pub listeners: Vec<Listener>,
@@ -40,7 +40,7 @@ pub struct Listener {
     pub connection_limit: i64,
     pub timeouts: Option<Timeouts>,
     pub headers: BTreeMap<String, String>,
-    /// `None` where the driver has none.
+    /// `None` if the driver does not support them.
     pub allowed_cidrs: Option<BTreeSet<IpNet>>,
     pub tags: Vec<String>,
     pub pool: Pool,
@@ -52,7 +52,7 @@ pub struct Pool {
     pub name: String,
     pub protocol: &'static str,
     pub algorithm: String,
-    /// Whether connections of a client go to the same member.
+    /// True if connections of a client go to the same member.
     pub affinity: bool,
     /// For how many seconds, where Octavia can be told.
     pub affinity_timeout: Option<u32>,
@@ -62,7 +62,7 @@ pub struct Pool {
     /// The port at which the members are checked, if that is another one.
     pub monitor_port: Option<u16>,
     pub monitor: Option<Monitor>,
-    /// True if an existing monitor stays although the configuration wants none.
+    /// True if an existing monitor stays although the configuration does not want one.
     pub keeps_monitor: bool,
 }
 
@@ -81,8 +81,8 @@ fn invalid(subject: impl Into<String>, what: impl Into<String>) -> CloudError {
 }
 
 impl Tree {
-    /// What this front end wants of a load balancer of this name with virtual addresses of these
-    /// families.
+    /// The children that this front end wants of a load balancer with this name and virtual
+    /// addresses of these families.
     pub fn of(
         balancer: String,
         front_end: &FrontEnd,
@@ -105,7 +105,7 @@ impl Tree {
     }
 }
 
-/// What reads the content of a connection needs a driver that ends connections.
+/// Options that read the content of a connection need a driver that ends connections.
 fn check_layer_7(settings: &Settings, features: Features) -> Result<(), CloudError> {
     let annotation = |key: &str| format!("annotation {PREFIX}{key}");
     if features.ovn && settings.proxy.is_some() {
@@ -125,7 +125,7 @@ fn check_layer_7(settings: &Settings, features: Features) -> Result<(), CloudErr
     Ok(())
 }
 
-/// Which clients may connect; `None` where this cannot be told to Octavia.
+/// The clients that may connect; `None` if Octavia cannot express this.
 fn allowed_cidrs(
     front_end: &FrontEnd,
     features: Features,
@@ -148,7 +148,7 @@ fn allowed_cidrs(
     let counted =
         if features.cidrs_of_all_vips() { families } else { families.get(..1).unwrap_or(families) };
     if ranges.is_empty() {
-        // Where all cannot be told, none are, which lets in everyone likewise.
+        // If the full list cannot be expressed, send none of it: that also admits everyone.
         let all = families.iter().filter(|_| counted.len() == families.len());
         return Ok(Some(all.map(|family| everything(*family)).collect()));
     }
@@ -180,7 +180,8 @@ fn everything(family: IpFamily) -> IpNet {
     IpNet::new_assert(address, 0)
 }
 
-/// One that the driver does not have is replaced: amphora accepts any in a creation, and fails later.
+/// The algorithm. One that the driver does not have is replaced: amphora accepts any in a creation,
+/// and fails later.
 fn algorithm(settings: &Settings, features: Features, notes: &mut Vec<Note>) -> String {
     const OVN: &str = "SOURCE_IP_PORT";
     let (given, is_of_ovn) = (&settings.method, settings.method.value == OVN);
@@ -199,7 +200,7 @@ fn algorithm(settings: &Settings, features: Features, notes: &mut Vec<Note>) -> 
     used.to_owned()
 }
 
-/// What a new load balancer would have, if this Octavia and its driver had it.
+/// The features that a new load balancer would have if this Octavia and its driver supported them.
 fn ignored(settings: &Settings, features: Features) -> Vec<Note> {
     let all = [
         (&settings.flavor, features.flavors(), "LoadBalancerFlavorIgnored"),
@@ -208,7 +209,7 @@ fn ignored(settings: &Settings, features: Features) -> Vec<Note> {
     let lacking = all.into_iter().filter(|(_, offered, _)| !offered);
     let note = |(given, _, reason): (&Option<Given>, bool, &str)| {
         let source = &given.as_ref()?.source;
-        Some(remark(reason, format!("{source}: this Octavia or its driver has none")))
+        Some(remark(reason, format!("{source}: this Octavia or its driver does not support it")))
     };
     lacking.filter_map(note).collect()
 }
@@ -226,7 +227,7 @@ fn unchecked(front_end: &FrontEnd, settings: &Settings, features: Features) -> O
     (!ports.is_empty()).then(|| remark("LoadBalancerHealthMonitorIgnored", what))
 }
 
-/// What all ports of a front end have in common.
+/// The common parts of all ports of a front end.
 struct Parts<'a> {
     front_end: &'a FrontEnd,
     settings: &'a Settings,
@@ -285,7 +286,7 @@ impl Parts<'_> {
             _ => None,
         };
         let checks = self.settings.checks.filter(|_| self.features.checks(port.protocol));
-        // By itself, the provider adds checks at the health check port only.
+        // On its own, the provider adds checks at the health check port only.
         let unasked = self.settings.local_checks.as_ref().filter(|_| http_port.is_some());
         let added = unasked.filter(|_| self.unasked == Unasked::Added).map(|local| local.checks);
         let checks = checks.or(added);
@@ -321,7 +322,8 @@ pub enum Unasked {
     Added,
     /// Pools keep the monitors that they have.
     Kept,
-    /// The monitors failed all members of a pool that had served: none until the Service changes.
+    /// The monitors failed all members of a pool that had served: no monitors until the Service
+    /// changes.
     TakenBack,
 }
 

@@ -10,7 +10,7 @@ pub struct Step {
     pub act: Act,
 }
 
-/// What is sent.
+/// The request of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     Create(Child, Value),
@@ -33,9 +33,9 @@ pub enum Act {
 pub enum FloatingAct {
     /// It is created for the virtual address.
     Create(Value),
-    /// It comes to stand for the virtual address.
+    /// Attach it to the virtual address.
     Attach(FloatingIp),
-    /// The one that the user asks for comes to stand for the virtual address.
+    /// Attach the one that the user asks for to the virtual address.
     Wished {
         ip: FloatingIp,
         /// Its own, which cannot stay beside it, and comes back if the wished one cannot be had.
@@ -50,7 +50,8 @@ pub enum FloatingAct {
 }
 
 impl Act {
-    /// Whether it changes the configuration, and not only members or the record of the owner.
+    /// Returns true if it changes the configuration, and not only members or the record of the
+    /// owner.
     pub fn changes_configuration(&self) -> bool {
         let is_record = matches!(self, Self::Floating(FloatingAct::Tag(..)));
         !is_record && !matches!(self, Self::Members { .. })
@@ -58,7 +59,7 @@ impl Act {
 }
 
 impl Step {
-    /// What the cloud has said may be part of the line, which stays one line.
+    /// The line may contain the cloud's words, and stays one line.
     pub fn new(line: impl Into<String>, act: Act) -> Self {
         Self { line: line.into().replace(char::is_control, " "), act }
     }

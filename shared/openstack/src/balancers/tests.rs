@@ -84,7 +84,7 @@ async fn an_address_is_chosen_exchanged_and_given_up() {
     let mine = rig.floating_ip("172.24.9.9", "mine");
     let asked = changed(&wanted("web"), |it| it.address = "172.24.9.9".parse().ok());
     assert_eq!(addresses(&rig.settle(&asked).await), ["172.24.9.9"]);
-    assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1, "none is created");
+    assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1, "no floating IP is created");
     // A second Service cannot have it.
     let other = changed(&wanted("api"), |it| it.address = "172.24.9.9".parse().ok());
     let error = rig.ensure(&other).await.unwrap_err();
@@ -108,7 +108,7 @@ async fn an_address_is_chosen_exchanged_and_given_up() {
     assert_eq!(world.floating.ips[0]["id"], *mine);
 }
 
-/// What was made for it goes with an internal one, unless it is to be kept.
+/// A floating IP that was made for it is deleted with an internal one, unless it should be kept.
 #[tokio::test]
 async fn a_floating_ip_is_deleted_or_kept() {
     for keep in [false, true] {

@@ -1,4 +1,4 @@
-//! What the controller sees of a load balancer: its state, its addresses, what it waits for.
+//! The controller's view of a load balancer: its state, its addresses, what it waits for.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -50,7 +50,7 @@ pub fn annotations(id: &str, address: Option<IpAddr>) -> BTreeMap<String, Option
     [(ID.to_owned(), Some(id.to_owned())), (ADDRESS.to_owned(), address)].into()
 }
 
-/// What Octavia is doing, and since when.
+/// Octavia's current work, and since when.
 pub fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> Waiting {
     let status = &row.provisioning_status;
     let begun = row.updated_at.as_deref().or(row.created_at.as_deref());
@@ -58,7 +58,7 @@ pub fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> Waiting
     let what = match (takes, more) {
         (Some(takes), _) => format!(
             "{status} for {} min; only the operator of the cloud can end this: no one else can \
-             change or delete load balancer {} meanwhile",
+             change or delete load balancer {} until then",
             takes.as_secs() / 60,
             row.id
         ),

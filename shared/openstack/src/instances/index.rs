@@ -164,7 +164,7 @@ fn conflict(name: &str, ids: &[ServerId]) -> CloudError {
 fn contradiction(by_uuid: &ServerId, name: &str, by_name: &ServerId) -> CloudError {
     let (name, by_uuid, by_name) = (one_line(name, MAX_VALUE), by_uuid.as_str(), by_name.as_str());
     let message = format!(
-        "the node's system UUID is server {by_uuid}, but its name {name:?} is that of server \
+        "the node's system UUID is server {by_uuid}, but its name {name:?} belongs to server \
          {by_name}; set spec.providerID of the node, or rename one of the servers"
     );
     CloudError::new(ErrorKind::Conflict, message)

@@ -46,15 +46,18 @@ fn each_mistake_is_one_line_that_says_what_would_be_right() {
     let dual = flags("10.0.0.0/8,fd00::/16", "");
     for (flags, expect) in [
         (flags("", ""), "--cluster-cidr: it is empty"),
-        (flags("10.0.0.0/33", ""), "--cluster-cidr: \"10.0.0.0/33\" is no network: expected"),
+        (flags("10.0.0.0/33", ""), "--cluster-cidr: \"10.0.0.0/33\" is not a network: expected"),
         (flags("0.0.0.0/0", ""), "0.0.0.0/0 has all IPv4 addresses: expected a smaller network"),
         (flags("::ffff:0.0.0.0/96", ""), "0.0.0.0/0 has all IPv4 addresses"),
         (flags("fd00::/8,::/0", ""), "::/0 has all IPv6 addresses"),
         (flags("10.0.0.0", ""), "such as 10.244.0.0/16"),
-        (flags("10.0.0.0/8,fd00::/129", ""), "\"fd00::/129\" is no network"),
+        (flags("10.0.0.0/8,fd00::/129", ""), "\"fd00::/129\" is not a network"),
         (flags("10.0.0.0/8,11.0.0.0/8", ""), "10.0.0.0/8 and 11.0.0.0/8 are both IPv4"),
         (flags("fd00::/16,10.0.0.0/8,fd01::/16", ""), "fd00::/16 and fd01::/16 are both IPv6"),
-        (flags("10.0.0.0/8", "nonsense"), "--service-cluster-ip-range: \"nonsense\" is no network"),
+        (
+            flags("10.0.0.0/8", "nonsense"),
+            "--service-cluster-ip-range: \"nonsense\" is not a network",
+        ),
         (flags("10.0.0.0/8", "10.96.0.0/16,10.97.0.0/16"), "are both IPv4: at most one"),
         (flags("10.0.0.0/16", "10.0.0.0/8"), "leaves no block of --cluster-cidr 10.0.0.0/16"),
         (flags("10.0.0.0/24", "10.0.0.0/28"), "leaves no block of --cluster-cidr 10.0.0.0/24"),

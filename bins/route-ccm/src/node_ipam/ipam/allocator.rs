@@ -39,7 +39,7 @@ use crate::networks::{AllocatorType, Config, family, overlap};
 pub struct HoldUntil {
     /// The shortest time.
     pub grace: Duration,
-    /// Whether the routes to them must be gone as well.
+    /// True if the routes to them must be gone as well.
     pub routes: bool,
 }
 
@@ -52,7 +52,7 @@ pub struct Reservation {
     pub tries: Vec<u32>,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// The API server has carried it out.
@@ -63,11 +63,10 @@ pub enum Written {
     Unknown,
 }
 
-/// What the look at a node has shown.
+/// The result of the look at a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// What is newly wrong, with the name of the node: of this one and of those that share a network
-    /// with it.
+    /// New problems, with the name of the node: this node, or one that shares a network with it.
     pub problems: Vec<(Arc<str>, Problem)>,
     /// The pod CIDRs of the node, if another client has written them.
     pub foreign: Option<Foreign>,
@@ -113,12 +112,12 @@ pub struct HeldBlocks {
 pub struct Allocator {
     config: Config,
     hold: HoldUntil,
-    /// One per cluster CIDR, in their order. None if the cloud decides.
+    /// One per cluster CIDR, in their order. Empty if the cloud decides.
     pools: Vec<Pool>,
     nodes: BTreeMap<Uid, Record>,
     /// Nodes that are gone, and hold their networks.
     gone: BTreeMap<Uid, Gone>,
-    /// Those of them whose routes are gone, by the end of the grace time.
+    /// The held blocks whose routes are gone, by the end of the grace time.
     due: BTreeSet<(At, Uid)>,
     /// The networks of `nodes` and `gone`.
     holders: Networks,
@@ -214,8 +213,8 @@ impl Allocator {
         near.any(|one| overlap(one, network)) || self.shared(uid, network).is_some()
     }
 
-    /// Respects what a node shows, no matter who assigned it: for a process that only observes, where
-    /// other writers are no rivals. Returns what is newly wrong, as [`Seen::problems`].
+    /// Respects what a node shows, no matter who assigned it: for a process that only observes and
+    /// does not compete with other writers. Returns new problems, as [`Seen::problems`].
     pub fn accept(&mut self, node: &Node) -> Vec<(Arc<str>, Problem)> {
         self.revive(&node.uid);
         let is_known = |known: &Record| known.writes.is_none() && known.shows(node);
@@ -227,13 +226,13 @@ impl Allocator {
         self.examine(&node.uid)
     }
 
-    /// Reserves one block of each cluster CIDR for the node, or none at all. A node keeps what is
-    /// reserved for it until it shows its pod CIDRs, or is gone: an earlier write may be carried out
-    /// later. The caller writes the blocks and tells the [answer](Self::answered).
+    /// Reserves one block of each cluster CIDR for the node, or nothing at all. A node keeps what
+    /// is reserved for it until it shows its pod CIDRs, or is gone: an earlier write may be carried
+    /// out later. The caller writes the blocks and tells the [answer](Self::answered).
     ///
     /// # Errors
     ///
-    /// Why it gets none now.
+    /// Why it gets no block now.
     pub fn reserve(&mut self, node: &Node, now: At) -> Result<Reservation, Refusal> {
         self.expire(now);
         self.may_give(node, now)?;
@@ -257,7 +256,7 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// Why it gets none now.
+    /// Why it gets no block now.
     pub fn reserve_given(
         &mut self,
         node: &Node,
@@ -341,7 +340,7 @@ impl Allocator {
         }
     }
 
-    /// What is reserved for the node already.
+    /// The existing reservation of the node.
     fn kept(&mut self, node: &Node, now: At) -> Result<Option<Reservation>, Refusal> {
         let Some(record) = self.nodes.get(&*node.uid) else { return Ok(None) };
         let cidrs = record.networks.to_vec();
@@ -395,7 +394,7 @@ impl Allocator {
         free.min().unwrap_or_default()
     }
 
-    /// What is wrong, by the UID of the node. Nodes that are not here have no problem.
+    /// The problems, by the UID of the node. Nodes that are not here have no problem.
     pub fn problems(&self) -> impl Iterator<Item = (&str, &[Problem])> {
         self.problems.iter().map(|(uid, problems)| (&**uid, &**problems))
     }

@@ -116,7 +116,7 @@ impl Pool {
         self.touched(network).map_or(0, |(first, last)| (last - first).saturating_add(1))
     }
 
-    /// Whether the network lies in one block.
+    /// Returns true if the network lies in one block.
     pub(super) fn is_within_block(&self, network: IpNet) -> bool {
         self.range.network.contains(&network) && network.prefix_len() >= self.range.mask
     }

@@ -141,7 +141,7 @@ pub(super) struct Writes {
 }
 
 impl Writes {
-    /// Whether what the node shows can be ours.
+    /// Returns true if what the node shows can be ours.
     pub(super) const fn may_have_landed(self) -> bool {
         self.pending || self.possible
     }

@@ -59,7 +59,7 @@ impl Waiting {
         new
     }
 
-    /// Whether the node waits.
+    /// Returns true if the node waits.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.nodes.contains_key(name)
     }

@@ -199,7 +199,7 @@ impl Machine {
         let due = due.filter(|due| due.moves && due.status == Status::False)?;
         let status = due.status.as_str();
         if let Err(repeated) = self.may_write(now, name, due.status, due.moves) {
-            let cause = format!("all routes are there, but {repeated}");
+            let cause = format!("all routes exist, but {repeated}");
             let mend = format!(
                 "find what sets {NETWORK_UNAVAILABLE} of the node again, a network plugin or an admission policy: kubectl get node {name} -o yaml --show-managed-fields"
             );
@@ -207,7 +207,7 @@ impl Machine {
             return Some(Explanation { next, ..Explanation::new(Fares::Blocked, cause, mend) });
         }
         let cause = format!(
-            "all routes are there, and the condition {NETWORK_UNAVAILABLE}={status} is not written yet"
+            "all routes exist, but the condition {NETWORK_UNAVAILABLE}={status} is not written yet"
         );
         if self.fixed.is_observing {
             return Some(Explanation::observed(&cause));
@@ -264,12 +264,12 @@ impl Machine {
                 Problem::Lent { .. } => {
                     explanation.fares = Fares::Fine;
                     explanation.cause =
-                        format!("its route is there, by {seen}; {}", explanation.cause);
+                        format!("its route exists, by {seen}; {}", explanation.cause);
                 }
                 Problem::Outside(cidr) if there.is_some() => {
                     explanation.fares = Fares::Fine;
                     explanation.cause = format!(
-                        "its route is there, by {seen}, but route-ccm would not make it again: pod CIDR {cidr} is not inside --cluster-cidr"
+                        "its route exists, by {seen}, but route-ccm would not make it again: pod CIDR {cidr} is not inside --cluster-cidr"
                     );
                 }
                 Problem::WiderThanMost { .. } => {
@@ -283,7 +283,7 @@ impl Machine {
         }
         let to = there.and_then(|route| route.target.as_ref());
         let to = to.map(|target| format!(" to {target}")).unwrap_or_default();
-        Explanation::fine(format!("the route of {cidr}{to} is there, by {seen}"))
+        Explanation::fine(format!("the route of {cidr}{to} exists, by {seen}"))
     }
 
     fn missing(&self, cidr: IpNet, lack: &Lack, view: &NodeView, about: &About<'_>) -> Explanation {
@@ -296,13 +296,13 @@ impl Machine {
                 failed(&format!("the change of the route of {cidr}"), failure, about)
             }
             _ if lack.has_failed => {
-                let mend = lack.mend.as_deref().unwrap_or("mend in the cloud what the cause names");
+                let mend = lack.mend.as_deref().unwrap_or("fix in the cloud what the cause names");
                 Explanation::new(Fares::Blocked, &*lack.cause, mend)
             }
             _ => {
                 let next = self.planner.asks_at(about.now).map(|at| moment(at, about.now));
                 let next = next.map(|at| format!("the cloud is asked again {at}"));
-                let mend = "wait: the cloud is asked again by itself; a target is gone if it says so twice, a minute apart";
+                let mend = "wait: the cloud is asked again automatically; a target is gone if it says so twice, a minute apart";
                 let explanation = Explanation::new(Fares::Working, &*lack.cause, mend);
                 Explanation { next: next.unwrap_or_default(), ..explanation }
             }

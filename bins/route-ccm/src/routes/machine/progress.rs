@@ -211,6 +211,6 @@ mod tests {
         assert!(!completes(node("b", "1970-01-01T00:16:40Z")));
         assert!(completes(node("c", "1970-01-01T00:16:41Z")), "another node of that name");
         let next = node("d", "1970-01-01T00:16:42Z");
-        assert!(!progress.completes(&next), "the routes are those of the node before");
+        assert!(!progress.completes(&next), "the routes belong to the previous node");
     }
 }

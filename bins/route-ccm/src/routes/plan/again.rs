@@ -91,7 +91,7 @@ mod tests {
             (vec![node(2, "10.120.2.0/24")], vec![&working], &working, true, "no node has it"),
             (vec![node(1, "10.120.3.0/24")], vec![&working], &working, true, "it has another one"),
             (vec![node(2, "10.120.1.0/24")], vec![&working], &working, true, "another node has it"),
-            (mine(), vec![&working, &working], &working, true, "it is there twice"),
+            (mine(), vec![&working, &working], &working, true, "it exists twice"),
             (mine(), vec![&working, &broken], &broken, true, "the other one works"),
             (mine(), vec![&working, &broken], &working, false, "the other one does not work"),
             (of_two, vec![&working], &working, false, "of two nodes the first one has it"),

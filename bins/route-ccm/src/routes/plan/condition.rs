@@ -122,7 +122,8 @@ pub fn without_cidrs(node: &Node, why: &str, has_routes: bool) -> Option<NewCond
     NewCondition { status: Status::True, reason, message, moves: true }.differs(node)
 }
 
-/// Whether the condition says that the node has no pod CIDRs, in a program that makes no routes.
+/// Returns true if the condition says that the node has no pod CIDRs, in a program that makes no
+/// routes.
 pub fn is_without_cidrs(node: &Node) -> bool {
     let shown = node.condition_of(NETWORK_UNAVAILABLE, "True");
     shown.is_some_and(|shown| shown.reason.as_deref() == Some(NOT_AVAILABLE))

@@ -33,7 +33,7 @@ use super::{
 enum Whose {
     /// Ours: its target is the node at this place.
     Node(usize),
-    /// Ours, but its target is no node any more.
+    /// Ours, but its target is no longer a node.
     Orphan(Orphan),
     /// Inside the cluster CIDRs, and only the word of this node makes it ours.
     Claimed(Shared),
@@ -136,7 +136,7 @@ impl<'a> Decider<'a> {
         if let Some(found) = right.get(best) {
             self.there(place, found);
             let second = right.iter().enumerate().find(|(other, _)| *other != best);
-            let surplus = second.map(|(_, route)| (*route, "the same route is there twice"));
+            let surplus = second.map(|(_, route)| (*route, "the same route exists twice"));
             let old = || {
                 others
                     .first()
@@ -164,8 +164,9 @@ impl<'a> Decider<'a> {
         self.make(destination, place, others);
     }
 
-    /// A change of this destination is under way. What is there serves the node, unless it goes by that: it may have been
-    /// sent before the node came. A route that carries no traffic is being repaired.
+    /// A change of this destination is under way. An existing route serves the node, unless the
+    /// change removes it: it may have been sent before the node came. A route that carries no
+    /// traffic is being repaired.
     fn changes(&mut self, destination: IpNet, place: usize, right: &[&Route]) {
         let in_flight = &self.planner.in_flight;
         if right.iter().any(|route| route.defect.is_none() && !in_flight.takes(route)) {
@@ -191,8 +192,8 @@ impl<'a> Decider<'a> {
         self.plan.problems.push((Shared::clone(&node.node.name), problem));
     }
 
-    /// A foreign route keeps a node from its own. One of ours beside it goes if its target was
-    /// that of another node that is gone, since another machine may get that address.
+    /// A foreign route keeps a node from its own. Our own route beside it is deleted if its target
+    /// was another node's that is gone, since another machine may get that address.
     fn leave(&mut self, name: &Shared, others: Vec<(&Route, Option<Orphan>)>) {
         let gone = others.into_iter().find_map(|(route, orphan)| {
             Some((route, orphan.filter(|orphan| orphan.node.as_ref() != Some(name))?))
@@ -212,7 +213,7 @@ impl<'a> Decider<'a> {
     fn make(&mut self, destination: IpNet, place: usize, others: Vec<(&Route, Option<Orphan>)>) {
         let Some(node) = self.view.nodes.get(place) else { return };
         if self.sendable == 0 {
-            let waits = self.waits(destination, "waits for those of other nodes");
+            let waits = self.waits(destination, "waits for other nodes' routes");
             return self.lack(destination, place, waits);
         }
         let new = Arc::new(self.route(destination, node));
@@ -282,14 +283,14 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// A destination that is a pod CIDR with a problem: what is there stays, and is counted.
+    /// A destination that is a pod CIDR with a problem: existing routes stay, and are counted.
     pub(super) fn disputed(&mut self, destination: IpNet) {
         for route in self.view.table.to(destination) {
             self.whose(route);
         }
     }
 
-    /// The node's route is there.
+    /// The node's route exists.
     fn there(&mut self, place: usize, route: &'a Route) {
         if let Some(defect) = &route.defect {
             self.plan.counts.defective += 1;
@@ -443,7 +444,7 @@ impl<'a> Decider<'a> {
                 Word::Counts => {
                     return Whose::Orphan(Orphan {
                         why: format!(
-                            "{} is no target of node {} any more",
+                            "{} is no longer a target of node {}",
                             target_of(route),
                             node.name
                         ),

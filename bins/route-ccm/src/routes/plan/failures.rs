@@ -26,7 +26,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What it means for the node of the route.
+    /// Its meaning for the node of the route.
     pub fn lack(&self) -> Lack {
         let (source, has_failed) = (LackSource::Change, !is_open(self.kind));
         Lack { source, has_failed, ..Lack::pending(&*self.error) }
@@ -68,7 +68,7 @@ impl Failures {
         self.record(now, destination, class, error.to_string(), Some(error.kind));
     }
 
-    /// Records that a route is there, and still carries no traffic.
+    /// Records that a route exists, but still carries no traffic.
     pub fn add_defect(&mut self, now: At, destination: IpNet, defect: &str) {
         self.record(now, destination, RetryClass::Retry, defect.to_owned(), None);
     }
@@ -104,12 +104,13 @@ impl Failures {
         self.failures.retain(|_, failure| !is_open(failure.kind));
     }
 
-    /// There is room for another route: those that found none are tried at once.
+    /// There is room for another route: routes that found no room are tried at once.
     pub fn forget_full(&mut self) {
         self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::QuotaExceeded));
     }
 
-    /// Keeps the failures of these destinations, and the ones that still wait: a deleted route may come back.
+    /// Keeps the failures of these destinations, and failures that still wait: a deleted route may
+    /// come back.
     pub fn retain(&mut self, now: At, keep: impl Fn(IpNet) -> bool) {
         self.failures
             .retain(|destination, failure| !failure.retry.is_due(now) || keep(*destination));

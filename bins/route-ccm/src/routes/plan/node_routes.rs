@@ -24,15 +24,15 @@ pub struct NodeRoutes {
 pub struct Lack {
     /// The cause, in words.
     pub cause: String,
-    /// The mend for a person, where the plan knows it.
+    /// The fix for a person, if the plan knows it.
     pub mend: Option<String>,
-    /// What the cause is about.
+    /// The subject of the cause.
     pub source: LackSource,
     /// True if a call or a check failed: then the condition shows it at once.
     pub has_failed: bool,
 }
 
-/// What the cause of a missing route is about.
+/// The subject of the cause of a missing route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LackSource {
     /// The routes.

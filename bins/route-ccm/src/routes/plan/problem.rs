@@ -18,7 +18,7 @@ pub enum Problem {
     Overlaps {
         /// The pod CIDR.
         cidr: IpNet,
-        /// That of the other node.
+        /// The other node's pod CIDR.
         other: IpNet,
         /// The other node.
         node: Shared,
@@ -50,11 +50,11 @@ pub enum Problem {
     Family(IpNet),
     /// The cloud needs the node's provider ID.
     NoProviderId,
-    /// The same, and the node has this text in its place.
+    /// The cloud needs the node's provider ID, but the node has this text instead.
     UnreadableId(Shared),
     /// The cloud needs an address of the pod CIDR's family.
     NoAddress(IpNet),
-    /// Its route is there, and was made under the UID of this cluster.
+    /// Its route exists, and was made under the UID of this cluster.
     Lent {
         /// The pod CIDR.
         cidr: IpNet,
@@ -93,7 +93,7 @@ impl Problem {
             }
             Self::Overlaps { cidr, other, node } => {
                 let how = match cidr == other {
-                    true => format!("is also that of node {node}"),
+                    true => format!("is also node {node}'s"),
                     false => format!("overlaps {other} of node {node}"),
                 };
                 format!("pod CIDR {cidr} {how}, which is older and gets the route")
@@ -102,7 +102,7 @@ impl Problem {
                 format!("pod CIDR {cidr} is wider than /{most} of --{flag}, so it gets no route")
             }
             Self::WiderThanMost { cidr, usual } => format!(
-                "pod CIDR {cidr} is wider than those of most nodes (/{usual}), so it gets no route until a person approves it"
+                "pod CIDR {cidr} is wider than most nodes' (/{usual}), so it gets no route until a person approves it"
             ),
             Self::SameTarget { target, node } => {
                 let is_address = matches!(target, RouteTarget::Address(_));
@@ -113,7 +113,7 @@ impl Problem {
             }
             Self::Family(cidr) => {
                 let family = IpFamily::of(cidr.addr());
-                format!("the cloud has no {family} routes, so pod CIDR {cidr} gets none")
+                format!("the cloud has no {family} routes, so pod CIDR {cidr} gets no route")
             }
             Self::NoProviderId => {
                 "the node has no provider ID yet, which its routes need".to_owned()
@@ -134,7 +134,7 @@ impl Problem {
         }
     }
 
-    /// The mend, for a person.
+    /// The fix, for a person.
     pub fn mend(&self) -> String {
         let mend = match self {
             // Pod CIDRs cannot be changed.
@@ -171,7 +171,7 @@ impl Problem {
 }
 
 /// The advice for a node without pod CIDRs, if this program does not assign pod CIDRs.
-pub const ASSIGN: &str = "set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program assigns none";
+pub const ASSIGN: &str = "set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program does not assign them";
 
 /// No more characters of an unreadable provider ID are shown.
 pub const LONGEST_ID: usize = 100;

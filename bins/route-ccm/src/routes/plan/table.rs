@@ -68,7 +68,7 @@ impl Table {
     }
 }
 
-/// A destination has one route, rarely two: a vector that grows by itself has room for four.
+/// A destination has one route, rarely two: a vector that grows on its own has room for four.
 fn add(routes: &mut Vec<Route>, route: Route) {
     routes.reserve_exact(1);
     routes.push(route);

@@ -1,4 +1,4 @@
-//! Which node a target is.
+//! Maps targets to nodes.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -88,7 +88,7 @@ fn right_to_target(view: &NodeView) -> impl Ord + use<> {
     (is_anothers, node.is_uninitialised(), id.is_none(), !node.is_ready())
 }
 
-/// Whether this is a target of this node.
+/// Returns true if this is a target of this node.
 pub fn is_target(target: &RouteTarget, view: &NodeView) -> bool {
     match target {
         RouteTarget::Node(name) => **name == *view.node.name,
@@ -103,12 +103,12 @@ pub fn is_target(target: &RouteTarget, view: &NodeView) -> bool {
 pub struct FormerNode {
     /// Its name, IDs, addresses and labels.
     pub node: Arc<Node>,
-    /// Whether it was marked for scale-down when it was last seen, so that its routes go without
+    /// True if it was marked for scale-down when it was last seen, so that its routes go without
     /// being counted.
     pub was_marked: bool,
 }
 
-/// Targets that were those of nodes while this process watched.
+/// Targets that belonged to nodes while this process watched.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Former {
     /// With the time since when no route has had the target, and the number of its node.

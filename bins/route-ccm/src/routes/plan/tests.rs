@@ -457,7 +457,7 @@ fn what_is_wrong_with_a_node_is_said_and_affects_no_other() {
     let plan = world.plan(at(1));
     let text = |name: &str| why(&plan, name).0;
     for (name, expect) in [
-        ("n2", "pod CIDR 10.120.1.0/24 is also that of node n1, which is older"),
+        ("n2", "pod CIDR 10.120.1.0/24 is also node n1's, which is older"),
         ("n3", "pod CIDR 10.120.0.0/23 overlaps 10.120.1.0/24 of node n1, which is older"),
         ("n4", "pod CIDR 10.99.0.0/24 is not inside --cluster-cidr"),
         ("n5", "spec.podCIDRs has \"ten\", which is not a CIDR"),

@@ -33,7 +33,7 @@ fn two() -> Machine {
 fn the_line_names_how_many_fail_and_why() {
     let mut machine = two();
     let passed = |text: &str| Verdict::Passed(text.to_owned());
-    assert_eq!(machine.provisioning(), passed("2 Services, none failing"));
+    assert_eq!(machine.provisioning(), passed("2 Services, 0 failing"));
     let web = machine.balancers.named("default/web").expect("an entry");
     web.state_mut().failed = vec![crate::plan::Failed {
         call: CallKind::Ensure,

@@ -104,7 +104,7 @@ pub(super) fn mend_of(reason: Reason, service: &Service) -> String {
             format!("bring the nodes back; or if they should leave: {command}")
         }
         Reason::AddressRefused => "if it is right, allow it by --load-balancer-allowed-addresses; otherwise ask the provider".to_owned(),
-        Reason::NoMembers => "make a node that may be a member, or mend what the cause names".to_owned(),
+        Reason::NoMembers => "add a node that may be a member, or fix what the cause names".to_owned(),
     }
 }
 

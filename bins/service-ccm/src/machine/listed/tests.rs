@@ -122,7 +122,7 @@ fn a_service_learns_that_its_entry_of_the_list_cannot_be_read() {
         (is_due, entry.state.unreadable.is_some())
     };
     assert_eq!(compare(&["one: no digest"], Vec::new()), (true, true));
-    assert_eq!(compare(&["one: no digest"], Vec::new()), (false, true), "it is no news");
+    assert_eq!(compare(&["one: no digest"], Vec::new()), (false, true), "it is not news");
     assert_eq!(compare(&["another: no digest"], Vec::new()), (true, false));
     compare(&["one: no digest"], Vec::new());
     assert!(!compare(&[], vec![balancer("one")]).1);

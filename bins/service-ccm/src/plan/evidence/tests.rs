@@ -245,7 +245,7 @@ fn a_service_that_is_served_from_now_on_says_so_before_the_first_call() {
         let Plan::Next(Step::Write(change)) = plan_of(&theirs, &State::default(), instance) else {
             panic!("no write")
         };
-        assert_eq!(change.annotations, classes(instance).signature(), "it names none");
+        assert_eq!(change.annotations, classes(instance).signature(), "it does not name one");
         assert!(change.conditions.is_empty() && change.ingress.is_none());
         let mut written = theirs.clone();
         let details = written.details.as_mut().expect("details");

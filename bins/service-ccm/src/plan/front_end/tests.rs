@@ -289,7 +289,7 @@ fn what_a_user_got_wrong_names_the_field() {
         (
             ServiceDetails { load_balancer_ip: Some("10.0.0".into()), ..details() },
             "spec.loadBalancerIP",
-            "\"10.0.0\" is no IP address",
+            "\"10.0.0\" is not an IP address",
         ),
         (
             ServiceDetails { ip_families: vec!["IPv5".into()], ..details() },
@@ -347,7 +347,7 @@ fn two_families_where_the_cloud_has_one() {
     let digest = |details| read_for(details, &traits).front_end.expect("a front end").digest;
     let one = ServiceDetails { ip_families: vec!["IPv6".into()], ..both("PreferDualStack") };
     let [preferred, required] = ["PreferDualStack", "RequireDualStack"].map(both).map(digest);
-    assert_eq!(preferred, required, "the policy changes nothing of a load balancer that is there");
+    assert_eq!(preferred, required, "the policy changes nothing about an existing load balancer");
     assert_ne!(digest(one), digest(both("PreferDualStack")), "a second family is configured");
 }
 

@@ -62,7 +62,7 @@ fn proven(all: &[LoadBalancer]) -> Orphans {
 fn an_orphan_is_deleted_when_two_lists_a_quarter_of_an_hour_apart_have_shown_it() {
     let all = [balancer("lb-1", "u-1")];
     let mut orphans = list(&Orphans::default(), at(0), &all);
-    assert_eq!(due(&mut orphans, at(60)), [""; 0], "one list is no proof, however old");
+    assert_eq!(due(&mut orphans, at(60)), [""; 0], "one list does not prove it, however old");
     let mut orphans = list(&orphans, at(14), &all);
     assert_eq!(
         verdicts(&mut orphans, at(20), RULES)["lb-1"],

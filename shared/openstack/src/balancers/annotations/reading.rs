@@ -70,7 +70,7 @@ impl<'a> Reading<'a> {
             |(one, value): &&(Unknown<'_>, &String)| one.means_internal && value.trim() != "false";
         let misspelt = unknown.iter().find(asks).map(|(one, _)| {
             let what = format!(
-                "there is none of this name, and the load balancer would be public: rename it to \
+                "it is unknown, and the load balancer would be public: rename it to \
                  {INTERNAL}, or remove it"
             );
             Given { value: what, source: one.source() }
@@ -80,7 +80,7 @@ impl<'a> Reading<'a> {
         misspelt
     }
 
-    /// An annotation as it is; an empty one differs from none.
+    /// An annotation as it is; an empty one differs from a missing one.
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.annotations.get(&format!("{PREFIX}{key}")).map(|text| text.trim())
     }
@@ -101,7 +101,8 @@ impl<'a> Reading<'a> {
         self.flag_of(&format!("{PREFIX}{key}"), default)
     }
 
-    /// A number. What is none counts as the default, what is out of range is a problem.
+    /// A number. A value that is not a number counts as the default; a number out of range is a
+    /// problem.
     pub fn number(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
         let Some(text) = self.text(key) else { return default };
         let right = format!("a whole number from {} to {}", range.start(), range.end());
@@ -147,7 +148,7 @@ impl<'a> Reading<'a> {
         if class.is_none() {
             let known: Vec<&str> = options.classes.keys().map(String::as_str).collect();
             let known = match known.as_slice() {
-                [] => "cloud.conf has none".to_owned(),
+                [] => "cloud.conf does not have any".to_owned(),
                 known => format!("cloud.conf has {}", one_line(&known.join(", "), MAX_MESSAGE)),
             };
             let name = one_line(name, MAX_VALUE);
@@ -156,7 +157,7 @@ impl<'a> Reading<'a> {
         class.map(|class| (name.to_owned(), class))
     }
 
-    /// A value of annotation, class or options, the first that is there. With `class_first` the
+    /// A value of annotation, class or options, whichever exists first. With `class_first` the
     /// class beats the annotation.
     fn placed(
         &self,
@@ -231,13 +232,13 @@ impl<'a> Reading<'a> {
         if !is_host_name(name) {
             let name = one_line(name, MAX_VALUE);
             let right = "must be a DNS name in lower case, such as web.example.com";
-            self.problem("hostname", format!("{name:?} is no host name; {right}"));
+            self.problem("hostname", format!("{name:?} is not a host name; {right}"));
             return None;
         }
         Some(name.to_owned())
     }
 
-    /// A remark on a selector that is none.
+    /// A remark on an invalid selector.
     pub fn selector(&self) {
         if let Some(text) = self.text("node-selector").filter(|text| !is_valid(text)) {
             let right = "labels of nodes: key=value,key2";

@@ -1,8 +1,8 @@
-//! Which nodes may be members.
+//! Selects the nodes that may be members.
 
 pub use ccm_cloud::NodeSelector as Selector;
 
-/// Whether each term can be a label of a node.
+/// Returns true if each term can be a label of a node.
 pub fn is_valid(text: &str) -> bool {
     let is_name = |text: &str| {
         text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))

@@ -29,7 +29,7 @@ fn defaults_are_those_of_the_other_controller() {
     assert_eq!(checks, Some(expect));
 }
 
-/// An annotation that is there and empty is not the option.
+/// An empty annotation overrides the option.
 #[test]
 fn an_empty_annotation_overrides_the_option() {
     let options = options(|options| {
@@ -122,7 +122,7 @@ fn only_an_id_of_the_same_or_an_earlier_source_hides_a_pattern() {
         (none, none, both, Ok(Some(CONF))),
         (none, none, pattern, Err(CONF)),
         (none, pattern, none, Err(OWN)),
-        // The pattern of the Service is not that of all.
+        // The pattern of the Service is not the global one.
         (none, pattern, id, Err(OWN)),
         (none, both, id, Ok(Some(OWN))),
         (none, id, pattern, Ok(Some(OWN))),

@@ -89,7 +89,7 @@ pub fn remarks(mut unknown: Vec<Unknown<'_>>) -> Vec<Note> {
     unknown.sort_by_key(|one| (!one.means_internal, one.key));
     let line = |one: &Unknown<'_>| {
         let hint = one.meant().map_or_else(String::new, |it| format!("; did you mean {it}?"));
-        let what = format!("{} is ignored: there is none of this name{hint}", one.source());
+        let what = format!("{} is unknown and ignored{hint}", one.source());
         remark(REASON, what)
     };
     let mut notes: Vec<Note> = unknown.iter().take(NAMED).map(line).collect();

@@ -56,7 +56,7 @@ fn an_external_network_without_a_router_is_said_so() {
     assert!(wished.message.contains(&right), "{wished}");
     assert!(wished.message.contains("choose another address"), "{wished}");
     let again = blamed(wished.clone(), About::FloatingIp, &settings());
-    assert_eq!(again, wished, "the wish is to blame");
+    assert_eq!(again, wished, "the wish is the cause");
 }
 
 #[test]

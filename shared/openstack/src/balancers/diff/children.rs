@@ -94,7 +94,7 @@ pub fn listener(there: &ListenerRow, listener: &Listener) -> Option<Step> {
     update(Child::Listener, &there.id, body, &format!("listener {}", shown(listener)))
 }
 
-/// The tags that are there, and those that are missing.
+/// The existing tags, and the missing ones.
 fn with<'a>(there: &[String], wanted: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut tags = there.to_vec();
     for tag in wanted {
@@ -105,7 +105,7 @@ fn with<'a>(there: &[String], wanted: impl Iterator<Item = &'a String>) -> Vec<S
     tags
 }
 
-/// Whether a listener lets in exactly these networks. None are all.
+/// Returns true if a listener admits exactly these networks. An empty list admits all.
 fn allows(there: Option<&[String]>, wanted: &BTreeSet<IpNet>) -> bool {
     let there = there.unwrap_or_default();
     let is_everything = |range: &IpNet| range.prefix_len() == 0;
@@ -175,7 +175,7 @@ pub fn pool(
     updates.append(&mut below);
 }
 
-/// Whether a pool keeps a client at a member as wanted.
+/// Returns true if a pool keeps a client at a member as wanted.
 fn persists(there: Option<&Value>, pool: &Pool) -> bool {
     let there = there.filter(|value| !value.is_null());
     let Some(there) = there.filter(|_| pool.affinity) else {
@@ -216,7 +216,7 @@ fn monitor(seen: &Seen, pool: &PoolRow, listener: &Listener, steps: &mut Vec<Ste
     }
 }
 
-/// What differs of a monitor.
+/// The differences of a monitor.
 fn checks(there: &MonitorRow, wanted: &Monitor) -> Map<String, Value> {
     let down = there.max_retries_down.unwrap_or(wanted.checks.max_retries_down);
     let checks = &wanted.checks;

@@ -21,7 +21,7 @@ fn owner() -> Owner {
     Owner { cluster, uid, namespace, name }
 }
 
-/// What is drawn of a Service.
+/// The random part of a Service.
 #[derive(Clone, Debug)]
 struct Drawn {
     ports: BTreeSet<(bool, u16)>,

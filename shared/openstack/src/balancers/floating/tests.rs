@@ -40,7 +40,7 @@ fn lines(keep: bool, attached: &[FloatingIp], elsewhere: &Elsewhere) -> Vec<Stri
     steps.into_iter().map(shown).collect()
 }
 
-/// Nothing that clients use is given up before the wished one is there.
+/// Nothing that clients use is given up before the wished one exists.
 #[test]
 fn an_exchange_attaches_first_where_that_is_possible() {
     let port = Some("port");

@@ -1,4 +1,4 @@
-//! What is sent to Octavia for a whole object.
+//! The request bodies to Octavia for a whole object.
 
 use serde_json::{Value, json};
 

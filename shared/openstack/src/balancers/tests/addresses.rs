@@ -61,7 +61,7 @@ async fn an_address_that_is_not_reachable_leaves_the_one_of_now() {
             assert!(error.message.contains(words), "{error}");
         }
         assert_eq!(ips(&rig), own_alone(FAR));
-        assert_eq!(rig.writes(), ["floating_ip_update"], "the one of now is not interrupted");
+        assert_eq!(rig.writes(), ["floating_ip_update"], "the current one is not interrupted");
     }
     rig.cloud.world.lock().floating.unreachable.clear();
     assert_eq!(addresses(&rig.settle(&asked).await), [FAR]);

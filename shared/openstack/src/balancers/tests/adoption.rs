@@ -49,7 +49,7 @@ fn without_record(rig: &Rig) -> Value {
     ])
 }
 
-/// What the other controller leaves out, or knows nothing of, is no difference.
+/// Settings that the other controller leaves out, or does not know, do not count as differences.
 #[tokio::test]
 async fn adoption_changes_nothing_that_the_other_leaves_out() {
     let plain = wanted("web");

@@ -415,7 +415,11 @@ async fn ovn_gets_what_it_takes() {
     reasons.sort_unstable();
     let what = ["Flavor", "HealthMonitor", "SourceRanges"];
     assert_eq!(reasons, what.map(|what| format!("LoadBalancer{what}Ignored")));
-    assert_eq!((rig.rows("pools").len(), rig.rows("monitors").len()), (3, 2), "none for SCTP");
+    assert_eq!(
+        (rig.rows("pools").len(), rig.rows("monitors").len()),
+        (3, 2),
+        "no monitor for SCTP"
+    );
     assert!(rig.rows("pools").iter().all(|row| row["lb_algorithm"] == "SOURCE_IP_PORT"));
     assert!(rig.rows("monitors").iter().all(|row| row["type"] == "TCP"));
     assert!(rig.rows("members").iter().all(|row| row["monitor_port"].is_null()));

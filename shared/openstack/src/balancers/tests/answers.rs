@@ -224,7 +224,7 @@ async fn nodes_without_an_address_of_the_family_are_named() {
     let done = rig.settle(&web).await;
     assert_eq!(why(done.pools), "none of 1 nodes has an IPv4 address");
     let selected = annotated(&web, "node-selector", "number");
-    let expect = "node-selector \"number\" matches 1 of 1 nodes, none with an IPv4 address";
+    let expect = "node-selector \"number\" matches 1 of 1 nodes, 0 with an IPv4 address";
     assert_eq!(why(rig.settle(&selected).await.pools), expect);
 }
 

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::rig::{Rig, annotated, changed, members, wanted, with};
 
-/// Nodes that say where a load balancer is to be may come later, without a change of the Service.
+/// Nodes that determine the place of a load balancer may come later, without a change of the
+/// Service.
 #[tokio::test]
 async fn a_cluster_without_nodes_is_no_mistake_of_the_service() {
     let rig = Rig::with(|_| {});
@@ -27,7 +28,7 @@ async fn a_cluster_without_nodes_is_no_mistake_of_the_service() {
 
 /// Annotations that cannot be, with the words that the error has besides their name.
 const WRONG: [(&str, &str, &str); 20] = [
-    ("class", "none", "cloud.conf has none"),
+    ("class", "none", "cloud.conf does not have any"),
     ("connection-limit", "-5", "from -1 to"),
     ("timeout-client-data", "86400001", "from 0 to 86400000"),
     ("timeout-member-connect", "-1", "from 0 to 86400000"),
@@ -71,7 +72,8 @@ async fn what_cannot_be_names_the_annotation_and_what_would_be_right() {
     }
 }
 
-/// What openstack-cloud-controller-manager reads as its default is read so, with a remark.
+/// A value that openstack-cloud-controller-manager reads as its default is read like that, with a
+/// remark.
 #[tokio::test]
 async fn what_counts_as_its_default_is_a_remark() {
     for (key, value, right) in [
@@ -84,7 +86,7 @@ async fn what_counts_as_its_default_is_a_remark() {
         ("lb-method", "RANDOM", "one of ROUND_ROBIN"),
         ("node-selector", "zone in (a, b)", "key=value,key2"),
         ("node-selector", "=", "key=value,key2"),
-        ("conection-limit", "5", "none of this name"),
+        ("conection-limit", "5", "is unknown and ignored"),
     ] {
         let rig = Rig::new();
         let done = rig.settle(&annotated(&wanted("web"), key, value)).await;
@@ -135,7 +137,7 @@ async fn members_go_on_whatever_is_wrong() {
     }
 }
 
-/// What no annotation means.
+/// Values that no annotation accepts.
 const ODD: [&str; 29] = [
     "",
     " ",

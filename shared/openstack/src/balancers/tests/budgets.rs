@@ -80,7 +80,7 @@ async fn owners_that_are_looked_for_together_find_their_own() {
         .collect();
     let expect = [None, Some(there[0].clone()), None, Some(there[1].clone()), None];
     assert_eq!(done, expect);
-    assert_eq!(rig.rows("balancers").len(), 6, "three are made, and none twice");
+    assert_eq!(rig.rows("balancers").len(), 6, "three are made, each once");
     let lists = rig.cloud.operations();
     assert_eq!(lists.iter().filter(|name| **name == "loadbalancer_list").count(), 1);
     // One that cannot be parsed may be anyone's: each looks for its own.

@@ -285,7 +285,7 @@ async fn nothing_is_remembered_of_what_is_gone() {
     rig.list(ccm_cloud::Scope::Cluster, ccm_cloud::Depth::Summary).await;
     assert_eq!(sizes(), [1, 0, 0]);
     let shown = rig.shown(&other, ccm_cloud::Depth::Summary).await;
-    assert_eq!(shown.ingress.len(), 1, "the one that is there is remembered");
+    assert_eq!(shown.ingress.len(), 1, "the existing one is remembered");
 }
 
 /// Neutron does not delete a floating IP with port forwardings.

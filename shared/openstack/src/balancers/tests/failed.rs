@@ -383,7 +383,8 @@ async fn a_replacement_that_has_begun_is_finished() {
     }
 }
 
-/// The Service does not know the ID of one that was never complete, and there is nothing to keep.
+/// The Service does not know the ID of a load balancer that was never complete, and there is
+/// nothing to keep.
 #[tokio::test(start_paused = true)]
 async fn one_that_no_service_names_is_replaced() {
     let rig = Rig::new();

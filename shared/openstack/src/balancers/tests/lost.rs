@@ -103,7 +103,7 @@ async fn the_question_costs_nothing_where_lists_answer() {
     let id = made(&rig).await.id;
     rig.ensure(&known(&id, false)).await.unwrap();
     rig.ensure(&wanted("new")).await.unwrap();
-    // Another one of the owner is there.
+    // Another one of the owner exists.
     rig.ensure(&known(&uuid(9), false)).await.unwrap();
     let asked = rig.cloud.operations();
     assert!(!asked.contains(&"loadbalancer_get"), "{asked:?}");

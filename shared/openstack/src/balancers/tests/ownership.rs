@@ -1,4 +1,4 @@
-//! What others use stays, and a list that lacks a row proves nothing.
+//! Objects that others use stay, and a list that lacks a row proves nothing.
 
 use ccm_cloud::{ErrorKind, Progress, Scope, Unwanted, Wanted};
 use serde_json::json;

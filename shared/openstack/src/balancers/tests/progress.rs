@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::rig::{Rig, addresses, changed, wanted, with};
 
-/// What lasts for long needs the operator of the cloud, and says so.
+/// A state that lasts for long needs the operator of the cloud, and says so.
 #[tokio::test]
 async fn a_long_wait_names_who_can_end_it() {
     let rig = Rig::new();
@@ -18,8 +18,8 @@ async fn a_long_wait_names_who_can_end_it() {
     assert!(waiting.what.contains("only the operator of the cloud"), "{}", waiting.what);
 }
 
-/// What was deleted by others comes back with the address that clients know. One that is another's
-/// by now is given up, and said.
+/// A load balancer that others deleted comes back with the address that clients know. An address
+/// that is another's by now is given up, with a message.
 #[tokio::test]
 async fn the_address_of_an_internal_one_is_kept_if_it_is_free() {
     for taken in [false, true] {
@@ -60,7 +60,7 @@ fn known(wanted: &ccm_cloud::Wanted, balancer: &ccm_cloud::LoadBalancer) -> ccm_
     ccm_cloud::Wanted { known: Some(balancer.id.clone()), shown, ..wanted.clone() }
 }
 
-/// One that has just failed is left alone for a while, and its Service says why.
+/// A load balancer that has just failed is left alone for a while, and its Service says why.
 #[tokio::test(start_paused = true)]
 async fn says_why_it_failed_before_it_is_replaced() {
     let rig = Rig::new();
@@ -79,7 +79,7 @@ async fn says_why_it_failed_before_it_is_replaced() {
     assert_eq!(rig.writes(), [""; 0]);
 }
 
-/// A quota stops the floating IP, and what is there is found when there is room again.
+/// A quota stops the floating IP, and the existing objects are found when there is room again.
 #[tokio::test]
 async fn a_quota_is_named_and_the_rest_goes_on() {
     let rig = Rig::new();

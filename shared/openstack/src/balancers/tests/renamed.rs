@@ -30,7 +30,7 @@ async fn another_cluster_name_renames_nothing_and_locks_nothing() {
     let rig = rig.restarted();
     rig.writes();
     assert_eq!(rig.settle(&web).await.id, made.id);
-    assert_eq!(rig.writes(), [""; 0], "a name is no configuration");
+    assert_eq!(rig.writes(), [""; 0], "a name is not configuration");
     let owner = &web.front_end.owner;
     let list = rig.balancers.list(&owner.cluster, Scope::All, Depth::Summary, call()).await;
     let shown = list.unwrap().load_balancers.remove(0);

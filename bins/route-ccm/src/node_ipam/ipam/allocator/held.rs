@@ -42,7 +42,7 @@ impl Allocator {
         self.holders.overlapping(network).any(|(one, uid)| one == network && shows(uid))
     }
 
-    /// There is no route with this destination any more, and none is being made.
+    /// There is no longer a route with this destination, and no route is being made.
     pub fn route_gone(&mut self, destination: IpNet) {
         let destination = destination.trunc();
         if self.routes.as_mut().is_some_and(|routes| routes.remove(&destination)) {
@@ -82,7 +82,7 @@ impl Allocator {
         }
     }
 
-    /// Whether a table of the routes was read.
+    /// Returns true if a table of the routes was read.
     pub const fn knows_routes(&self) -> bool {
         self.routes.is_some()
     }
@@ -92,8 +92,8 @@ impl Allocator {
         self.gone.values().flat_map(|gone| gone.waiting.iter().copied())
     }
 
-    /// What the nodes of this name hold that are gone: their blocks, since when they are gone, and the blocks
-    /// to which there may be a route.
+    /// The holdings of deleted nodes with this name: their blocks, the time of the deletion, and
+    /// the blocks to which there may be a route.
     pub fn held_by(&self, name: &str) -> impl Iterator<Item = (&[IpNet], At, &[IpNet])> {
         let named = self.gone.values().filter(move |gone| *gone.record.name == *name);
         named.map(|gone| (&*gone.record.networks, gone.since, &*gone.waiting))
@@ -104,8 +104,8 @@ impl Allocator {
         self.gone.len()
     }
 
-    /// What the next leader should know: the blocks of the nodes that were the last to go, at most
-    /// this many.
+    /// The data for the next leader: the blocks of the nodes that were deleted last, at most this
+    /// many.
     pub fn held(&self, most: usize) -> Vec<HeldBlocks> {
         let mut held: Vec<_> = self
             .gone

@@ -65,7 +65,7 @@ impl Record {
         }
     }
 
-    /// Whether it is reserved, and no write of it can be carried out.
+    /// Returns true if it is reserved, and no write of it can be carried out.
     pub(super) fn is_unwritten(&self) -> bool {
         self.writes.is_some_and(|writes| !writes.may_have_landed())
     }
@@ -83,7 +83,7 @@ impl Record {
         }
     }
 
-    /// Whether the node shows exactly this.
+    /// Returns true if the node shows exactly this.
     pub(super) fn shows(&self, node: &Node) -> bool {
         let shown = Self::shown(node);
         self.networks == shown.networks && self.unreadable == shown.unreadable

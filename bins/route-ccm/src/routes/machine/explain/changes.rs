@@ -150,8 +150,8 @@ pub(super) fn failed(what: &str, failure: &Failure, about: &About<'_>) -> Explan
         }
         None if retry.times > 0 => Explanation::new(
             Fares::Working,
-            format!("the route is there, and carries no traffic ({what}): {error}"),
-            "wait: it is repaired by itself; if it lasts, mend in the cloud what the cause names",
+            format!("the route exists, but carries no traffic ({what}): {error}"),
+            "wait: it is repaired automatically; if it lasts, fix in the cloud what the cause names",
         ),
         None => Explanation::new(
             Fares::Blocked,

@@ -194,7 +194,7 @@ fn before_the_first_list_the_page_says_only_what_nodes_say() {
 fn a_list_that_fails_later_is_named_with_what_was_seen_before() {
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], vec![route("10.120.1.0/24", 1)]);
     let explained = world.node("n1");
-    let fine = "the route of 10.120.1.0/24 to 10.0.0.1 is there, by the list of the cloud's routes that began at 1970-01-12T13:46:40Z, 1 min ago, and the answers since";
+    let fine = "the route of 10.120.1.0/24 to 10.0.0.1 exists, by the list of the cloud's routes that began at 1970-01-12T13:46:40Z, 1 min ago, and the answers since";
     assert_eq!(explained.cause, fine);
     says(&explained, Fares::Fine, fine, NOTHING);
     let (error, traits) = (CloudError::new(ErrorKind::Timeout, "late"), RouteTraits::default());
@@ -274,7 +274,7 @@ fn a_pod_cidr_without_a_route_says_what_is_wrong_with_it() {
     let set = "set --max-pod-cidr; or, if this one is right: kubectl -n kube-system annotate lease route-ccm --overwrite 'quartet.dev/approved-selector=kubernetes.io/hostname=n1'";
     let id = "delete the Node whose machine it is not";
     each_says([
-        (vec![own(), older], vec![], blocked, "is also that of node n0", "delete this Node"),
+        (vec![own(), older], vec![], blocked, "is also node n0's", "delete this Node"),
         (vec![same_id, node(0, &[])], vec![], blocked, "has the same provider ID", id),
         (vec![liar, node(0, &[])], vec![], blocked, "has the same InternalIP", "status.addresses"),
         (most, vec![], blocked, "until a person approves it", set),
@@ -327,7 +327,7 @@ fn a_route_without_traffic_or_room_or_that_does_not_last_says_so() {
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], vec![broken.clone()]);
     says(&world.node("n1"), Fares::Working, "carries no traffic: the port is down", "wait");
     world.answer(2, Ok(AppliedChange { route: Some(broken), ..AppliedChange::default() }));
-    says(&world.node("n1"), Fares::Working, "no traffic", "mend in the cloud what the cause");
+    says(&world.node("n1"), Fares::Working, "no traffic", "fix in the cloud what the cause");
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
     world.room = Some(0);
     world.list();
@@ -395,7 +395,7 @@ fn what_is_held_names_the_approval() {
 fn a_condition_that_is_taken_back_is_named() {
     let view = with(&node(1, &["10.120.1.0/24"]), |node| node.conditions = vec![available("True")]);
     let mut world = listed(vec![view.clone()], vec![route("10.120.1.0/24", 1)]);
-    let due = "all routes are there, and the condition NetworkUnavailable=False is not written yet";
+    let due = "all routes exist, but the condition NetworkUnavailable=False is not written yet";
     says(&world.node("n1"), Fares::Working, due, "wait");
     world.pass(2);
     says(&world.node("n1"), Fares::Working, due, "wait");

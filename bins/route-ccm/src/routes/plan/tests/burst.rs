@@ -15,7 +15,7 @@ fn nodes_wait_for_those_before_them() {
         sent.iter().map(words).collect::<Vec<_>>(),
         ["create 10.120.1.0/24 to n1", "create 10.120.2.0/24 to n2"]
     );
-    let waits = "the route of 10.120.3.0/24 waits for those of other nodes";
+    let waits = "the route of 10.120.3.0/24 waits for other nodes' routes";
     assert_eq!(why(&plan, "n3"), (waits.to_owned(), Some(false)));
     for planned in &sent {
         world.planner.sent(at(0), planned);

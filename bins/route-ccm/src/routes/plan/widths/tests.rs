@@ -46,7 +46,7 @@ fn one_that_is_wider_than_those_of_most_waits_for_a_person() {
     assert_eq!(plan.counts.cidrs_wider_than_most, 1);
     let (text, has_failed) = why(&plan, "n5");
     assert_eq!(has_failed, Some(true));
-    assert!(text.contains("10.120.128.0/17 is wider than those of most nodes (/24)"), "{text}");
+    assert!(text.contains("10.120.128.0/17 is wider than most nodes' (/24)"), "{text}");
     assert!(text.contains("--max-pod-cidr"), "{text}");
     // A younger node has the addresses: its route is made, and the approval does not take it away.
     world.nodes.push(node(6, &["10.120.130.0/24"]));

@@ -36,11 +36,15 @@ impl Claims {
         match effect {
             Effect::Tell(service, Tell::Deleted) => {
                 let left = cloud.of(&service.uid);
-                assert_eq!(left, Vec::<String>::new(), "Events: {service:?} is told to have none");
+                assert_eq!(
+                    left,
+                    Vec::<String>::new(),
+                    "Events: {service:?} is reported without one"
+                );
             }
             // Another cloud may have said so.
             Effect::Tell(service, Tell::Gone { id, .. }) if kind != Kind::Lies => {
-                assert!(!cloud.balancers.contains_key(id), "Events: {id} of {service:?} is there");
+                assert!(!cloud.balancers.contains_key(id), "Events: {id} of {service:?} exists");
             }
             // Another client may have deleted it since the answer.
             Effect::Tell(service, Tell::Ensured) if kind != Kind::Others => {

@@ -124,7 +124,9 @@ impl Rules {
     pub(super) fn check(&mut self, cloud: &Cloud, now: At) {
         for (id, one) in &cloud.balancers {
             match one.members.is_empty() {
-                true => assert!(!self.served.contains(id), "LastMember: {id} has none any more"),
+                true => {
+                    assert!(!self.served.contains(id), "LastMember: {id} no longer has a member")
+                }
                 false if self.served.contains(id) => {}
                 false => drop(self.served.insert(id.clone())),
             }
@@ -140,7 +142,7 @@ impl Rules {
         }
     }
 
-    /// A node that joins takes the place of one that has left.
+    /// A node that joins takes the place of a node that left.
     fn have_changed(
         &mut self,
         uid: &str,
@@ -172,7 +174,7 @@ impl Rules {
         };
         let owner = known.and_then(|id| cloud.balancers.get(id)).map(|one| &*one.owner.uid);
         let is_own = owner.is_none_or(|uid| *uid == *ask.uid);
-        assert!(is_own, "Foreign: {ask:?} is about the one of {owner:?}");
+        assert!(is_own, "Foreign: {ask:?} is about the load balancer of {owner:?}");
         let service = api.get(&ask.name).filter(|service| service.uid == ask.uid);
         let has_changed = self.classes.has_changed(&ask.uid);
         let is_served = has_changed || service.is_none_or(|service| !is_theirs(service));

@@ -121,7 +121,7 @@ fn nodes_without_an_address_of_the_family_do_not_count() {
     let mut membership = with(0);
     membership.shown(&Arc::default(), &view, at(0));
     let decision = membership.decide(at(1), &view, rules);
-    assert!(!decision.changes, "an IPv4 node is no member of an IPv6 load balancer");
+    assert!(!decision.changes, "an IPv4 node is not a member of an IPv6 load balancer");
     let decision = membership.decide(at(2), &nodes(0..1), rules);
     assert!(!decision.changes && decision.held.is_empty());
 }
@@ -149,7 +149,7 @@ fn each_label_counts_if_only_the_provider_knows_which() {
     // The cloud shows all of them, before it has heard of the label.
     membership.shown(&after.members, &after, at(2));
     let decision = membership.decide(at(2), &after, rules);
-    assert!(decision.changes, "it is to be told");
+    assert!(decision.changes, "it must be told");
     membership.applied(&decision.members, at(3));
     assert!(!membership.decide(at(3), &after, rules).changes);
     // The last leader told it of other labels, or nobody knows.

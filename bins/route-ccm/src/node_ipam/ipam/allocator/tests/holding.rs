@@ -205,7 +205,7 @@ fn what_takes_our_blocks_on_two_nodes_is_another_allocator() {
     for (case, setup, cidr) in [
         ("the next one", "", second),
         ("a part of the next one", "", "10.10.1.128/25"),
-        ("that of another node", "", "10.10.7.0/24"),
+        ("another node's block", "", "10.10.7.0/24"),
         ("one that is kept for another node", "x", second),
         ("one that is kept for it, and not written", "b", second),
     ] {

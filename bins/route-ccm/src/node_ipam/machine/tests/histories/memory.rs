@@ -54,7 +54,7 @@ impl World {
         let lacks = self.machine.lacks();
         let wrong: Vec<Name> =
             lacks.keys().chain(&self.rules.page).filter(|name| !is_bare(name)).cloned().collect();
-        self.must(wrong.is_empty(), "Lack", || format!("{wrong:?} need none"));
+        self.must(wrong.is_empty(), "Lack", || format!("{wrong:?} do not need any"));
         let (verdict, stopped) = (self.machine.verdict(), self.rules.is_stopped);
         let blocks = lacks.iter().find(|(name, why)| {
             let node = self.model.here.get(*name);

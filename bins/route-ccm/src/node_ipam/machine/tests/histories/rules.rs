@@ -200,7 +200,7 @@ impl World {
             }
             Effect::Given(node) | Effect::Assigned(node) => {
                 let shows = !node.pod_cidrs.is_empty();
-                self.must(shows, "Answer", || format!("{node:?} has got none"));
+                self.must(shows, "Answer", || format!("{node:?} has not got any"));
                 self.rules.count("given");
             }
             _ => {}

@@ -9,9 +9,9 @@ fn of_a_node_without_pod_cidrs_the_page_says_what_node_ipam_says() {
     let mut world = listed(vec![node(1, &[])], Vec::new());
     let all = [Fares::Working, Fares::Held, Fares::Blocked, Fares::Foreign, Fares::Unknown];
     for fares in all {
-        world.asked.ipam = Some(Explanation::new(fares, "its cause", "its mend"));
+        world.asked.ipam = Some(Explanation::new(fares, "its cause", "its fix"));
         let cause = "the node has no podCIDRs, so it gets no route; node-ipam says: its cause";
-        says(&world.node("n1"), fares, cause, "its mend");
+        says(&world.node("n1"), fares, cause, "its fix");
     }
     // Node IPAM may wait for the list itself.
     let mut world = World::new(vec![node(1, &[])], Vec::new());
@@ -57,7 +57,7 @@ fn a_lent_route_says_nothing_of_the_other_pod_cidr() {
     let world = listed(vec![both], vec![lent, Route::new(net("fd00::/64"), target)]);
     let cause = "the route of 10.120.1.0/24 was made by cluster test (UID theirs)";
     says(&world.route("10.120.1.0/24"), Fares::Fine, cause, "check --cluster-uid");
-    says(&world.route("fd00::/64"), Fares::Fine, "to fd00::1 is there, by the list", NOTHING);
+    says(&world.route("fd00::/64"), Fares::Fine, "to fd00::1 exists, by the list", NOTHING);
     let there = world.node("n1").there;
     let lines = [
         "route of 10.120.1.0/24 to 10.0.0.1, another owner's: cluster test (UID theirs)",
