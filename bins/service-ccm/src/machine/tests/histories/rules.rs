@@ -125,7 +125,7 @@ impl Rules {
         for (id, one) in &cloud.balancers {
             match one.members.is_empty() {
                 true => {
-                    assert!(!self.served.contains(id), "LastMember: {id} no longer has a member")
+                    assert!(!self.served.contains(id), "LastMember: {id} no longer has a member");
                 }
                 false if self.served.contains(id) => {}
                 false => drop(self.served.insert(id.clone())),
