@@ -90,6 +90,9 @@ async fn a_pod_cidr_that_is_wider_than_a_block_takes_no_block() {
     let wide = world.add_assigned(10, "10.64.0.0/23");
     let nodes = world.add_many(0..1);
     world.assigned(&nodes).await;
+    // The next leader has to know since when, also if it does not begin within the same second.
+    let note = first.process.context.leadership.annotations().handed_over().found();
+    assert!(note.contains("\"sizes\":{\"v4\":24"), "{note}");
     let next = world.stand_by(&[SMALL.as_slice(), &[NO_ROUTES]].concat(), Some(&first)).await;
     drop(first);
     next.lead();
