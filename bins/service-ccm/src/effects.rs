@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::{At, clock};
+use ccm_base::At;
 use ccm_cloud::ClusterId;
 use ccm_controller::{
     handover,
@@ -17,7 +17,7 @@ use ccm_controller::{
     record,
     repeat_reports::RepeatMetrics,
 };
-use ccm_objects::{ObjectRef, Service, Shared as Name};
+use ccm_objects::{ObjectRef, Shared as Name};
 use ccm_runtime::{
     health::{Condition, Scope},
     leadership::LeaseAnnotations,
@@ -30,7 +30,7 @@ use tokio::{sync::Notify, time::sleep_until};
 use crate::{
     machine::{
         Machine, RETRY,
-        effect::{Count, Effect, Lane, Level, Line, Shown, Task, Turn},
+        effect::{Effect, Lane, Level, Line, Shown, Task, Turn},
         event::Event,
         left::Left,
     },
@@ -142,7 +142,7 @@ impl Performer {
             Effect::Log(level, service, text) => log(level, service, &text),
             Effect::Show(shown) => self.show(shown),
             Effect::ForgetReports(name) => self.reports.forget(&name),
-            Effect::Count(count) => self.count(count),
+            Effect::Count(count) => self.metrics.count(&count),
             Effect::Health(line, state) => {
                 let line = match line {
                     Line::LoadBalancers => &self.listed,
@@ -193,28 +193,6 @@ impl Performer {
             }
             Shown::NoService(name) => self.plans.clear("Service", &name),
             Shown::NoOrphan(id) => self.plans.clear(LOAD_BALANCER, &id),
-        }
-    }
-
-    fn count(&self, count: Count) {
-        let metrics = &self.metrics;
-        match count {
-            Count::Ended(call, ended) => metrics.ended(call, ended.as_ref().copied()),
-            Count::Provisioned(service) => self.provisioned(&service),
-            Count::Gone => metrics.gone(),
-            Count::AddressChanged => metrics.address_changed(),
-            Count::Eligible(nodes) => metrics.eligible(nodes),
-            Count::Audited(orphans) => metrics.audited(orphans.as_ref().copied()),
-            Count::OrphansHeld(held) => metrics.orphans_held(held),
-            Count::OrphanDeleted => metrics.orphan_deleted(),
-        }
-    }
-
-    fn provisioned(&self, service: &Service) {
-        let created = service.details.as_ref().and_then(|details| details.created);
-        let age = created.map(|created| clock::wall().duration_since(created));
-        if let Some(Ok(age)) = age.map(Duration::try_from) {
-            self.metrics.provisioned(age);
         }
     }
 }

@@ -11,10 +11,10 @@
 //! | `nodes` | the nodes that load balancers should have |
 //! | `due` | a Service is due: what is done next |
 //! | `planned`, `page` | the plan of a Service; how the page `/plan` shows it |
-//! | `decided` | what the last plan of a Service leaves for its explanation |
+//! | `last_plan` | what the last plan of a Service leaves for its explanation and for metrics |
 //! | `rooms`, `unclaimed` | the room in namespaces; finalizers that nobody removes |
 //! | `asks`, `answers`, `answered` | calls: what is asked; what follows from answers for all, and for one |
-//! | `writes`, `written` | the API server answers writes: what follows, and for one |
+//! | `writes` | the API server answers writes: what follows |
 //! | `audits`, `adoptable`, `listed` | lists, what others have made, and what a list says about one |
 //! | `polls`, `polled` | polls, and what one says about a load balancer |
 //! | `orphans` | load balancers without a Service |
@@ -30,12 +30,12 @@ mod asks;
 mod audits;
 mod balancers;
 mod counts;
-mod decided;
 mod due;
 pub(crate) mod effect;
 mod entry;
 pub(crate) mod event;
 mod explain;
+mod last_plan;
 pub(crate) mod left;
 mod listed;
 mod nodes;
@@ -51,7 +51,6 @@ mod rooms;
 mod services;
 mod unclaimed;
 pub(crate) mod writes;
-mod written;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -60,7 +59,7 @@ use ccm_cloud::{CloudError, ClusterId, ErrorKind, LoadBalancerTraits};
 use ccm_controller::{brake::approval::SetApproval, machine};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::counts::{Numbers, State};
+pub(crate) use self::counts::Numbers;
 use self::{
     audits::Audits,
     balancers::Balancers,
@@ -68,7 +67,7 @@ use self::{
     event::{Event, Offer, Parameters},
     nodes::Nodes,
     note::Note,
-    orphans::Decided,
+    orphans::LastDecision,
     rooms::Rooms,
     unclaimed::Unclaimed,
 };
@@ -103,7 +102,7 @@ pub(crate) struct Machine {
     hangs: Hangs,
     losses: Losses,
     orphans: Orphans,
-    decided: Decided,
+    last_decision: LastDecision,
     audits: Audits,
     note: Note,
     /// No poll begins before this time.
@@ -200,7 +199,7 @@ impl Machine {
             hangs: Hangs::default(),
             losses: Losses::default(),
             orphans: Orphans::default(),
-            decided: Decided::default(),
+            last_decision: LastDecision::default(),
             audits: Audits::default(),
             note: Note::default(),
             polls_from: At::default(),

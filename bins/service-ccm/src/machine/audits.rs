@@ -76,7 +76,7 @@ impl Machine {
 
     /// Returns true if no list has been compared yet.
     pub(crate) fn is_first(&self) -> bool {
-        self.balancers.list() != List::Compared
+        self.balancers.list != List::Compared
     }
 
     fn lacking(&self, list: &LoadBalancerList, services: &[Arc<Service>]) -> Vec<Arc<Service>> {
@@ -149,7 +149,7 @@ impl Machine {
         }
         let Waiting { list, mut services, reads } = mem::take(&mut self.audits.waiting);
         if let Some(list) = list {
-            self.balancers.set_list(list);
+            self.balancers.list = list;
             // Services that came after the list have waited for it as well.
             let known: HashSet<Name> = services.iter().cloned().collect();
             let all = self.balancers.all_mut().map(|(name, _)| name);
@@ -180,7 +180,7 @@ impl Machine {
             Effect::Health(Line::LoadBalancers, Err(line.clone())),
             Effect::Log(Level::Warn, None, line),
         ];
-        if self.audits.failures == FAILURES && self.balancers.list() == List::Awaited {
+        if self.audits.failures == FAILURES && self.balancers.list == List::Awaited {
             let line = "Services are synced one by one until a list succeeds".to_owned();
             effects.push(Effect::Log(Level::Warn, None, line));
             self.go_on(List::Failing, services);
@@ -202,7 +202,7 @@ impl Machine {
         self.assume(services, now);
         let due = self.look(services, now);
         self.audits.waiting.services = due;
-        if self.balancers.list() == List::Awaited {
+        if self.balancers.list == List::Awaited {
             self.go_on(List::Compared, services);
         }
         // Only a call shows a load balancer, so no load balancer counts as shown now.
@@ -215,7 +215,7 @@ impl Machine {
 
     /// Takes the Services' own word.
     fn assume(&mut self, services: &[Arc<Service>], now: At) {
-        let nodes = Arc::clone(self.nodes.set());
+        let nodes = Arc::clone(&self.nodes.set);
         // An annotation without an address is the copy of another Service's.
         for service in services.iter().filter(|service| losses::is_shown(service)) {
             let Some(id) = service.annotation(ID) else { continue };
@@ -247,7 +247,7 @@ impl Machine {
         (services, started, seen): (&[Arc<Service>], At, At),
     ) -> (Vec<LoadBalancer>, Vec<Name>) {
         let malformed = &*list.malformed;
-        let (nodes, stores_digest) = (Arc::clone(self.nodes.set()), self.traits().stores_digest);
+        let (nodes, stores_digest) = (Arc::clone(&self.nodes.set), self.traits().stores_digest);
         let mut of_owner = by_owner(list.load_balancers, &self.cluster.uid);
         let mut changed = Vec::new();
         for service in services {
@@ -284,14 +284,12 @@ impl Machine {
         let rarely = self.parameters.look_period;
         let mut due = Vec::new();
         for (name, entry) in self.balancers.all_mut() {
-            if matches!(entry.state.known, Known::Elsewhere(_))
-                && looks::is_due(&entry.uid, rarely, from, now)
-            {
+            if entry.state.is_elsewhere() && looks::is_due(&entry.uid, rarely, from, now) {
                 // A list does not show if another controller is still responsible: a call has to.
-                entry.look();
+                entry.state.look = true;
                 effects.push(Effect::routine(name));
             }
-            let Known::There(balancer) = &entry.state.known else { continue };
+            let Some(balancer) = entry.state.balancer() else { continue };
             let has_turn = looks::is_due(&entry.uid, FULL, from, now);
             if entry.state.pending.is_none() && (has_turn || entry.is_awaited()) {
                 due.push((balancer.id.clone(), Name::clone(name)));
@@ -303,7 +301,7 @@ impl Machine {
     /// Load balancers were read in full. A Service shows if its own one cannot be read.
     pub(super) fn read(&mut self, polled: Polled, now: At) -> Vec<Effect> {
         let Polled { started, asked, list, .. } = polled;
-        let nodes = Arc::clone(self.nodes.set());
+        let nodes = Arc::clone(&self.nodes.set);
         let mut effects = malformed("a load balancer cannot be read in full", &list);
         for (id, name) in asked {
             let found = list.load_balancers.iter().find(|one| one.id == id);

@@ -17,7 +17,7 @@ use strum::{IntoStaticStr, VariantNames};
 use super::left::Left;
 use crate::plan::{
     CallKind, Step, front_end::Problem, members::Decision, orphans::Orphan, shown::Refused,
-    status::StatusChange,
+    status::StatusPatch,
 };
 
 /// An effect of an event.
@@ -244,19 +244,8 @@ pub(crate) struct Write {
     pub(crate) lane: Lane,
     pub(crate) service: Arc<Service>,
     pub(crate) step: Step,
-    /// The change of its status and annotations.
-    pub(crate) change: StatusChange,
-    /// The further things that a release removes from the Service.
-    pub(crate) release: Release,
-}
-
-/// The annotations and addresses that a Service loses together with its load balancer.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Release {
-    /// Annotations of the provider.
-    pub(crate) annotations: Vec<Name>,
-    /// True if its addresses go.
-    pub(crate) clears_addresses: bool,
+    /// The change of its status and annotations. With a release, the conditions of this program go as well.
+    pub(crate) change: StatusPatch,
 }
 
 /// A call about a load balancer.

@@ -198,7 +198,6 @@ pub(crate) enum Answer {
     Ensure(Box<Result<Progress<LoadBalancer>, CloudError>>),
     Members(Result<Progress<MembersSet>, CloudError>),
     Delete(Result<Progress<AbsenceProof>, CloudError>),
-    DeleteDuplicate(Result<Progress<AbsenceProof>, CloudError>),
     Preview(Digest, Result<Vec<String>, CloudError>),
 }
 
@@ -208,19 +207,17 @@ impl Answer {
         match question {
             Question::Ensure(_) => Self::Ensure(Box::new(Err(error))),
             Question::Members(_) => Self::Members(Err(error)),
-            Question::Delete(one) if one.duplicate => Self::DeleteDuplicate(Err(error)),
             Question::Delete(_) => Self::Delete(Err(error)),
             Question::Preview(wanted) => Self::Preview(wanted.front_end.digest, Err(error)),
         }
     }
 
-    /// The call; `None` for a preview, which changes nothing.
+    /// The kind of the call; that of a duplicate is a deletion as well. `None` for a preview, which changes nothing.
     pub(crate) const fn call(&self) -> Option<CallKind> {
         match self {
             Self::Ensure(_) => Some(CallKind::Ensure),
             Self::Members(_) => Some(CallKind::Members),
             Self::Delete(_) => Some(CallKind::Delete),
-            Self::DeleteDuplicate(_) => Some(CallKind::DeleteDuplicate),
             Self::Preview(..) => None,
         }
     }

@@ -10,15 +10,10 @@ use ccm_objects::{Service, ServicePort};
 use ccm_runtime::explain::{Explanation, Fares, moment};
 
 use self::seen::{balancer_in_words, there};
-use super::{
-    Machine,
-    entry::Entry,
-    listed::line_about,
-    page::{class, not_served},
-};
+use super::{Machine, entry::Entry, listed::line_about, page::not_served};
 use crate::plan::{
     CallKind, Failed, Inputs, Known, List,
-    evidence::{INSTANCE, Whose},
+    evidence::{INSTANCE, Whose, class},
 };
 
 /// A Service, and what is remembered of it.
@@ -61,12 +56,10 @@ impl Machine {
             let cause = format!("the provider offers no load balancers now: {error}");
             return Explanation::of_error(error, cause);
         }
-        if let Some(entry) = about.entry
-            && let Some(decided) = &entry.decided
-        {
-            return self.decided(about, entry, decided);
+        if let Some(entry) = about.entry.filter(|entry| entry.last_plan.is_made) {
+            return self.decided(about, entry, &entry.last_plan);
         }
-        let is_compared = self.leads && self.balancers.list() == List::Compared;
+        let is_compared = self.leads && self.balancers.list == List::Compared;
         if about.asks() && !self.parameters.classes.cover(service) {
             return self.does_not_serve(service);
         }
@@ -114,7 +107,7 @@ impl Machine {
         }
         let Some(orphan) = self.orphans.get(id) else {
             let cause = format!("no list has shown a load balancer {id:?} of this cluster");
-            let mend = match self.leads && self.balancers.list() != List::Awaited {
+            let mend = match self.leads && self.balancers.list != List::Awaited {
                 true => "check the ID; load balancers of other clusters are not looked at",
                 false => "ask the leader, or wait for its first list",
             };
@@ -191,7 +184,7 @@ impl Machine {
             lines.push(format!("with the address {address}"));
         }
         if self.leads {
-            lines.push(format!("nodes: {}", self.nodes.set().summary()));
+            lines.push(format!("nodes: {}", self.nodes.set.summary()));
         }
         lines
     }

@@ -10,6 +10,7 @@ use super::entry::Entry;
 use crate::plan::{
     CallKind, Foreign, Known, Pending,
     eligible::NodeSet,
+    has_address,
     status::{DIGEST, ID},
 };
 
@@ -75,7 +76,7 @@ impl Entry {
             state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
         }
         // A call was answered with `Elsewhere`: only the answer to another call changes that.
-        if matches!(state.known, Known::Elsewhere(_)) {
+        if state.is_elsewhere() {
             return state.duplicate.is_some();
         }
         // Only a full look counts.
@@ -84,10 +85,7 @@ impl Entry {
         if let Some(members) = balancer.members.take() {
             self.membership.shown(&members, nodes, seen);
         }
-        let before = match &self.state.known {
-            Known::There(before) => Some(&**before),
-            _ => None,
-        };
+        let before = self.state.balancer();
         keep_unshown(&mut balancer, before);
         let is_foreign_write = before.is_some_and(|before| {
             let is_versioned = before.version.is_some() && balancer.version.is_some();
@@ -168,13 +166,7 @@ impl Entry {
     pub(crate) fn take_turn(&mut self, period: Duration, now: At) {
         // A call in the meantime was a look as well.
         let is_old = self.read.is_none_or(|read| read + period / 2 <= now);
-        let is_elsewhere = matches!(self.state.known, Known::Elsewhere(_));
-        self.state.look |= is_old && (is_elsewhere || self.state.id().is_some());
-    }
-
-    /// Has the next call find out what a list does not show.
-    pub(crate) fn look(&mut self) {
-        self.state.look = true;
+        self.state.look |= is_old && (self.state.is_elsewhere() || self.state.id().is_some());
     }
 
     /// Applies what a full look has shown that began at `started`.
@@ -217,10 +209,6 @@ fn keep_unshown(balancer: &mut LoadBalancer, before: Option<&LoadBalancer>) {
         balancer.annotations.clone_from(&before.annotations);
         balancer.notes.clone_from(&before.notes);
     }
-}
-
-fn has_address(service: &Service) -> bool {
-    service.details.as_deref().is_some_and(|details| !details.ingress.is_empty())
 }
 
 /// The state of a load balancer on which the cloud works for another process.

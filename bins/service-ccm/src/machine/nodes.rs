@@ -28,11 +28,11 @@ const MEMBERS: usize = 20_000;
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Nodes {
     /// The nodes that load balancers should have.
-    set: Arc<NodeSet>,
+    pub(super) set: Arc<NodeSet>,
     /// The labels of nodes in that set.
     keys: LabelKeys,
     /// The marks of nodes that went since the last comparison.
-    went: Marks,
+    pub(super) went: Marks,
     /// Changes that have not gone out. A node that leaves does not wait for one that joins.
     joins: Debounce,
     leaves: Debounce,
@@ -41,16 +41,6 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// The nodes that load balancers should have.
-    pub(super) fn set(&self) -> &Arc<NodeSet> {
-        &self.set
-    }
-
-    /// Takes over the marks that the last leader has left.
-    pub(super) fn inherit(&mut self, marks: Marks) {
-        self.went.add_earlier(marks);
-    }
-
     /// Compares the nodes with the set. Returns true if a mark of a node that went is new.
     fn current(
         &mut self,
@@ -110,11 +100,6 @@ impl Machine {
     /// The number of load balancers that one list reads in full.
     pub(crate) fn at_once(&self) -> usize {
         (MEMBERS / self.nodes.set.members.len().max(1)).clamp(1, 100)
-    }
-
-    /// How many nodes can be members, and why others cannot.
-    pub(super) fn nodes_in_words(&self) -> String {
-        self.nodes.set.summary()
     }
 
     /// A node has changed. It may be marked and go before the nodes are compared: what it said is

@@ -21,7 +21,7 @@ use crate::plan::{
 
 /// The last decision.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Decided {
+pub(super) struct LastDecision {
     /// The IDs on the page.
     shown: BTreeSet<String>,
     /// When the next one may be due without another list.
@@ -31,13 +31,13 @@ pub(super) struct Decided {
 impl Machine {
     /// When the next load balancer without a Service may be due without another list.
     pub(crate) fn next_orphan(&self) -> Option<At> {
-        self.decided.next
+        self.last_decision.next
     }
 
     /// Decides which load balancers without a Service are deleted.
     pub(super) fn decide_orphans(&mut self, rules: Rules, now: At) -> Vec<Effect> {
         let decided = self.orphans.decide(now, rules);
-        self.decided.next = decided.iter().filter_map(|(_, verdict)| verdict.until()).min();
+        self.last_decision.next = decided.iter().filter_map(|(_, verdict)| verdict.until()).min();
         let mut effects = self.show_orphans(&decided);
         let due: Vec<OrphanDue> = decided.into_iter().filter_map(due).collect();
         if !due.is_empty() && !self.is_observing {
@@ -53,8 +53,8 @@ impl Machine {
         };
         let mut effects: Vec<Effect> = decided.iter().map(show).collect();
         let shown: BTreeSet<String> = decided.iter().map(|(one, _)| one.id.clone()).collect();
-        let before = mem::replace(&mut self.decided.shown, shown);
-        let gone = before.difference(&self.decided.shown);
+        let before = mem::replace(&mut self.last_decision.shown, shown);
+        let gone = before.difference(&self.last_decision.shown);
         effects.extend(gone.map(|id| Effect::Show(Shown::NoOrphan(id.clone()))));
         let mut held = decided.iter().filter(|(_, verdict)| verdict.is_held()).peekable();
         let first = held.peek().and_then(|(_, verdict)| verdict.why_not());

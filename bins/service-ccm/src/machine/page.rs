@@ -6,6 +6,7 @@ use ccm_runtime::plans;
 use super::planned::Planned;
 use crate::plan::{
     ADOPT, Failed, Plan, State, Step,
+    evidence::class,
     front_end::{Problem, in_words},
     members::Decision,
     reason::Reason,
@@ -25,7 +26,7 @@ pub(super) fn steps(planned: &Planned, state: &State) -> Vec<plans::Step> {
         plans::Step { held: Some(why_held(failed)), ..step }
     });
     let none = planned.full.clone().or_else(|| planned.stays_on_foreign.clone());
-    let replacement = planned.held_replacement.clone().map(|(why, _)| why);
+    let replacement = planned.last_plan.held_replacement.clone().map(|(why, _)| why);
     let finalizer = || vec![format!("finalizer {}", service_keys::CLEANUP)];
     let waiting = |step, changes, reason: &str, why: Option<String>| {
         let reason = reason.to_owned();
@@ -37,9 +38,9 @@ pub(super) fn steps(planned: &Planned, state: &State) -> Vec<plans::Step> {
     let foreign = "the Service has no load balancer of its own";
     adoption
         .into_iter()
-        .chain(waiting("delete", Vec::new(), released, planned.decided.held_release.clone()))
+        .chain(waiting("delete", Vec::new(), released, planned.last_plan.held_release.clone()))
         .chain(waiting("replace", Vec::new(), lost, replacement))
-        .chain(waiting("release", finalizer(), asks_none, planned.decided.unclaimed.clone()))
+        .chain(waiting("release", finalizer(), asks_none, planned.last_plan.unclaimed.clone()))
         .chain(waiting("ensure", Vec::new(), foreign, none))
         .chain(next)
         .chain(held)
@@ -65,11 +66,6 @@ pub(super) fn not_served(service: &Service) -> String {
         Some(class) => format!("load balancer class {class} is not served here"),
         None => "Services without a load balancer class are not served here".to_owned(),
     }
-}
-
-/// The class of a Service.
-pub(super) fn class(service: &Service) -> Option<&str> {
-    service.details.as_ref().and_then(|details| details.class.as_deref())
 }
 
 /// The step of a load balancer that waits to be adopted.
@@ -126,14 +122,7 @@ fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {
             let mut lines: Vec<String> = change
                 .conditions
                 .iter()
-                .map(|new| {
-                    format!(
-                        "{}={} {}",
-                        new.reason.condition(),
-                        new.reason.status(),
-                        new.reason.as_str()
-                    )
-                })
+                .map(|(new, _)| format!("{}={} {}", new.condition(), new.status(), new.as_str()))
                 .collect();
             if let Some(ingress) = &change.ingress {
                 lines.push(format!("{} addresses", ingress.len()));

@@ -115,7 +115,7 @@ impl Machine {
         balancer: LoadBalancer,
         (started, now): (At, At),
     ) -> Vec<Effect> {
-        let nodes = Arc::clone(self.nodes.set());
+        let nodes = Arc::clone(&self.nodes.set);
         let entry = self.balancers.named(name);
         let is_confirmed =
             entry.is_some_and(|entry| entry.confirmed(balancer, &nodes, started, now));

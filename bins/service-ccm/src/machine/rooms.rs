@@ -15,8 +15,8 @@ use super::{
     event::Changed,
 };
 use crate::plan::{
-    Known, List,
-    room::{self, Neighbour, full, stands},
+    List,
+    room::{self, full, stands},
 };
 
 /// The Services of each namespace that may have a load balancer, by their names.
@@ -72,36 +72,38 @@ impl Machine {
     ) -> (Option<String>, Option<Effect>) {
         let most = self.parameters.most_per_namespace;
         if most == 0 || !self.parameters.classes.cover(service) || service.deleting {
-            self.balancers.entry(service).set_room(None, false);
+            let entry = self.balancers.entry(service);
+            (entry.waits, entry.is_admitted) = (None, false);
             return (None, None);
         }
         let entry = self.balancers.entry(service);
-        let is_elsewhere = matches!(entry.state.known, Known::Elsewhere(_));
-        let stands = stands(service, &entry.state, list) || is_elsewhere || entry.is_admitted;
+        let stands =
+            stands(service, &entry.state, list) || entry.state.is_elsewhere() || entry.is_admitted;
         let (waited, was_wrong) = (entry.waits.is_some(), entry.is_wrong);
         let turn = room::Turn::of(service);
         let why = if stands || !is_right || list == List::Awaited {
             None
         } else {
-            let neighbours = neighbours.iter().map(|one| self.neighbour(one, list));
-            let neighbours: Vec<Neighbour> = neighbours.collect();
-            full(most, &turn, neighbours.into_iter())
+            full(most, neighbours.iter().filter(|one| self.is_before(&turn, one, list)).count())
         };
         let is_admitted = why.is_none() && is_right && list != List::Awaited;
         let waits = why.is_some().then_some(turn);
-        self.balancers.entry(service).set_room(waits, is_admitted);
+        let entry = self.balancers.entry(service);
+        (entry.waits, entry.is_admitted) = (waits, is_admitted);
         let makes_room = waited && why.is_none() || !is_right && !was_wrong;
         let next = if makes_room { self.let_next_in(service.names().0) } else { None };
         (why, next)
     }
 
-    fn neighbour(&mut self, service: &Service, list: List) -> Neighbour {
+    /// Returns true if this Service has a load balancer, may get one, or asks for one before this turn.
+    fn is_before(&mut self, turn: &room::Turn, service: &Service, list: List) -> bool {
         let entry = self.balancers.entry(service);
-        let is_elsewhere = matches!(entry.state.known, Known::Elsewhere(_));
+        if entry.state.is_elsewhere() {
+            return false;
+        }
         let stands = stands(service, &entry.state, list) || entry.is_admitted;
-        let (stands, is_wrong) = (stands && !is_elsewhere, entry.is_wrong || is_elsewhere);
-        let asks = self.parameters.classes.cover(service) && !service.deleting && !is_wrong;
-        Neighbour { stands, turn: asks.then(|| room::Turn::of(service)) }
+        let asks = self.parameters.classes.cover(service) && !service.deleting && !entry.is_wrong;
+        stands || asks && room::Turn::of(service) < *turn
     }
 
     /// Queues the first of the Services that wait in this namespace: there may be room for it. When it

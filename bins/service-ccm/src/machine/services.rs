@@ -119,8 +119,10 @@ impl Machine {
 
     /// Another approval: what is held may change now.
     pub(super) fn approved(&self) -> Vec<Effect> {
-        let held =
-            self.balancers.all().filter(|(_, entry)| entry.held > 0 || entry.is_replacement_held);
+        let held = self
+            .balancers
+            .all()
+            .filter(|(_, entry)| entry.held > 0 || entry.last_plan.held_replacement.is_some());
         held.map(|(name, _)| Effect::routine(name)).collect()
     }
 }

@@ -20,24 +20,8 @@ struct About {
     uid: Box<str>,
 }
 
-/// The questions of one call, and the Services that they are about.
-struct Batch<Q> {
-    about: Vec<About>,
-    questions: Vec<Q>,
-}
-
-impl<Q> Default for Batch<Q> {
-    fn default() -> Self {
-        Self { about: Vec::new(), questions: Vec::new() }
-    }
-}
-
-impl<Q> Batch<Q> {
-    fn add(&mut self, about: About, question: Q) {
-        self.about.push(about);
-        self.questions.push(question);
-    }
-}
+/// The Services that one call is about, and its questions.
+type Batch<Q> = (Vec<About>, Vec<Q>);
 
 impl Lanes {
     /// Makes these calls, at most one of each kind.
@@ -58,10 +42,10 @@ impl Lanes {
                 continue;
             }
             match question {
-                Question::Ensure(wanted) => ensure.add(about, wanted),
-                Question::Members(change) => members.add(about, change),
-                Question::Delete(unwanted) => delete.add(about, unwanted),
-                Question::Preview(wanted) => preview.add(about, wanted),
+                Question::Ensure(wanted) => ensure.extend([(about, wanted)]),
+                Question::Members(change) => members.extend([(about, change)]),
+                Question::Delete(unwanted) => delete.extend([(about, unwanted)]),
+                Question::Preview(wanted) => preview.extend([(about, wanted)]),
             }
         }
         let Ok(balancers) = balancers else { return };
@@ -74,14 +58,8 @@ impl Lanes {
             let read = |_: &_, answer| Answer::Ensure(Box::new(answer));
             self.ask(&ensure, |all| balancers.ensure(all, call), read).await;
         };
-        let deleted = self.ask(
-            &delete,
-            |all| balancers.delete(all, call),
-            |unwanted, answer| match unwanted.duplicate {
-                true => Answer::DeleteDuplicate(answer),
-                false => Answer::Delete(answer),
-            },
-        );
+        let read = |_: &_, answer| Answer::Delete(answer);
+        let deleted = self.ask(&delete, |all| balancers.delete(all, call), read);
         let previewed = self.ask(
             &preview,
             |all| balancers.preview(all, call),
@@ -101,7 +79,7 @@ impl Lanes {
         };
         self.ask(batch, |all| balancers.set_members(all, call), read).await;
         let performer = &self.translator.performer;
-        if !batch.about.is_empty() {
+        if !batch.0.is_empty() {
             performer.metrics.members_changed(started.elapsed());
         }
         if is_done.load(Ordering::Relaxed) {
@@ -114,7 +92,7 @@ impl Lanes {
     /// and makes the writes that follow.
     async fn ask<'a, Q, T>(
         &self,
-        Batch { about, questions }: &'a Batch<Q>,
+        (about, questions): &'a Batch<Q>,
         call: impl FnOnce(&'a [Q]) -> Answers<'a, T>,
         read: impl Fn(&Q, Result<T, CloudError>) -> Answer,
     ) {

@@ -36,12 +36,16 @@ pub(super) enum Part {
     Nothing,
 }
 
+/// Returns the class of a Service.
+pub fn class(service: &Service) -> Option<&str> {
+    service.details.as_ref()?.class.as_deref()
+}
+
 impl Classes {
     /// Returns true if a Service has the type LoadBalancer and a class that this program serves.
     /// The API server does not keep the class of a Service of another type.
     pub fn cover(&self, service: &Service) -> bool {
-        let class = service.details.as_ref().and_then(|details| details.class.as_deref());
-        service.is_load_balancer && self.serves(class)
+        service.is_load_balancer && self.serves(class(service))
     }
 
     /// Returns which service-ccm has written to a Service. A manifest copies annotations, but not
@@ -101,7 +105,7 @@ impl View<'_> {
         let (service, state) = (self.service, self.state);
         let serves = self.classes.cover(service);
         let asks = service.is_load_balancer && !service.deleting;
-        let is_there = matches!(state.known, Known::There(_));
+        let is_there = state.balancer().is_some();
         let is_recorded = matches!(state.known, Known::Recorded { .. });
         // If a change of settings excludes a Service that still asks for a load balancer, only the
         // cloud's word counts, if it has lists. A list without the load balancer does not prove that
@@ -132,7 +136,7 @@ pub fn held_release(view: View<'_>) -> Option<String> {
     if !view.holds_release() || !view.service.has_finalizer || view.part() == Part::Nothing {
         return None;
     }
-    let class = view.service.details.as_ref().and_then(|details| details.class.as_deref());
+    let class = class(view.service);
     let class =
         class.map_or("Services without a class".to_owned(), |class| format!("class {class}"));
     Some(format!(

@@ -76,9 +76,9 @@ pub fn in_words(problems: &[&Problem]) -> String {
     lines.join("; ")
 }
 
-/// The configuration that a Service asks for.
+/// The front end that the spec and the annotations of a Service ask for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Desired {
+pub struct SpecFrontEnd {
     /// The front end; `None` if a problem is fatal.
     pub front_end: Option<Arc<FrontEnd>>,
     /// The mistakes in the Service.
@@ -86,19 +86,17 @@ pub struct Desired {
 }
 
 /// The front end that this Service asks for, from a provider with these traits.
-pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTraits) -> Desired {
+pub fn spec_front_end(
+    service: &Service,
+    cluster: &ClusterId,
+    traits: &LoadBalancerTraits,
+) -> SpecFrontEnd {
     let Some(details) = service.details.as_deref() else {
-        return Desired { front_end: None, problems: Vec::new() };
+        return SpecFrontEnd { front_end: None, problems: Vec::new() };
     };
     let mut reading = Reading { details, traits, problems: Vec::new() };
-    let (namespace, name) = service.names();
     let mut front_end = FrontEnd {
-        owner: Owner {
-            cluster: cluster.clone(),
-            uid: service.uid.to_string(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        },
+        owner: owner(service, cluster),
         digest: Digest { version: DIGEST_VERSION, hash: 0 },
         families: reading.families(),
         requires_families: details.ip_families.len() > 1
@@ -118,7 +116,18 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
     reading.size();
     let problems = reading.problems;
     let front_end = (!problems.iter().any(|problem| problem.fatal)).then(|| Arc::new(front_end));
-    Desired { front_end, problems }
+    SpecFrontEnd { front_end, problems }
+}
+
+/// The owner of the load balancer of a Service.
+pub fn owner(service: &Service, cluster: &ClusterId) -> Owner {
+    let (namespace, name) = service.names();
+    Owner {
+        cluster: cluster.clone(),
+        uid: service.uid.to_string(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
 }
 
 /// The digest of a configuration: of everything but the owner, whose names may not change

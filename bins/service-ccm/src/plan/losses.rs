@@ -17,7 +17,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     time::Duration,
 };
 
@@ -27,7 +26,7 @@ use ccm_controller::brake::{Brake, Budget, Limit, Window};
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
-use super::status::ID;
+use super::{has_address, status::ID};
 
 /// How many load balancers are replaced without a proof: at least 3.
 pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };
@@ -40,8 +39,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// Returns true if a Service shows a load balancer to clients.
 pub fn is_shown(service: &Service) -> bool {
-    let has_address = service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
-    has_address && service.has_finalizer
+    has_address(service) && service.has_finalizer
 }
 
 /// Returns the ID of the load balancer that a Service shows to clients. An annotation without an
@@ -49,10 +47,6 @@ pub fn is_shown(service: &Service) -> bool {
 pub fn recorded(service: &Service) -> Option<&str> {
     service.annotation(ID).filter(|_| is_shown(service))
 }
-
-/// More load balancers are lost than [`BUDGET`] allows to replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Many;
 
 /// A load balancer that is gone or has failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,29 +80,12 @@ pub struct Now {
     pub is_same_cloud: bool,
 }
 
-/// Why a load balancer is not replaced now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The loss is not proved yet.
-    Unproved,
-    /// The cloud is not provably the same one, or shows no other object of this cluster.
-    OtherCloud,
-    /// It exists and has failed, and too many others have failed or were replaced.
-    Failed,
-    /// Others are repaired or replaced first.
-    Others,
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unproved => "the loss is not proved yet",
-            Self::OtherCloud => "nothing proves that this is still the same cloud",
-            Self::Failed => "a load balancer that has failed may still serve",
-            Self::Others => "others are repaired or replaced first",
-        })
-    }
-}
+const UNPROVED: &str = "the loss is not proved yet";
+/// The cloud is not provably the same one, or does not show another object of this cluster.
+const OTHER_CLOUD: &str = "nothing proves that this is still the same cloud";
+/// It exists and has failed, and too many others have failed or were replaced.
+const FAILED: &str = "a load balancer that has failed may still serve";
+const OTHERS: &str = "others are repaired or replaced first";
 
 /// The verdict about the load balancer of a Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,8 +97,8 @@ pub enum Verdict {
     Asks,
     /// It is replaced.
     Replaced,
-    /// It is not replaced. It is looked at again at this time.
-    Held(Why, At),
+    /// It is not replaced, for this reason. It is looked at again at this time.
+    Held(&'static str, At),
 }
 
 /// The visible part, in a list, of the load balancers that Services show to clients.
@@ -153,7 +130,8 @@ pub struct Losses {
     ready: BTreeMap<Box<str>, At>,
     /// Since when the cloud shows the instance of a node whenever it is asked.
     instance_since: Option<At>,
-    brake: Brake<Many>,
+    /// Its breaker is open if more load balancers are lost than [`BUDGET`] allows to replace.
+    brake: Brake<()>,
 }
 
 impl Losses {
@@ -233,7 +211,7 @@ impl Losses {
             self.lost = Some((self.lost.map_or(at, |(first, _)| first), at));
         }
         let is_many = self.open.len() > self.limit();
-        self.brake.observe(at, is_many.then_some(Many));
+        self.brake.observe(at, is_many.then_some(()));
     }
 
     /// The verdict about the load balancer of this Service now. A replacement is charged to the
@@ -251,7 +229,7 @@ impl Losses {
             // A cloud that cannot repair the first ones would make the others worse.
             open.is_tried |= tried < limit;
             let may_ask = open.is_tried || !open.has_failed;
-            return if may_ask { Verdict::Asks } else { Verdict::Held(Why::Others, now.at + SOON) };
+            return if may_ask { Verdict::Asks } else { Verdict::Held(OTHERS, now.at + SOON) };
         }
         let allowed = now.approved || self.brake.request(now.at, uid, recorded, BUDGET).is_ok();
         if allowed {
@@ -259,21 +237,21 @@ impl Losses {
             return Verdict::Replaced;
         }
         let (next, why) = match (open.gone, others) {
-            (None, _) if open.has_failed => (open.answered + SELDOM, Why::Failed),
-            (None, _) => (open.answered + CONFIRMATION, Why::Unproved),
+            (None, _) if open.has_failed => (open.answered + SELDOM, FAILED),
+            (None, _) => (open.answered + CONFIRMATION, UNPROVED),
             (Some((first, last)), None) if last >= first + CONFIRMATION => {
-                (open.answered + SELDOM, Why::OtherCloud)
+                (open.answered + SELDOM, OTHER_CLOUD)
             }
-            (Some((first, _)), None) => (first + CONFIRMATION, Why::Unproved),
+            (Some((first, _)), None) => (first + CONFIRMATION, UNPROVED),
             (Some((first, last)), Some(others)) => {
                 let proof = first.max(others) + CONFIRMATION;
                 if last < proof {
-                    (proof, Why::Unproved)
+                    (proof, UNPROVED)
                 } else if proved < limit {
                     (open.may_be_replaced, open.is_proved) = (true, true);
                     return Verdict::Replaced;
                 } else {
-                    return Verdict::Held(Why::Others, now.at + SOON);
+                    return Verdict::Held(OTHERS, now.at + SOON);
                 }
             }
         };

@@ -39,10 +39,6 @@ use super::{
     marks::Mark,
 };
 
-/// Members have no breaker: each is decided by the budget alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum NoBreaker {}
-
 /// The rules for the members of one load balancer, and for how many members may leave it.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
@@ -96,7 +92,8 @@ pub struct Membership {
     /// True if the provider may have selected by other labels than the nodes have now. Counts only
     /// if the provider alone knows which labels it asks for.
     is_relabelled: bool,
-    brake: Brake<NoBreaker>,
+    /// Without a breaker: each member is decided by the budget alone.
+    brake: Brake<()>,
     /// The members that may leave or be replaced, as long as that has not been done.
     charged: BTreeSet<Arc<str>>,
     /// True if service-ccm has sent the change and does not know the result: they may have left.

@@ -23,10 +23,14 @@ pub fn by_provider<'a>(
     (!is_own).then_some((key, id))
 }
 
+/// Returns true if the Service shows an address of a load balancer.
+pub fn has_address(service: &Service) -> bool {
+    service.details.as_ref().is_some_and(|details| !details.ingress.is_empty())
+}
+
 /// Returns the ID of the load balancer whose address the Service shows.
 pub fn shown_id(service: &Service) -> Option<&str> {
-    let has_address = service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
-    service.annotation(ID).filter(|_| has_address)
+    service.annotation(ID).filter(|_| has_address(service))
 }
 
 /// Returns the load balancer whose address the Service shows, if the one with this `id` has

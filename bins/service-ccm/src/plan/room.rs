@@ -42,23 +42,9 @@ pub fn stands(service: &Service, state: &State, list: List) -> bool {
     }
 }
 
-/// Another Service of the namespace.
-#[derive(Clone, Debug)]
-pub struct Neighbour {
-    /// True if it has a load balancer, or was admitted to get one.
-    pub stands: bool,
-    /// Its turn, if it asks for one.
-    pub turn: Option<Turn>,
-}
-
-/// Returns why a Service without a load balancer waits; `None` if there is room for another one.
-pub fn full(
-    most: usize,
-    turn: &Turn,
-    neighbours: impl Iterator<Item = Neighbour>,
-) -> Option<String> {
-    let is_before = |one: &Neighbour| one.stands || one.turn.as_ref().is_some_and(|it| it < turn);
-    let before = neighbours.filter(is_before).count();
+/// Returns why a Service without a load balancer waits, if this number of Services of its namespace have a load
+/// balancer or come first; `None` if there is room for another one.
+pub fn full(most: usize, before: usize) -> Option<String> {
     (before >= most).then(|| {
         format!(
             "the namespace may have {most} load balancers (--max-load-balancers-per-namespace), and that many Services have one or come first; it gets its own as soon as one of them goes"
@@ -96,16 +82,10 @@ mod tests {
         for most in 1..5 {
             let is_full = |service: &Service| {
                 let others = all.iter().filter(|one| one.key != service.key);
-                let others =
-                    others.map(|one| Neighbour { stands: false, turn: Some(Turn::of(one)) });
-                full(most, &Turn::of(service), others).is_some()
+                full(most, others.filter(|one| Turn::of(one) < Turn::of(service)).count()).is_some()
             };
             assert_eq!(all.iter().filter(|one| !is_full(one)).count(), most);
         }
-        let stands = || Neighbour { stands: true, turn: None };
-        let turn = Turn::of(&all[3]);
-        assert!(full(2, &turn, [stands()].into_iter()).is_none());
-        assert!(full(2, &turn, [stands(), stands()].into_iter()).is_some(), "what stands stays");
     }
 
     #[test]

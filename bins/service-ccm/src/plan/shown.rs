@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
-use super::{Known, View, status::entry};
+use super::{View, status::entry};
 
 /// How much of a provider's text a message quotes.
 const QUOTED: usize = 128;
@@ -268,12 +268,8 @@ pub fn shown(view: View<'_>, balancer: &LoadBalancer) -> Shown {
 
 /// The parts of its load balancer that the Service does not show.
 pub fn refused(view: View<'_>) -> Vec<Refused> {
-    match &view.state.known {
-        Known::There(balancer) if view.wants() && balancer.phase == Phase::Ready => {
-            shown(view, balancer).refused
-        }
-        _ => Vec::new(),
-    }
+    let balancer = view.state.balancer().filter(|one| view.wants() && one.phase == Phase::Ready);
+    balancer.map(|balancer| shown(view, balancer).refused).unwrap_or_default()
 }
 
 #[cfg(test)]

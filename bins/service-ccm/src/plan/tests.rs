@@ -5,7 +5,7 @@ use ccm_cloud::{
 };
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
-use super::{eligible::NodeSet, front_end::desired, reason::Reason, *};
+use super::{eligible::NodeSet, front_end::spec_front_end, reason::Reason, *};
 
 fn at(seconds: u64) -> At {
     At::default() + std::time::Duration::from_secs(seconds)
@@ -71,8 +71,8 @@ fn balancer() -> LoadBalancer {
 }
 
 fn digest_of(service: &Service) -> Digest {
-    let desired = desired(service, &cluster(), &LoadBalancerTraits::default());
-    desired.front_end.expect("a front end").digest
+    let spec = spec_front_end(service, &cluster(), &LoadBalancerTraits::default());
+    spec.front_end.expect("a front end").digest
 }
 
 /// A load balancer that is as its Service asks for.
@@ -118,13 +118,13 @@ pub(super) fn planned_with(
     change: impl FnOnce(&mut View<'_>),
 ) -> Plan {
     let traits = LoadBalancerTraits::default();
-    let desired = desired(service, &cluster(), &traits);
+    let spec = spec_front_end(service, &cluster(), &traits);
     let served = vec!["example.com/ours".to_owned()];
     let classes = Classes { served, classless: true, instance: None };
     let mut view = View {
         guard: (&shown::Rules::default(), &shown::InUse::default()),
         service,
-        desired: &desired,
+        spec: &spec,
         classes: &classes,
         state,
         members,
@@ -161,10 +161,10 @@ pub(super) fn written(service: &Service, plan: &Plan) -> Service {
         .conditions
         .iter()
         .map(|condition| ServiceCondition {
-            kind: condition.reason.condition().into(),
-            status: condition.reason.status().into(),
-            reason: condition.reason.as_str().into(),
-            message: condition.message.as_str().into(),
+            kind: condition.0.condition().into(),
+            status: condition.0.status().into(),
+            reason: condition.0.as_str().into(),
+            message: condition.1.as_str().into(),
             last_transition_time: None,
         })
         .collect();
@@ -174,7 +174,7 @@ pub(super) fn written(service: &Service, plan: &Plan) -> Service {
 /// The reason that the condition Provisioning gets, if the status is the next step.
 fn reason(plan: &Plan) -> Option<Reason> {
     let Plan::Next(Step::Write(change)) = plan else { return None };
-    let mut reasons = change.conditions.iter().map(|condition| condition.reason);
+    let mut reasons = change.conditions.iter().map(|condition| condition.0);
     reasons.find(|reason| reason.condition() == reason::PROVISIONING)
 }
 
@@ -429,7 +429,7 @@ fn a_new_leader_does_not_call_held_members_serving() {
         }];
         let plan = planned(&service, &state, 100, |view| view.members_known = false);
         let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
-        change.conditions.iter().any(|one| one.reason.condition() == shown.condition())
+        change.conditions.iter().any(|one| one.0.condition() == shown.condition())
     };
     for seen in [Reason::MembersHeld, Reason::Serving, Reason::NoMembers] {
         assert!(!change(seen), "{seen:?} was seen by the last leader");

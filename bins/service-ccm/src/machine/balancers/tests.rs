@@ -20,10 +20,10 @@ fn member(node: &str) -> Member {
 /// Two load balancers that exist and whose members are not known yet.
 fn resumed(left: Option<Digest>, nodes: &Arc<[Member]>) -> Balancers {
     let mut balancers = Balancers::default();
-    let inherited = Inherited { settled: left, ..Inherited::default() };
-    balancers.inherit(At::default(), inherited);
+    let left = Left { settled: left, ..Left::default() };
+    balancers.inherited = (At::default(), left);
     balancers.publish(nodes);
-    balancers.set_list(List::Compared);
+    balancers.list = List::Compared;
     for name in ["default/web", "default/api"] {
         let service =
             Service { key: name.into(), uid: format!("uid-{name}").into(), ..Service::default() };

@@ -10,7 +10,7 @@ use super::{
     unreadable,
 };
 use crate::{
-    machine::{Machine, decided::Decided, entry::Entry},
+    machine::{Machine, entry::Entry, last_plan::LastPlan},
     plan::{
         ADOPT, Known, RELEASE_APPROVED,
         reason::{PROVISIONING, Reason, SERVING},
@@ -22,52 +22,47 @@ use crate::{
 const LONG: Duration = Duration::from_mins(10);
 
 impl Machine {
-    /// Explains a Service by what was decided.
-    pub(super) fn decided(
-        &self,
-        about: About<'_>,
-        entry: &Entry,
-        decided: &Decided,
-    ) -> Explanation {
+    /// Explains a Service by what was last.
+    pub(super) fn decided(&self, about: About<'_>, entry: &Entry, last: &LastPlan) -> Explanation {
         let service = about.service;
-        if let Some(why) = &decided.held_release {
+        if let Some(why) = &last.held_release {
             let command = approve(service, RELEASE_APPROVED);
             let mend = format!("serve it again as the cause says; or let it be deleted: {command}");
             return Explanation::new(Fares::Held, why, mend);
         }
-        if let Some(why) = &decided.unclaimed {
+        if let Some(why) = &last.unclaimed {
             let mend = "if no controller removes it: the command at the end of the cause";
             return Explanation::new(Fares::Blocked, why, mend);
         }
-        if decided.is_not_ours {
+        if last.is_not_ours {
             return match about.asks() {
                 true => self.does_not_serve(service),
                 false => leaves_it(service),
             };
         }
-        if self.is_observing && decided.is_due {
+        if self.is_observing && last.is_due {
             return Explanation::observed("");
         }
-        wrong(about, entry, decided)
+        wrong(about, entry, last)
             .or_else(|| not_written(about, entry))
             .or_else(|| {
                 let knows = entry.state.known != Known::Nothing;
                 (!knows).then(|| self.has_not_looked(reasons::shown(service)))
             })
             .or_else(|| under_way(about, entry))
-            .or_else(|| serving(about, decided))
-            .unwrap_or_else(|| behind(decided))
+            .or_else(|| serving(about, last))
+            .unwrap_or_else(|| behind(last))
     }
 }
 
 /// Says why the load balancer is not as the Service asks for.
-fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanation> {
-    if let Some(why) = &decided.held_replacement {
+fn wrong(about: About<'_>, entry: &Entry, last: &LastPlan) -> Option<Explanation> {
+    if let Some((why, _)) = &last.held_replacement {
         let mend = mend_of(Reason::ReplacementHeld, about.service);
         return Some(Explanation::new(Fares::Held, why, mend));
     }
-    let failed = decided.failure(&entry.state);
-    let condition = decided.condition(PROVISIONING);
+    let failed = last.failure(&entry.state);
+    let condition = last.condition(PROVISIONING);
     let (reason, message) =
         condition.filter(|(reason, _)| reasons::fares(*reason) != Fares::Fine)?;
     // Another cause may come first, such as a mistake in the Service.
@@ -131,23 +126,22 @@ fn under_way(about: About<'_>, entry: &Entry) -> Option<Explanation> {
         };
         return Some(Explanation::new(Fares::Working, cause, mend));
     }
-    if let Some(asked) = entry.all_asked().min_by_key(|asked| asked.began) {
+    if let Some(asked) = entry.asked.values().min_by_key(|asked| asked.began) {
         let since = moment(asked.began, about.now);
         let cause = format!("{} is under way (begun {since})", call(asked.call));
         return Some(Explanation::new(Fares::Working, cause, WAIT));
     }
-    let decided = entry.decided.as_ref()?;
-    let failed = decided.failure(&entry.state)?;
+    let failed = entry.last_plan.failure(&entry.state)?;
     let cause = format!("{}: {}", has_failed(failed), failed.error);
     Some(Explanation::new(Fares::Working, cause, mend(&failed.error)))
 }
 
 /// Says if the load balancer serves.
-fn serving(about: About<'_>, decided: &Decided) -> Option<Explanation> {
-    let provisioning = decided.condition(PROVISIONING);
-    let (reason, message) = decided.condition(SERVING)?;
+fn serving(about: About<'_>, last: &LastPlan) -> Option<Explanation> {
+    let provisioning = last.condition(PROVISIONING);
+    let (reason, message) = last.condition(SERVING)?;
     let cause = format!("{}: {message}", reason.as_str());
-    if reason == Reason::MembersHeld && decided.is_last_held {
+    if reason == Reason::MembersHeld && last.is_last_held {
         let mend = "make another node a member: the last one never leaves";
         return Some(Explanation::new(Fares::Held, cause, mend));
     }
@@ -155,7 +149,7 @@ fn serving(about: About<'_>, decided: &Decided) -> Option<Explanation> {
         let mend = mend_of(reason, about.service);
         return Some(Explanation::new(reasons::fares(reason), cause, mend));
     }
-    if decided.is_due {
+    if last.is_due {
         let cause = "its load balancer serves, and a step is due: the line decided says which";
         return Some(Explanation::new(Fares::Working, cause, WAIT));
     }
@@ -168,8 +162,8 @@ fn serving(about: About<'_>, decided: &Decided) -> Option<Explanation> {
 }
 
 /// The Service has changed since, or does not have a load balancer yet.
-fn behind(decided: &Decided) -> Explanation {
-    let cause = match decided.condition(PROVISIONING) {
+fn behind(last: &LastPlan) -> Explanation {
+    let cause = match last.condition(PROVISIONING) {
         Some(_) => {
             "the load balancer is as the Service asks for, and service-ccm has not seen yet if it serves"
         }

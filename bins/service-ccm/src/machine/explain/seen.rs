@@ -35,7 +35,9 @@ fn seen(entry: &Entry, now: At) -> Vec<String> {
     if entry.membership.is_known() {
         lines.push(format!("members: {}, held: {}", entry.membership.len(), entry.held));
     }
-    lines.extend(entry.refused.iter().map(|refused| format!("not shown: {}", refused.why)));
+    lines.extend(
+        entry.last_plan.refused.iter().map(|refused| format!("not shown: {}", refused.why)),
+    );
     lines.extend(entry.read.map(|at| format!("read in full {}", moment(at, now))));
     lines
 }

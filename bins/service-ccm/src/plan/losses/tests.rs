@@ -83,7 +83,7 @@ fn the_budget_counts_what_six_hours_have_replaced() {
     }
     assert_eq!(losses.decide(&uid(7), now(2)), Verdict::Replaced);
     let held = losses.decide(&uid(8), now(2));
-    assert!(matches!(held, Verdict::Held(Why::Unproved, _)), "{held:?}");
+    assert!(matches!(held, Verdict::Held(UNPROVED, _)), "{held:?}");
     // The next leader goes on with it.
     let mut next = Losses::resume(at(3), losses.window(at(0)));
     next.listed(at(3), Sight { missing: [uid(8)].into(), ..lacks(0, 20) });
@@ -96,11 +96,11 @@ fn the_budget_counts_what_six_hours_have_replaced() {
 fn proved_losses_are_replaced_a_few_at_a_time() {
     let mut losses = with(20, 20);
     assert_eq!(replaced(&verdicts(&mut losses, 20, 0, &gone())), 0);
-    assert!(matches!(losses.decide(&uid(0), now(9)), Verdict::Held(Why::Unproved, _)));
+    assert!(matches!(losses.decide(&uid(0), now(9)), Verdict::Held(UNPROVED, _)));
     assert_eq!(losses.decide(&uid(0), now(10)), Verdict::Asks);
     let first = verdicts(&mut losses, 20, 10, &gone());
     assert_eq!(replaced(&first), 3);
-    assert!(matches!(first[3], Verdict::Held(Why::Others, _)), "{first:?}");
+    assert!(matches!(first[3], Verdict::Held(OTHERS, _)), "{first:?}");
     let again: Vec<_> = (0..20).map(|number| losses.decide(&uid(number), now(30))).collect();
     assert_eq!(replaced(&again), 3, "none of them is shown yet");
     losses.end(at(31), &uid(0));
@@ -123,7 +123,7 @@ fn another_cloud_proves_nothing() {
         let asked = Now { is_same_cloud, ..now(10) };
         for number in 0..20 {
             let verdict = losses.decide(&uid(number), asked);
-            assert!(matches!(verdict, Verdict::Held(Why::OtherCloud, _)), "{verdict:?}");
+            assert!(matches!(verdict, Verdict::Held(OTHER_CLOUD, _)), "{verdict:?}");
         }
         let later = Now { is_same_cloud, ..now(70) };
         assert_eq!(losses.decide(&uid(0), later), Verdict::Asks, "it is asked about seldom");
@@ -139,7 +139,7 @@ fn answers_before_the_cloud_shows_others_prove_nothing() {
     (0..20).for_each(|number| losses.answered(at(11), &uid(number), gone()));
     losses.see_instance(at(12), true);
     let held = losses.decide(&uid(0), now(13));
-    assert!(matches!(held, Verdict::Held(Why::Unproved, _)), "{held:?}");
+    assert!(matches!(held, Verdict::Held(UNPROVED, _)), "{held:?}");
     losses.see_instance(at(17), true);
     assert_eq!(losses.decide(&uid(0), now(22)), Verdict::Asks);
     losses.answered(at(22), &uid(0), gone());
@@ -149,7 +149,7 @@ fn answers_before_the_cloud_shows_others_prove_nothing() {
     losses.see_instance(at(24), true);
     losses.answered(at(25), &uid(1), gone());
     let held = losses.decide(&uid(1), now(25));
-    assert!(matches!(held, Verdict::Held(Why::Unproved, _)), "{held:?}");
+    assert!(matches!(held, Verdict::Held(UNPROVED, _)), "{held:?}");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn what_has_failed_is_never_proved_to_be_gone() {
     let mut losses = with(20, 20);
     for minutes in [0, 10, 7 * 60] {
         let held = verdicts(&mut losses, 20, minutes, &failed);
-        let is_held = |one: &Verdict| matches!(one, Verdict::Held(Why::Failed, _));
+        let is_held = |one: &Verdict| matches!(one, Verdict::Held(FAILED, _));
         assert!(held.iter().all(is_held), "{held:?}");
     }
     assert!(losses.in_words(&uid(4)).starts_with("load balancer lb-1 is in ERROR; 20 of 20"));

@@ -6,7 +6,7 @@ use ccm_objects::ServiceDetails;
 use super::{
     super::{
         Plan, State,
-        front_end::desired,
+        front_end::spec_front_end,
         reason::Reason,
         tests::{cluster, planned, service, there},
     },
@@ -18,7 +18,9 @@ fn at(seconds: u64) -> At {
 }
 
 fn front_end(service: &Service) -> Arc<FrontEnd> {
-    desired(service, &cluster(), &ccm_cloud::LoadBalancerTraits::default()).front_end.unwrap()
+    spec_front_end(service, &cluster(), &ccm_cloud::LoadBalancerTraits::default())
+        .front_end
+        .unwrap()
 }
 
 /// Returns the seconds of the calls within an hour if each call is confirmed and due again at once.
@@ -27,7 +29,7 @@ fn calls(service: &Service, mut state: State) -> Vec<u64> {
     for second in 0..3600 {
         let plan = planned(service, &state, second, |_| {});
         if let Plan::Next(step) = plan
-            && call(&step).is_some()
+            && step.call().is_some()
         {
             called(&mut state.repeats, at(second), &step, service, &Decision::default());
             calls.push(second);
@@ -94,9 +96,9 @@ fn other_configurations_and_other_members_are_other_calls() {
     }
 }
 
-fn change() -> StatusChange {
-    let condition = NewCondition { reason: Reason::Serving, message: "m".to_owned(), moves: true };
-    StatusChange {
+fn change() -> StatusPatch {
+    let condition = (Reason::Serving, "m".to_owned());
+    StatusPatch {
         ingress: Some(vec![ServiceIngress::default()]),
         conditions: vec![condition],
         annotations: [("k".to_owned(), Some("v".to_owned()))].into(),

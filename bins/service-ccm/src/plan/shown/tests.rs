@@ -5,10 +5,10 @@ use ccm_objects::Address;
 
 use super::{
     super::{
-        Plan, Step,
+        Known, Plan, Step,
         members::Decision,
         reason::{PROVISIONING, Reason, SERVING},
-        status::StatusChange,
+        status::StatusPatch,
         tests::{planned_with, service, there},
     },
     *,
@@ -56,7 +56,7 @@ fn change_with(
     ingress: Vec<Ingress>,
     rules: &Rules,
     change: impl FnOnce(&mut LoadBalancer),
-) -> StatusChange {
+) -> StatusPatch {
     let mut state = there(service);
     let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
     balancer.ingress = ingress;
@@ -67,25 +67,25 @@ fn change_with(
     let plan = planned_with(service, &state, &Decision::default(), 100, |view| view.guard = guard);
     match plan {
         Plan::Next(Step::Write(change)) => change,
-        Plan::Settled => StatusChange::default(),
+        Plan::Settled => StatusPatch::default(),
         plan => panic!("{plan:?}"),
     }
 }
 
-fn change(service: &Service, ingress: Vec<Ingress>) -> StatusChange {
+fn change(service: &Service, ingress: Vec<Ingress>) -> StatusPatch {
     change_with(service, ingress, &Rules::default(), |_| {})
 }
 
 /// The addresses that are written.
-fn written(change: &StatusChange) -> Vec<&str> {
+fn written(change: &StatusPatch) -> Vec<&str> {
     let entries = change.ingress.iter().flatten();
     entries.filter_map(|one| one.ip.as_deref().or(one.hostname.as_deref())).collect()
 }
 
-fn message(change: &StatusChange, kind: &str) -> (Reason, String) {
-    let one = change.conditions.iter().find(|one| one.reason.condition() == kind);
+fn message(change: &StatusPatch, kind: &str) -> (Reason, String) {
+    let one = change.conditions.iter().find(|one| one.0.condition() == kind);
     let one = one.unwrap_or_else(|| panic!("no {kind}: {change:?}"));
-    (one.reason, one.message.clone())
+    one.clone()
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn a_service_on_a_load_balancer_of_others_gets_no_second_one() {
         let plan = planned(&service, &state, 100, |view| view.traits = &TRAITS);
         let words = match &plan {
             Plan::Next(Step::Write(change)) => {
-                change.conditions.iter().map(|one| (one.reason, &*one.message)).collect()
+                change.conditions.iter().map(|one| (one.0, &*one.1)).collect()
             }
             _ => Vec::new(),
         };

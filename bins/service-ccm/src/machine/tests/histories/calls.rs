@@ -83,17 +83,13 @@ impl World {
     }
 
     fn delete(&mut self, name: &Name, unwanted: &Unwanted, fate: Fate) -> Answer {
-        let (is_duplicate, unwanted) = (unwanted.duplicate, self.unwanted(unwanted));
+        let unwanted = self.unwanted(unwanted);
         if fate.is_made {
             Rules::deleted(&unwanted, self.api.get(name).map(|it| &**it), &self.cloud);
         }
         let is_made = fate.is_made && !self.keeps(name);
         let made = is_made.then(|| self.cloud.delete(&unwanted, self.now));
-        let answer = fate.answer(made).map(|made| self.deleted(made));
-        match is_duplicate {
-            true => Answer::DeleteDuplicate(answer),
-            false => Answer::Delete(answer),
-        }
+        Answer::Delete(fate.answer(made).map(|made| self.deleted(made)))
     }
 
     /// Another cloud has none of the load balancers, and does not replace them.
@@ -130,7 +126,7 @@ fn progress(answer: &Answer) -> Result<bool, &CloudError> {
     match answer {
         Answer::Ensure(answer) => answer.as_ref().as_ref().map(is_done),
         Answer::Members(answer) => answer.as_ref().map(is_done),
-        Answer::Delete(answer) | Answer::DeleteDuplicate(answer) => answer.as_ref().map(is_done),
+        Answer::Delete(answer) => answer.as_ref().map(is_done),
         Answer::Preview(_, answer) => answer.as_ref().map(|_| true),
     }
 }

@@ -13,39 +13,37 @@ use super::{
     pools::{self, Gap},
     reason::{PROVISIONING, Reason, SERVING},
     shown::{Shown, shown},
-    status::{DIGEST, ID, Wished, shows},
+    status::{DIGEST, ID, NewCondition, StatusPatch, shows},
 };
 
 /// The wanted status of a Service.
-pub(super) fn wished(view: View<'_>) -> Wished {
+pub(super) fn wanted_status(view: View<'_>) -> StatusPatch {
     let state = view.state;
-    let mut wished = Wished::default();
+    let mut wanted = StatusPatch::default();
     if !view.wants() {
-        wished.conditions.extend(deletion(view));
-        return wished;
+        wanted.conditions.extend(deletion(view));
+        return wanted;
     }
-    if let Known::There(balancer) = &state.known
+    if let Some(balancer) = state.balancer()
         && balancer.phase == Phase::Ready
         && state.was_complete(view.service, &balancer.id)
     {
         let shown = shown(view, balancer);
         // A list may not show the addresses: the Service keeps its addresses then.
-        wished.ingress = Some(shown.ingress).filter(|ingress| !ingress.is_empty());
-        wished.annotations = annotations(view, balancer, shown.annotations);
+        wanted.ingress = Some(shown.ingress).filter(|ingress| !ingress.is_empty());
+        wanted.annotations = annotations(view, balancer, shown.annotations);
     }
-    let serving = match &state.known {
-        Known::There(balancer) if balancer.phase == Phase::Ready => serving(view, balancer),
-        _ => doubt(view),
-    };
-    wished.conditions.extend(serving);
-    wished.conditions.extend(provisioning(view));
+    let ready = state.balancer().filter(|balancer| balancer.phase == Phase::Ready);
+    let serving = ready.map_or_else(|| doubt(view), |balancer| serving(view, balancer));
+    wanted.conditions.extend(serving);
+    wanted.conditions.extend(provisioning(view));
     // A condition says that a service-ccm serves the Service; the signature says which one.
-    wished.annotations.extend(view.classes.signature());
-    wished
+    wanted.annotations.extend(view.classes.signature());
+    wanted
 }
 
 /// The conditions while a load balancer is being deleted.
-fn deletion(view: View<'_>) -> Vec<(Reason, String)> {
+fn deletion(view: View<'_>) -> Vec<NewCondition> {
     let failed = view.state.failure(CallKind::Delete).filter(|failed| !failed.may_pass());
     let provisioning = match failed {
         Some(failed) => (Reason::DeletionFailed, failed.error.to_string()),
@@ -59,7 +57,7 @@ fn deletion(view: View<'_>) -> Vec<(Reason, String)> {
 
 /// Returns the condition if service-ccm does not know any more whether the load balancer serves. It
 /// only replaces a condition that the Service already has.
-fn doubt(view: View<'_>) -> Option<(Reason, String)> {
+fn doubt(view: View<'_>) -> Option<NewCondition> {
     let condition = view.service.condition(SERVING)?;
     if view.state.known == Known::Absent && shows(Some(condition), Reason::BeingDeleted) {
         return Some((Reason::NoAddress, "the Service has no load balancer yet".to_owned()));
@@ -82,7 +80,7 @@ fn doubt(view: View<'_>) -> Option<(Reason, String)> {
     }
 }
 
-fn gone(id: &str) -> (Reason, String) {
+fn gone(id: &str) -> NewCondition {
     let text = format!(
         "the cloud does not show load balancer {id} any more; the status keeps its address until another one is proven"
     );
@@ -108,12 +106,11 @@ fn annotations(
 }
 
 /// Why the load balancer does not match the Service, if it does not.
-fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
+fn provisioning(view: View<'_>) -> Option<NewCondition> {
     if let Known::Elsewhere(why) = &view.state.known {
         return Some((Reason::Elsewhere, responsible(why)));
     }
-    let fatal: Vec<&Problem> =
-        view.desired.problems.iter().filter(|problem| problem.fatal).collect();
+    let fatal: Vec<&Problem> = view.spec.problems.iter().filter(|problem| problem.fatal).collect();
     if !fatal.is_empty() {
         return Some((Reason::InvalidConfiguration, in_words(&fatal)));
     }
@@ -156,12 +153,12 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     if trouble.is_some() {
         return trouble;
     }
-    let front_end = view.desired.front_end.as_ref()?;
+    let front_end = view.spec.front_end.as_ref()?;
     if view.state.configured != Some(front_end.digest) {
         return None;
     }
     let notes = warnings(view)?;
-    let remarks: Vec<&Problem> = view.desired.problems.iter().chain(&notes).collect();
+    let remarks: Vec<&Problem> = view.spec.problems.iter().chain(&notes).collect();
     Some(if remarks.is_empty() {
         (Reason::Provisioned, "the load balancer is as the Service asks for".to_owned())
     } else {
@@ -171,7 +168,7 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
 
 /// The provider's warnings; `None` if they are not known again yet, and the Service shows some.
 fn warnings(view: View<'_>) -> Option<Vec<Problem>> {
-    let Known::There(balancer) = &view.state.known else { return Some(Vec::new()) };
+    let Some(balancer) = view.state.balancer() else { return Some(Vec::new()) };
     let is_shown = shows(view.service.condition(PROVISIONING), Reason::PartlyProvisioned);
     if is_shown && balancer.ingress.is_empty() {
         return None;
@@ -186,7 +183,7 @@ fn warnings(view: View<'_>) -> Option<Vec<Problem>> {
 
 /// The condition of a load balancer that can be changed, as last seen. `None` if service-ccm has
 /// not seen that yet and the Service has the condition of the last leader, which then stays.
-fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> {
+fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<NewCondition> {
     let is_complete = view.state.was_complete(view.service, &balancer.id);
     if let Some(shown) =
         shown_id(view.service).filter(|shown| !is_complete && *shown != balancer.id)
@@ -212,7 +209,7 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
         let text = format!("the members of load balancer {} cannot be seen: {why}", balancer.id);
         return Some((Reason::NotConfirmed, text));
     }
-    let ports = view.desired.front_end.as_ref().map(|front_end| &front_end.ports);
+    let ports = view.spec.front_end.as_ref().map(|front_end| &front_end.ports);
     if ports.is_some_and(|ports| ports.iter().all(|port| port.member_port.is_none())) {
         return Some((Reason::NoMembers, "no port of the Service has a node port".to_owned()));
     }
@@ -226,7 +223,7 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
         return Some(if is_empty { no_node(view) } else { with_members(view, &address) });
     };
     // A new port has no pool before the configuration is complete.
-    let front_end = view.desired.front_end.as_deref();
+    let front_end = view.spec.front_end.as_deref();
     let is_complete = |digest| pools.is_empty() || view.state.configured == Some(digest);
     let configured = front_end.filter(|front_end| is_complete(front_end.digest));
     let empty = pools::empty(pools, configured);
@@ -253,12 +250,12 @@ fn address(view: View<'_>, shown: &Shown, is_complete: bool) -> Option<String> {
     entry.hostname.as_deref().or(entry.ip.as_deref()).map(str::to_owned)
 }
 
-fn no_node(view: View<'_>) -> (Reason, String) {
+fn no_node(view: View<'_>) -> NewCondition {
     let why = view.members.why_none.clone();
     (Reason::NoMembers, why.unwrap_or_else(|| "no node of the cluster can be a member".to_owned()))
 }
 
-fn with_members(view: View<'_>, address: &str) -> (Reason, String) {
+fn with_members(view: View<'_>, address: &str) -> NewCondition {
     let members = &view.members;
     if members.held.is_empty() {
         return (Reason::Serving, format!("clients reach it at {address}"));
@@ -326,7 +323,7 @@ mod tests {
             let Plan::Next(Step::Write(change)) = step(&service, &state) else {
                 panic!("no write")
             };
-            let reasons = change.conditions.iter().map(|condition| condition.reason);
+            let reasons = change.conditions.iter().map(|condition| condition.0);
             let reasons: Vec<Reason> = reasons.collect();
             assert_eq!(reasons.contains(&Reason::WaitingForCloud), is_shown);
             assert!(!reasons.contains(&Reason::Provisioned), "another configuration is wanted");
@@ -376,7 +373,7 @@ mod tests {
         with_notes(&mut state, &[]);
         let change = |state: &State| {
             let Plan::Next(Step::Write(change)) = step(&partly, state) else { panic!("a write") };
-            let mut reasons = change.conditions.into_iter().map(|condition| condition.reason);
+            let mut reasons = change.conditions.into_iter().map(|condition| condition.0);
             reasons.find(|reason| reason.condition() == PROVISIONING)
         };
         assert_eq!(change(&state), Some(Reason::Provisioned));
@@ -404,7 +401,7 @@ mod tests {
         let state = State { failed: vec![failed], configured: None, ..there(&bare) };
         let Plan::Next(Step::Write(change)) = step(&bare, &state) else { panic!("a write") };
         assert!(change.ingress.is_none() && change.annotations.is_empty(), "{change:?}");
-        let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.reason).collect();
+        let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.0).collect();
         assert_eq!(reasons, [Reason::NoAddress, Reason::QuotaExceeded]);
         // It was, before.
         let mut known = bare.clone();
@@ -426,7 +423,7 @@ mod tests {
         let reasons = |service: &Service, members: &Decision| {
             let plan = planned_with(service, &there(service), members, 100, |_| {});
             let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
-            change.conditions.iter().map(|one| one.reason).collect::<Vec<_>>()
+            change.conditions.iter().map(|one| one.0).collect::<Vec<_>>()
         };
         let mut service = service();
         let with_member =
