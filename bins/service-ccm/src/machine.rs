@@ -68,7 +68,6 @@ use self::{
     nodes::Nodes,
     note::Note,
     orphans::LastDecision,
-    rooms::Rooms,
     unclaimed::Unclaimed,
 };
 use crate::plan::{hangs::Hangs, losses::Losses, orphans::Orphans, shown::InUse};
@@ -97,7 +96,6 @@ pub(crate) struct Machine {
     approved: [Option<SetApproval>; 2],
     balancers: Balancers,
     nodes: Nodes,
-    rooms: Rooms,
     unclaimed: Unclaimed,
     hangs: Hangs,
     losses: Losses,
@@ -145,12 +143,8 @@ impl machine::Machine for Machine {
             Event::Due(due) => self.due(&due, now),
             Event::Written(written) => self.written(&written, now),
             Event::Answered(answered) => self.answered(answered, now),
-            Event::SlowLane { begins: true } => {
-                self.hangs.begins(now);
-                Vec::new()
-            }
-            Event::SlowLane { begins: false } => {
-                self.hangs.ends();
+            Event::SlowLane { begins } => {
+                self.hangs.slow_lane(begins, now);
                 Vec::new()
             }
             Event::NoList(services) => self.no_list(&services, now),
@@ -194,7 +188,6 @@ impl Machine {
             approved: [None, None],
             balancers: Balancers::default(),
             nodes: Nodes::default(),
-            rooms: Rooms::default(),
             unclaimed: Unclaimed::default(),
             hangs: Hangs::default(),
             losses: Losses::default(),

@@ -2,7 +2,7 @@
 
 mod orphans;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use ccm_cloud::{CloudError, Note};
 use ccm_controller::{
@@ -30,11 +30,10 @@ const NOTES: usize = 8;
 /// The maximum number of annotations that the log names one by one: a provider may have any number.
 const ANNOTATIONS: usize = 100;
 
-/// Reports about Services. Clones share one memory.
-#[derive(Clone)]
+/// Reports about Services.
 pub(crate) struct ServiceReports {
-    reports: Arc<Reports>,
-    annotations: Arc<Annotations>,
+    reports: Reports,
+    annotations: Annotations,
 }
 
 /// The annotations of a provider that the log has named.
@@ -52,8 +51,8 @@ impl Annotations {
 impl ServiceReports {
     pub(crate) fn new(events: EventRecorder) -> Self {
         Self {
-            reports: Arc::new(Reports::new(events, Duration::ZERO, ccm_controller::log_here!())),
-            annotations: Arc::default(),
+            reports: Reports::new(events, Duration::ZERO, ccm_controller::log_here!()),
+            annotations: Annotations::default(),
         }
     }
 

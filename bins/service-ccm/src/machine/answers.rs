@@ -3,7 +3,9 @@
 use std::{mem, ops::Range, sync::Arc, time::Duration};
 
 use ccm_base::{At, Backoff, RetryClass};
-use ccm_cloud::{CloudError, ErrorKind, LoadBalancer, Loss, MembersSet, Progress, Waiting};
+use ccm_cloud::{
+    AbsenceProof, CloudError, ErrorKind, LoadBalancer, Loss, MembersSet, Progress, Waiting,
+};
 use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
 use ccm_objects::{Service, Shared as Name};
 
@@ -16,7 +18,7 @@ use super::{
 };
 use crate::plan::{
     CallKind, Known, front_end::owner, has_address, of_adoption, of_name, repeated, shown_id,
-    status::ID, to_adopt,
+    status::ID,
 };
 
 /// The share of a wait after a failure that is random: what failed together does not come back together.
@@ -46,13 +48,7 @@ impl Machine {
             Answer::Members(answer) => {
                 self.apply_answer(lane, &asked, answer, Self::members_set, now)
             }
-            Answer::Delete(answer) => self.apply_answer(
-                lane,
-                &asked,
-                answer,
-                |machine, asked, proof, _| machine.deleted(asked, proof.kept),
-                now,
-            ),
+            Answer::Delete(answer) => self.apply_answer(lane, &asked, answer, Self::deleted, now),
             Answer::Preview(..) => Vec::new(),
         });
         effects.push(look);
@@ -149,13 +145,13 @@ impl Machine {
         Vec::new()
     }
 
-    fn deleted(&mut self, asked: &Asked, kept: Option<String>) -> Vec<Effect> {
+    fn deleted(&mut self, asked: &Asked, proof: AbsenceProof, _: At) -> Vec<Effect> {
         let entry = self.balancers.entry(&asked.service);
         match asked.call {
             CallKind::DeleteDuplicate => entry.state.duplicate = None,
             _ => entry.deleted(),
         }
-        kept.map(|kept| tell(&asked.service, Tell::Kept(kept))).into_iter().collect()
+        proof.kept.map(|kept| tell(&asked.service, Tell::Kept(kept))).into_iter().collect()
     }
 
     /// Records a call that the provider has confirmed, and reports it if it does not last.
@@ -221,14 +217,11 @@ impl Machine {
 
     fn failed(&mut self, lane: Lane, asked: &Asked, error: CloudError, now: At) -> Vec<Effect> {
         let (service, call, traits) = (&asked.service, asked.call, self.traits());
-        let adopt = to_adopt(service).filter(|_| call == CallKind::Ensure);
-        let error = match adopt {
-            Some(id) => of_adoption(id, error),
-            None => error,
-        };
         let entry = self.balancers.entry(service);
         let error = match call {
-            CallKind::Ensure => of_name(service, &traits, entry.state.id(), error),
+            CallKind::Ensure => {
+                of_name(service, &traits, entry.state.id(), of_adoption(service, error))
+            }
             _ => error,
         };
         let mut effects = Vec::new();

@@ -227,11 +227,6 @@ pub(crate) enum TellOrphan {
         line: String,
         why: String,
     },
-    Deleted {
-        orphan: Orphan,
-        evidence: String,
-    },
-    Refuted(Orphan),
     Failed {
         orphan: Orphan,
         why: String,

@@ -238,7 +238,7 @@ pub(crate) struct Listed {
 }
 
 /// Load balancers that were looked at by their IDs.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Polled {
     /// When that was requested.
     pub(crate) started: At,

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, mem, sync::Arc};
 
 use ccm_base::{At, message::one_line};
-use ccm_cloud::{LoadBalancerTraits, NodeSelector};
+use ccm_cloud::NodeSelector;
 use ccm_objects::{Labels, Node, Service};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Machine,
     effect::{Count, Effect, Level, Task},
-    event::{Changed, NodesSeen, NodesWhy, Parameters},
+    event::{Changed, NodesSeen, NodesWhy},
 };
 use crate::plan::{
     debounce::Debounce,
@@ -41,37 +41,6 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Compares the nodes with the set. Returns true if a mark of a node that went is new.
-    fn current(
-        &mut self,
-        seen: &NodesSeen,
-        (settings, traits): (&Parameters, &LoadBalancerTraits),
-        now: At,
-    ) -> (NodeSet, bool) {
-        let is_left_out = |node: &&Arc<Node>| !settings.node_selector.matches(node);
-        let left_out = seen.nodes.iter().filter(is_left_out).map(|node| Arc::clone(&node.name));
-        let rules = Rules {
-            scale_down_taints: &settings.scale_down_taints,
-            schemes: &seen.schemes,
-            foreign_nodes: settings.foreign_nodes,
-            left_out: &left_out.collect(),
-            traits,
-            labels: &self.keys,
-        };
-        let mut before = NodeSet::clone(&self.set);
-        let has_mark = before.marks.update(mem::take(&mut self.went));
-        (node_set(seen.nodes.iter().map(|node| &**node), rules, &before, now), has_mark)
-    }
-
-    /// Counts a change: the nodes differ from the set.
-    fn collect(&mut self, set: NodeSet, settings: &Parameters, now: At) {
-        let leaves = self.set.members.iter().any(|one| set.get(&one.node) != Some(one));
-        let changes = if leaves { &mut self.leaves } else { &mut self.joins };
-        changes.changed(now, settings.member_update_interval);
-        // The marks are remembered at once: the node may be gone when its change goes out.
-        self.set = Arc::new(NodeSet { marks: set.marks, ..NodeSet::clone(&self.set) });
-    }
-
     /// Sets the labels that count.
     fn select_by(&mut self, selectors: &[NodeSelector]) {
         self.keys = LabelKeys::default();
@@ -137,18 +106,36 @@ impl Machine {
     /// Compares the nodes with the set that has gone out.
     fn compare_nodes(&mut self, seen: &NodesSeen, now: At) -> Vec<Effect> {
         let (set, mut effects) = self.current_nodes(seen, now);
-        if set.members == self.nodes.set.members {
+        let nodes = &mut self.nodes;
+        if set.members == nodes.set.members {
             // Marks matter at the time at which their node goes.
             effects.extend(self.replace_nodes(set, &seen.nodes));
-        } else {
-            self.nodes.collect(set, &self.parameters, now);
+            return effects;
         }
+        let leaves = nodes.set.members.iter().any(|one| set.get(&one.node) != Some(one));
+        let changes = if leaves { &mut nodes.leaves } else { &mut nodes.joins };
+        changes.changed(now, self.parameters.member_update_interval);
+        // The marks are remembered at once: the node may be gone when its change goes out.
+        nodes.set = Arc::new(NodeSet { marks: set.marks, ..NodeSet::clone(&nodes.set) });
         effects
     }
 
+    /// Compares the nodes with the set. A new mark of a node that went is left to the next leader.
     fn current_nodes(&mut self, seen: &NodesSeen, now: At) -> (NodeSet, Vec<Effect>) {
-        let traits = self.traits();
-        let (set, has_mark) = self.nodes.current(seen, (&self.parameters, &traits), now);
+        let settings = &self.parameters;
+        let is_left_out = |node: &&Arc<Node>| !settings.node_selector.matches(node);
+        let left_out = seen.nodes.iter().filter(is_left_out).map(|node| Arc::clone(&node.name));
+        let mut before = NodeSet::clone(&self.nodes.set);
+        let has_mark = before.marks.update(mem::take(&mut self.nodes.went));
+        let rules = Rules {
+            scale_down_taints: &settings.scale_down_taints,
+            schemes: &seen.schemes,
+            foreign_nodes: settings.foreign_nodes,
+            left_out: &left_out.collect(),
+            traits: &self.traits,
+            labels: &self.nodes.keys,
+        };
+        let set = node_set(seen.nodes.iter().map(|node| &**node), rules, &before, now);
         let note = has_mark.then(|| self.has_news_for_the_note());
         (set, note.into_iter().collect())
     }

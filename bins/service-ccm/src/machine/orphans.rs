@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, mem};
 use ccm_base::At;
 use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Loss, Progress};
 use ccm_kube::ApiError;
-use ccm_objects::Service;
+use ccm_objects::{Service, Shared as Name};
 use ccm_runtime::plans;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Machine,
     answers::ended,
-    effect::{Count, Effect, Line, OrphanDue, Shown, TellOrphan},
+    effect::{Count, Effect, Level, Line, OrphanDue, Shown, TellOrphan},
 };
 use crate::plan::{
     CallKind,
@@ -88,7 +88,11 @@ impl Machine {
             }
             Ok(_) => {
                 self.orphans.refuted(&orphan.id);
-                vec![Effect::TellOrphan(TellOrphan::Refuted(due.orphan))]
+                let text = format!(
+                    "load balancer {} stays: the API server has a Service that asks for it, and the watch does not show that",
+                    orphan.id
+                );
+                forget_and_log(Level::Warn, orphan, text).into()
             }
             Err(error) => {
                 let why =
@@ -113,8 +117,14 @@ impl Machine {
                 let kept = kept.map(|kept| format!("; the provider has kept {kept}"));
                 let evidence = evidence + &kept.unwrap_or_default();
                 self.orphans.ended(&orphan.id);
+                let Orphan { id, name, owner, .. } = &orphan;
+                let text = format!(
+                    "deleted load balancer {id} ({name}), {}, whose Service with UID {} does not exist or does not ask for it; proof: {evidence}",
+                    orphan.age_and_cost(),
+                    owner.uid
+                );
                 effects.push(Effect::Count(Count::OrphanDeleted));
-                effects.push(Effect::TellOrphan(TellOrphan::Deleted { orphan, evidence }));
+                effects.extend(forget_and_log(Level::Info, &orphan, text));
                 return effects;
             }
             Ok(Progress::InProgress(waiting)) => {
@@ -133,6 +143,12 @@ impl Machine {
         effects.push(Effect::TellOrphan(TellOrphan::Failed { orphan, why }));
         effects
     }
+}
+
+/// Logs a line about a load balancer, and forgets the reports about it.
+fn forget_and_log(level: Level, orphan: &Orphan, text: String) -> [Effect; 2] {
+    let owner = Name::from(orphan.owner.to_string());
+    [Effect::ForgetReports(Name::from(&*orphan.id)), Effect::Log(level, Some(owner), text)]
 }
 
 fn due((orphan, verdict): (Orphan, Verdict)) -> Option<OrphanDue> {

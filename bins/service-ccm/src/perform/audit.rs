@@ -8,11 +8,11 @@ use ccm_cloud::{
 use ccm_controller::passes::{Next, Pass};
 use ccm_objects::{Node, Shared as Name, WhoseNode, whose_node};
 
-use super::{by_id, unexpected};
+use super::{read, unexpected};
 use crate::{
     machine::{
         effect::{Effect, Task},
-        event::{Event, Listed, Polled},
+        event::{Event, Listed},
     },
     translate::Translator,
 };
@@ -68,10 +68,10 @@ impl Audit {
     async fn listed(&self, balancers: &dyn LoadBalancers) -> Result<Listed, CloudError> {
         let (translator, door) = (&self.0, &self.0.performer.door);
         let started = door.now();
-        let list = self.list(balancers, Scope::Cluster, Depth::Summary).await?;
+        let list = self.list(balancers, Scope::Cluster).await?;
         let services = translator.concerned();
         let all = match door.read(|machine, _| machine.needs_all(&list, &services)) {
-            true => Some(self.list(balancers, Scope::All, Depth::Summary).await?.load_balancers),
+            true => Some(self.list(balancers, Scope::All).await?.load_balancers),
             false => None,
         };
         let store = &translator.services;
@@ -83,9 +83,9 @@ impl Audit {
         &self,
         balancers: &dyn LoadBalancers,
         scope: Scope,
-        depth: Depth,
     ) -> Result<LoadBalancerList, CloudError> {
-        balancers.list(&self.0.performer.cluster, scope, depth, self.0.call(false)).await
+        let (cluster, call) = (&self.0.performer.cluster, self.0.call(false));
+        balancers.list(cluster, scope, Depth::Summary, call).await
     }
 
     /// Reads load balancers in full.
@@ -96,10 +96,8 @@ impl Audit {
     ) -> Result<(), CloudError> {
         let (performer, door) = (&self.0.performer, &self.0.performer.door);
         for asked in all.chunks(door.read(|machine, _| machine.at_once())) {
-            let (started, scope) = (door.now(), by_id(asked));
-            let list = self.list(balancers, scope, Depth::Members).await?;
-            let (asked, services) = (asked.to_vec(), Vec::new());
-            performer.apply(Event::Read(Polled { started, asked, list, services }));
+            let read = read(&self.0, balancers, asked, Depth::Members, false).await?;
+            performer.apply(Event::Read(read));
         }
         Ok(())
     }

@@ -54,15 +54,13 @@ impl Hangs {
         self.waiting.len() < before
     }
 
-    /// Records that a slow lane begins.
-    pub fn begins(&mut self, now: At) {
-        self.at_work += 1;
-        self.began = now;
-    }
-
-    /// Records that a slow lane has ended.
-    pub fn ends(&mut self) {
-        self.at_work = self.at_work.saturating_sub(1);
+    /// Records that a slow lane begins, or has ended.
+    pub fn slow_lane(&mut self, begins: bool, now: At) {
+        if begins {
+            (self.at_work, self.began) = (self.at_work + 1, now);
+        } else {
+            self.at_work = self.at_work.saturating_sub(1);
+        }
     }
 
     /// When the next slow lane may begin if no other one ends before. None: at once. If the lanes
@@ -97,9 +95,9 @@ mod tests {
         let mut hangs = Hangs::default();
         let limit = Duration::from_secs(30);
         assert_eq!(hangs.next(limit), None);
-        hangs.begins(at(100));
+        hangs.slow_lane(true, at(100));
         assert_eq!(hangs.next(limit), Some(At(Duration::from_millis(107_500))));
-        hangs.ends();
+        hangs.slow_lane(false, at(101));
         assert_eq!(hangs.next(limit), None);
     }
 }

@@ -91,10 +91,11 @@ fn is_about(id: &str, error: &CloudError) -> bool {
     error.message.contains(id) || error.subject.as_ref().is_some_and(|subject| subject.contains(id))
 }
 
-/// The error of a call that should adopt this load balancer: if it does not exist or cannot be
-/// adopted, that is a mistake in the Service.
-pub fn of_adoption(id: &str, error: CloudError) -> CloudError {
-    if !is_about(id, &error) || !matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict) {
+/// The error of a call that should adopt the load balancer that a Service names: if that does not exist or
+/// cannot be adopted, that is a mistake in the Service.
+pub fn of_adoption(service: &Service, error: CloudError) -> CloudError {
+    let is_mistake = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict);
+    if !is_mistake || !to_adopt(service).is_some_and(|id| is_about(id, &error)) {
         return error;
     }
     let message = format!("annotation {ADOPT}: {}", error.message);

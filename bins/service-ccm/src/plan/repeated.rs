@@ -1,9 +1,6 @@
 //! Limits how often service-ccm repeats a step that the cloud or the API server has confirmed.
 
-use std::{
-    collections::BTreeMap,
-    hash::{Hash, Hasher},
-};
+use std::hash::{Hash, Hasher};
 
 use ccm_base::At;
 use ccm_cloud::{Digest, Member, Members, NodeAddress};
@@ -77,7 +74,7 @@ pub fn called(
 pub fn that_may_be_written(repeats: &Repeats, now: At, mut change: StatusPatch) -> StatusPatch {
     let may = |kind, content: &dyn Fn() -> Content| repeats.check(now, kind, content).is_ok();
     change.ingress = change.ingress.filter(|ingress| may(ADDRESSES, &|| addresses(ingress)));
-    if !may(ANNOTATIONS, &|| annotations(&change.annotations)) {
+    if !may(ANNOTATIONS, &|| Content::of(&change.annotations)) {
         change.annotations.clear();
     }
     let has_addresses = change.ingress.is_some();
@@ -109,7 +106,7 @@ pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) ->
             if !change.annotations.is_empty() {
                 let mut all = change.annotations.iter();
                 let is_shown = all.all(|(key, value)| answer.annotation(key) == value.as_deref());
-                add(ANNOTATIONS, annotations(&change.annotations), is_shown);
+                add(ANNOTATIONS, Content::of(&change.annotations), is_shown);
             }
             for one in &change.conditions {
                 let kind = one.0.condition();
@@ -152,10 +149,6 @@ impl Hash for Told<'_> {
 
 fn addresses(ingress: &[ServiceIngress]) -> Content {
     Content::of(&format!("{ingress:?}"))
-}
-
-fn annotations(annotations: &BTreeMap<String, Option<String>>) -> Content {
-    Content::of(annotations)
 }
 
 /// The digest of a condition. Most messages do not count: they may quote request IDs.

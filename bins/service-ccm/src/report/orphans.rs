@@ -18,8 +18,6 @@ impl ServiceReports {
             }
             TellOrphan::Found(all) => self.orphans(&all),
             TellOrphan::Held { line, why } => self.orphans_held(&line, &why),
-            TellOrphan::Deleted { orphan, evidence } => self.orphan_deleted(&orphan, &evidence),
-            TellOrphan::Refuted(orphan) => self.orphan_refuted(&orphan),
             TellOrphan::Failed { orphan, why } => self.orphan_failed(&orphan, &why),
         }
     }
@@ -46,30 +44,6 @@ impl ServiceReports {
         if self.reports.memory().changed("orphans", "held", why) {
             tracing::warn!("{line}");
         }
-    }
-
-    /// Logs that a load balancer without a Service does not exist any more.
-    fn orphan_deleted(&self, orphan: &Orphan, evidence: &str) {
-        self.forget(&orphan.id);
-        tracing::info!(
-            load_balancer = &*orphan.id,
-            name = &*orphan.name,
-            owner = %orphan.owner,
-            uid = &*orphan.owner.uid,
-            proof = evidence,
-            "deleted a load balancer without a Service, {}",
-            orphan.age_and_cost()
-        );
-    }
-
-    /// Logs that the API server shows a Service that asks for the load balancer, and the watch does not.
-    fn orphan_refuted(&self, orphan: &Orphan) {
-        self.forget(&orphan.id);
-        tracing::warn!(
-            load_balancer = &*orphan.id,
-            owner = %orphan.owner,
-            "the load balancer stays: the API server has a Service that asks for it, and the watch does not show that"
-        );
     }
 
     /// Logs that an attempt to delete a load balancer without a Service has failed.

@@ -27,8 +27,8 @@ impl Translator {
         let mut settings = self.settings.clone();
         let work = async {
             while settings.changed().await.is_ok() {
-                settings.borrow_and_update();
-                let (settings, services) = (Box::new(self.parameters()), self.services.list());
+                let parameters = settings.borrow_and_update().parameters(self.instance.clone());
+                let (settings, services) = (Box::new(parameters), self.services.list());
                 self.performer.apply(Event::Settings { settings, services });
             }
             std::future::pending::<()>().await;
