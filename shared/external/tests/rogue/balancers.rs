@@ -14,7 +14,7 @@ use super::{refusals::change, *};
 
 pub type Items<I> = BoxStream<'static, Result<I, Status>>;
 
-/// What a server answers about load balancers.
+/// The answers of a server about load balancers.
 pub trait Answers: Send + Sync + 'static {
     fn ensured(
         &self,
