@@ -30,9 +30,9 @@ use tokio::{sync::Notify, time::sleep_until};
 use crate::{
     machine::{
         Machine, RETRY,
-        effect::{Effect, Lane, Level, Line, Shown, Task, Turn},
+        effect::{Effect, HealthLine, Lane, LogLevel, PlanPage, Task, Turn},
         event::Event,
-        left::Left,
+        left::LeaderNote,
     },
     metrics::ServiceMetrics,
     report::ServiceReports,
@@ -145,8 +145,8 @@ impl Performer {
             Effect::Count(count) => self.metrics.count(&count),
             Effect::Health(line, state) => {
                 let line = match line {
-                    Line::LoadBalancers => &self.listed,
-                    Line::Orphans => &self.orphans,
+                    HealthLine::LoadBalancers => &self.listed,
+                    HealthLine::Orphans => &self.orphans,
                 };
                 match state {
                     Ok(text) => line.pass(text),
@@ -183,29 +183,29 @@ impl Performer {
         }
     }
 
-    fn show(&self, shown: Shown) {
+    fn show(&self, shown: PlanPage) {
         match shown {
-            Shown::Service(service, steps) => self.plans.set(&service.reference(), steps),
-            Shown::Blocked(service, why) => self.plans.block(&service.reference(), &why),
-            Shown::Orphan(id, step) => {
+            PlanPage::Service(service, steps) => self.plans.set(&service.reference(), steps),
+            PlanPage::Blocked(service, why) => self.plans.block(&service.reference(), &why),
+            PlanPage::Orphan(id, step) => {
                 let orphan = ObjectRef { kind: LOAD_BALANCER, name: id, ..ObjectRef::default() };
                 self.plans.set(&orphan, vec![step]);
             }
-            Shown::NoService(name) => self.plans.clear("Service", &name),
-            Shown::NoOrphan(id) => self.plans.clear(LOAD_BALANCER, &id),
+            PlanPage::NoService(name) => self.plans.clear("Service", &name),
+            PlanPage::NoOrphan(id) => self.plans.clear(LOAD_BALANCER, &id),
         }
     }
 }
 
-fn log(level: Level, service: Option<Name>, text: &str) {
+fn log(level: LogLevel, service: Option<Name>, text: &str) {
     let service = service.as_deref();
     match level {
-        Level::Info => tracing::info!(service, "{text}"),
-        Level::Warn => tracing::warn!(service, "{text}"),
+        LogLevel::Info => tracing::info!(service, "{text}"),
+        LogLevel::Warn => tracing::warn!(service, "{text}"),
     }
 }
 
-impl handover::Shorten for Left {
+impl handover::Shorten for LeaderNote {
     fn shorten(&mut self) -> bool {
         Self::shorten(self)
     }

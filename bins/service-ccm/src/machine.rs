@@ -66,7 +66,7 @@ use self::{
     effect::{Effect, Task},
     event::{Event, Offer, Parameters},
     nodes::Nodes,
-    note::Note,
+    note::NoteMemory,
     orphans::LastDecision,
     unclaimed::Unclaimed,
 };
@@ -102,7 +102,7 @@ pub(crate) struct Machine {
     orphans: Orphans,
     last_decision: LastDecision,
     audits: Audits,
-    note: Note,
+    note: NoteMemory,
     /// No poll begins before this time.
     polls_from: At,
     /// The addresses that the cluster itself uses.
@@ -194,7 +194,7 @@ impl Machine {
             orphans: Orphans::default(),
             last_decision: LastDecision::default(),
             audits: Audits::default(),
-            note: Note::default(),
+            note: NoteMemory::default(),
             polls_from: At::default(),
             in_use: InUse::default(),
             learnt: BTreeSet::new(),

@@ -52,7 +52,7 @@ use ccm_objects::{Service, serves_class};
 use serde::{Deserialize, Serialize};
 
 use self::{
-    evidence::{Part, Whose},
+    evidence::{CleanUp, Whose},
     front_end::SpecFrontEnd,
     members::Decision,
     reason::Reason,
@@ -61,7 +61,7 @@ use self::{
 pub use named::{
     by_provider, copied, has_address, named, of_adoption, of_name, replaced, shown_id, to_adopt,
 };
-pub use state::{CallKind, Failed, Foreign, Inputs, Known, Pending, State};
+pub use state::{BalancerState, CallKind, Failed, Foreign, Inputs, Known, Pending};
 pub use wanted_status::shows_members;
 
 /// The classes of Services that this program serves, and its name on Services.
@@ -103,7 +103,7 @@ pub struct View<'a> {
     /// The classes of the Services that are served.
     pub classes: &'a Classes,
     /// The known state of its load balancer.
-    pub state: &'a State,
+    pub state: &'a BalancerState,
     /// The wanted members.
     pub members: &'a Decision,
     /// True if its current members are known.
@@ -118,7 +118,7 @@ pub struct View<'a> {
     /// Service: a user has approved the deletion, or has changed the class.
     pub may_release: bool,
     /// The verdict if the load balancer is gone or has failed.
-    pub loss: losses::Verdict,
+    pub loss: losses::LossVerdict,
     /// Why the Service has to wait for a load balancer, if its namespace has as many as it may have.
     pub full: Option<&'a str>,
     /// True if its namespace has a limit.
@@ -126,7 +126,7 @@ pub struct View<'a> {
     /// The state of the list of this cluster's load balancers.
     pub list: List,
     /// The addresses and annotations that the operator allows, and the addresses that the cluster itself uses.
-    pub guard: (&'a shown::Rules, &'a shown::InUse),
+    pub guard: (&'a shown::ShownRules, &'a shown::InUse),
     /// The inputs of calls besides the Service.
     pub inputs: Inputs,
     /// Now.
@@ -225,8 +225,8 @@ pub fn plan(view: View<'_>) -> Plan {
         };
     }
     match view.part() {
-        Part::Nothing if view.list == List::Awaited => Plan::Waits,
-        Part::Nothing => Plan::NotOurs,
+        CleanUp::Nothing if view.list == List::Awaited => Plan::Waits,
+        CleanUp::Nothing => Plan::NotOurs,
         _ if view.holds_release() => keep(view),
         part => clean_up(view, part),
     }
@@ -245,19 +245,19 @@ fn keep(view: View<'_>) -> Plan {
 }
 
 /// The plan for a Service whose load balancer must be deleted.
-fn clean_up(view: View<'_>, part: Part) -> Plan {
+fn clean_up(view: View<'_>, part: CleanUp) -> Plan {
     let state = view.state;
     if !repeated::may_set_finalizer(&state.repeats, view.now, false) {
         return Plan::Waits;
     }
     if state.proved_absent {
-        return if part == Part::All { Plan::Next(Step::Release) } else { Plan::NotOurs };
+        return if part == CleanUp::All { Plan::Next(Step::Release) } else { Plan::NotOurs };
     }
     if view.list == List::Awaited && state.known == Known::Nothing {
         return Plan::Waits;
     }
     if state.waits_for_cloud(view.now) || state.waits_after_failure(CallKind::Delete, view) {
-        return if part == Part::All { settled(view) } else { Plan::Waits };
+        return if part == CleanUp::All { settled(view) } else { Plan::Waits };
     }
     due(view, Step::Delete).map_or(Plan::Waits, Plan::Next)
 }
@@ -280,7 +280,7 @@ fn provision(view: View<'_>) -> Plan {
     }
     let wants = view.spec.front_end.as_ref().map(|front_end| front_end.digest);
     // Another configuration may be this program's.
-    if state.is_elsewhere() && !state.look && (wants.is_none() || wants == state.configured) {
+    if state.is_elsewhere() && !state.needs_look && (wants.is_none() || wants == state.configured) {
         return duplicate(view).map_or_else(|| settled(view), Plan::Next);
     }
     if state.known == Known::Nothing && waits_for_list(view) {
@@ -348,7 +348,7 @@ fn next_call(view: View<'_>) -> Option<Step> {
     if let Some(step) = duplicate(view) {
         return Some(step);
     }
-    if matches!(view.loss, losses::Verdict::Held(..)) {
+    if matches!(view.loss, losses::LossVerdict::Held(..)) {
         return None;
     }
     let (id, has_failed) = match &state.known {
@@ -437,7 +437,7 @@ pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
 /// Returns true if the load balancer has this configuration.
 fn is_configured(view: View<'_>, front_end: &FrontEnd) -> bool {
     let has_gap = view.state.gap.as_ref().is_some_and(|gap| gap.is_due(view.now));
-    if view.state.look || has_gap || view.state.may_be_partial() {
+    if view.state.needs_look || has_gap || view.state.may_be_partial() {
         return false;
     }
     let recorded = || {

@@ -18,7 +18,7 @@ use crate::machine::effect::Tell;
 use crate::plan::{
     CallKind,
     eligible::without_numbers,
-    front_end::{Problem, in_words},
+    front_end::{SpecProblem, in_words},
     members::Decision,
     shown::{Part, Refused},
 };
@@ -230,8 +230,8 @@ fn failed(call: CallKind, members: &Decision, error: &CloudError, pace: Pace) ->
 }
 
 /// The Service has mistakes.
-fn invalid(problems: &[Problem]) -> Said {
-    let problems: Vec<&Problem> = problems.iter().collect();
+fn invalid(problems: &[SpecProblem]) -> Said {
+    let problems: Vec<&SpecProblem> = problems.iter().collect();
     let text = format!("Error syncing load balancer: {}", in_words(&problems));
     let said = Said::warning("SyncLoadBalancerFailed", text.clone(), text);
     Said { topic: "InvalidService", ..said }

@@ -13,14 +13,14 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     RETRY,
-    entry::{Asked, Entry},
+    entry::{Asked, BalancerEntry},
 };
 use crate::plan::{
-    CallKind, Failed, Known, Pending, copied, eligible::NodeSet, hangs::Slow, named, repeated,
+    CallKind, Failed, Known, Pending, copied, eligible::NodeSet, hangs::SlowCall, named, repeated,
     replaced, status::ingress,
 };
 
-impl Entry {
+impl BalancerEntry {
     /// The cloud has carried out a call.
     pub(crate) fn done(&mut self, call: CallKind) {
         self.state.pending = None;
@@ -85,7 +85,7 @@ impl Entry {
             return;
         }
         self.state.known = Known::Elsewhere(why);
-        self.state.look = false;
+        self.state.needs_look = false;
         // The other controller may change them.
         self.forget_members();
         match asked.call {
@@ -202,7 +202,7 @@ impl Entry {
     /// The cloud answers such calls again. Returns true if the Service waited for that: its next call is
     /// due.
     pub(crate) fn answers_again(&mut self, call: CallKind, now: At) -> bool {
-        if self.slow != Some(Slow { call, alone: false }) {
+        if self.slow != Some(SlowCall { call, alone: false }) {
             return false;
         }
         self.slow = None;

@@ -12,9 +12,9 @@ use ccm_objects::{Service, Shared as Name};
 use super::{
     Machine, RETRY,
     due::tell,
-    effect::{Count, Effect, Ended, Lane, Level, Task, Tell, Turn},
+    effect::{Count, Effect, Ended, Lane, LogLevel, Task, Tell, Turn},
     entry::Asked,
-    event::{Answer, Answered},
+    event::{Answered, CallAnswer},
 };
 use crate::plan::{
     CallKind, Known, front_end::owner, has_address, of_adoption, of_name, repeated, shown_id,
@@ -44,12 +44,16 @@ impl Machine {
         let Some(asked) = asked else { return vec![ended, look] };
         let mut effects = vec![ended];
         effects.extend(match answer {
-            Answer::Ensure(answer) => self.apply_answer(lane, &asked, *answer, Self::ensured, now),
-            Answer::Members(answer) => {
+            CallAnswer::Ensure(answer) => {
+                self.apply_answer(lane, &asked, *answer, Self::ensured, now)
+            }
+            CallAnswer::Members(answer) => {
                 self.apply_answer(lane, &asked, answer, Self::members_set, now)
             }
-            Answer::Delete(answer) => self.apply_answer(lane, &asked, answer, Self::deleted, now),
-            Answer::Preview(..) => Vec::new(),
+            CallAnswer::Delete(answer) => {
+                self.apply_answer(lane, &asked, answer, Self::deleted, now)
+            }
+            CallAnswer::Preview(..) => Vec::new(),
         });
         effects.push(look);
         effects
@@ -89,13 +93,13 @@ impl Machine {
             Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting, now),
             Ok(Progress::Elsewhere(why)) => {
                 entry.elsewhere(asked, why.clone());
-                vec![log(Level::Info, service, format!("skipped, owned by another controller: {why}"))]
+                vec![log(LogLevel::Info, service, format!("skipped, owned by another controller: {why}"))]
             }
             Ok(Progress::NotSeen(why)) => {
                 let text = format!("the load balancer is looked at in full: {why}");
                 entry.state.pending = None;
                 entry.state.saw_nothing(why, now);
-                vec![log(Level::Info, service, text)]
+                vec![log(LogLevel::Info, service, text)]
             }
             Ok(Progress::Lost(loss)) if asked.may_replace => {
                 let what = format!("the provider may replace it, and does not: {}", loss.why);
@@ -103,7 +107,7 @@ impl Machine {
             }
             Ok(Progress::Lost(loss)) => vec![self.lost(asked, loss, now)],
             Err(error) if entry.note_copied(asked, &error) => vec![log(
-                Level::Warn,
+                LogLevel::Warn,
                 service,
                 format!(
                     "annotation {ID} is not this Service's, which gets a load balancer of its own: {error}"
@@ -212,7 +216,7 @@ impl Machine {
         let line = format!("only a new load balancer helps: {}", loss.why);
         self.balancers.entry(service).lost(asked.call, loss.is_gone);
         self.losses.answered(now, &service.uid, loss);
-        log(Level::Warn, service, line)
+        log(LogLevel::Warn, service, line)
     }
 
     fn failed(&mut self, lane: Lane, asked: &Asked, error: CloudError, now: At) -> Vec<Effect> {
@@ -235,7 +239,7 @@ impl Machine {
             // A list, or else a full call, shows if the load balancer is gone.
             match traits.lists {
                 true => effects.push(Effect::Wake(Task::Audit)),
-                false => entry.state.look = true,
+                false => entry.state.needs_look = true,
             }
         }
         let is_unsent = error.unsent;
@@ -260,7 +264,7 @@ impl Machine {
             .filter_map(|(name, entry)| entry.answers_again(call, now).then(|| Name::clone(name)));
         let back: Vec<Name> = back.collect();
         let line = format!("the cloud answers again: {} Services waited for that", back.len());
-        let mut effects = vec![Effect::Log(Level::Info, None, line)];
+        let mut effects = vec![Effect::Log(LogLevel::Info, None, line)];
         let priority = if call == CallKind::Members { Priority::Routine } else { Priority::Urgent };
         for name in back {
             effects.push(Effect::Queue(Name::clone(&name), Lane::Slow, Turn::Gone));
@@ -275,8 +279,8 @@ impl Machine {
     }
 
     /// The cloud has said what it would change.
-    fn previewed(&mut self, lane: Lane, name: &Name, uid: &str, answer: Answer) -> Vec<Effect> {
-        let Answer::Preview(digest, answer) = answer else { return Vec::new() };
+    fn previewed(&mut self, lane: Lane, name: &Name, uid: &str, answer: CallAnswer) -> Vec<Effect> {
+        let CallAnswer::Preview(digest, answer) = answer else { return Vec::new() };
         let queue = |turn| Effect::Queue(Name::clone(name), lane, turn);
         let lines = match answer {
             Ok(lines) => lines,
@@ -285,7 +289,7 @@ impl Machine {
             }
             Err(error) => {
                 let text = format!("cannot preview the load balancer: {error}");
-                let log = Effect::Log(Level::Warn, Some(Name::clone(name)), text);
+                let log = Effect::Log(LogLevel::Warn, Some(Name::clone(name)), text);
                 return vec![log, queue(Turn::Failed(error.class()))];
             }
         };
@@ -296,7 +300,7 @@ impl Machine {
     }
 }
 
-impl Answer {
+impl CallAnswer {
     /// How the call ended, for metrics. A call that the provider did not send is not an error.
     fn ended(&self) -> Result<Ended, CloudError> {
         match self {
@@ -322,7 +326,7 @@ pub(super) fn ended<T>(answer: &Result<Progress<T>, CloudError>) -> Result<Ended
 }
 
 /// A line of the log about a Service.
-fn log(level: Level, service: &Service, text: String) -> Effect {
+fn log(level: LogLevel, service: &Service, text: String) -> Effect {
     Effect::Log(level, Some(Name::clone(&service.key)), text)
 }
 

@@ -8,9 +8,9 @@ use ccm_controller::repeats::Repeats;
 use ccm_objects::{Service, Shared as Name};
 use serde::{Deserialize, Serialize};
 
-use super::{entry::Entry, left::Left};
+use super::{entry::BalancerEntry, left::LeaderNote};
 use crate::plan::{
-    List, State,
+    BalancerState, List,
     eligible::digest,
     members::{Departures, Membership},
 };
@@ -19,14 +19,14 @@ use crate::plan::{
 /// on the process.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Balancers {
-    entries: BTreeMap<Name, Box<Entry>>,
+    entries: BTreeMap<Name, Box<BalancerEntry>>,
     /// What outlasts the time in which a Service is served: the confirmed writes to it, which another client may
     /// undo again and again; and the departures from its load balancer, so that it does not get a new budget.
-    kept: BTreeMap<Name, Box<Entry>>,
+    kept: BTreeMap<Name, Box<BalancerEntry>>,
     /// The state of the list of the cluster's load balancers since this process leads.
     pub(super) list: List,
     /// When this process began to lead, and what the last leader has left about members.
-    pub(super) inherited: (At, Left),
+    pub(super) inherited: (At, LeaderNote),
     /// The digest of the nodes that load balancers should have now.
     pub(super) nodes: Option<Digest>,
 }
@@ -40,7 +40,7 @@ impl Balancers {
 
     /// The memory of the load balancer of this Service. Nothing is remembered of another Service of the
     /// same name.
-    pub(crate) fn entry(&mut self, service: &Service) -> &mut Entry {
+    pub(crate) fn entry(&mut self, service: &Service) -> &mut BalancerEntry {
         let is_known = self.entries.get(&service.key).is_some_and(|one| one.uid == service.uid);
         if !is_known {
             let kept = self.kept.remove(&service.key).filter(|kept| kept.uid == service.uid);
@@ -51,38 +51,38 @@ impl Balancers {
     }
 
     /// The memory of the load balancer of the Service with this name and UID, if there is one.
-    pub(crate) fn of(&mut self, name: &str, uid: &str) -> Option<&mut Entry> {
+    pub(crate) fn of(&mut self, name: &str, uid: &str) -> Option<&mut BalancerEntry> {
         self.named(name).filter(|entry| *entry.uid == *uid)
     }
 
     /// The memory of the load balancer of the Service with this name, if there is one.
-    pub(crate) fn named(&mut self, name: &str) -> Option<&mut Entry> {
+    pub(crate) fn named(&mut self, name: &str) -> Option<&mut BalancerEntry> {
         self.entries.get_mut(name).map(|entry| &mut **entry)
     }
 
     /// The same to look at.
-    pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
+    pub(crate) fn get(&self, name: &str) -> Option<&BalancerEntry> {
         self.entries.get(name).map(|entry| &**entry)
     }
 
     /// All load balancers by the names of their Services.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&Name, &Entry)> + Clone {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Name, &BalancerEntry)> + Clone {
         self.entries.iter().map(|(name, entry)| (name, &**entry))
     }
 
     /// The same to be changed.
-    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = (&Name, &mut Entry)> {
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = (&Name, &mut BalancerEntry)> {
         self.entries.iter_mut().map(|(name, entry)| (name, &mut **entry))
     }
 
     /// Returns the memory of a new Service: the departures that the last leader has recorded.
-    fn resumed(&self, service: &Service) -> Entry {
+    fn resumed(&self, service: &Service) -> BalancerEntry {
         let (since, left) = &self.inherited;
         let mut membership = Membership::resume(*since, &left.members);
         if left.settled.is_none() || left.settled != self.nodes {
             membership.relabelled();
         }
-        Entry { uid: service.uid.clone(), membership, ..Entry::default() }
+        BalancerEntry { uid: service.uid.clone(), membership, ..BalancerEntry::default() }
     }
 
     /// Records which nodes load balancers should have from now on.
@@ -135,11 +135,12 @@ impl Balancers {
     /// Forgets a Service, but not the writes to it, nor the members that have left.
     pub(crate) fn forget(&mut self, name: &Name) {
         let Some(entry) = self.entries.remove(name) else { return };
-        let Entry { uid, state: State { repeats, .. }, mut membership, .. } = *entry;
+        let BalancerEntry { uid, state: BalancerState { repeats, .. }, mut membership, .. } =
+            *entry;
         if repeats != Repeats::default() || membership.has_departures(self.inherited.0) {
             membership.forget();
-            let state = State { repeats, ..State::default() };
-            let kept = Entry { uid, state, membership, ..Entry::default() };
+            let state = BalancerState { repeats, ..BalancerState::default() };
+            let kept = BalancerEntry { uid, state, membership, ..BalancerEntry::default() };
             self.kept.insert(Name::clone(name), Box::new(kept));
         }
     }

@@ -7,7 +7,7 @@ use ccm_objects::Service;
 use ccm_runtime::health::Verdict;
 use strum::{IntoStaticStr, VariantArray};
 
-use super::{Machine, entry::Entry};
+use super::{Machine, entry::BalancerEntry};
 use crate::plan::{
     APPROVED, CallKind, Known, RELEASE_APPROVED, REPLACEMENT_APPROVED, evidence::class,
     first_classes, shown::Part,
@@ -16,7 +16,7 @@ use crate::plan::{
 /// The state of a Service of type LoadBalancer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum State {
+pub(crate) enum ServiceState {
     /// Not compared with the cloud yet.
     Unknown,
     /// It is being created, or the cloud works on it.
@@ -48,7 +48,7 @@ pub(crate) struct Numbers {
 
 impl Machine {
     /// The number of load balancers in each state.
-    pub(crate) fn states(&self) -> BTreeMap<State, usize> {
+    pub(crate) fn states(&self) -> BTreeMap<ServiceState, usize> {
         let mut counts = BTreeMap::new();
         for (_, entry) in self.balancers.all() {
             *counts.entry(state(entry)).or_default() += 1;
@@ -100,7 +100,7 @@ impl Machine {
         let (mut all, mut failing) = (0, BTreeMap::<&str, usize>::new());
         for (_, entry) in self.balancers.all() {
             all += 1;
-            if state(entry) == State::Failing {
+            if state(entry) == ServiceState::Failing {
                 let failed = entry.state.failed.first().map(|failed| failed.error.kind.reason());
                 let wrong = match entry.state.unreadable {
                     _ if entry.is_wrong => "wrong Service",
@@ -175,22 +175,22 @@ impl Machine {
 }
 
 /// The state of a load balancer that the metrics show.
-fn state(entry: &Entry) -> State {
+fn state(entry: &BalancerEntry) -> ServiceState {
     let known = &entry.state;
     let fails = known.failed.iter().any(|failed| !failed.error.unsent);
     if fails || known.trouble().is_some() || entry.is_wrong && !known.is_elsewhere() {
-        return State::Failing;
+        return ServiceState::Failing;
     }
     if let Some(pending) = &known.pending {
         let is_deletion = pending.call == Some(CallKind::Delete);
-        return if is_deletion { State::Deleting } else { State::Pending };
+        return if is_deletion { ServiceState::Deleting } else { ServiceState::Pending };
     }
     match &known.known {
-        Known::Elsewhere(_) => State::Elsewhere,
-        _ if known.configured.is_some() => State::Provisioned,
+        Known::Elsewhere(_) => ServiceState::Elsewhere,
+        _ if known.configured.is_some() => ServiceState::Provisioned,
         // Its creation is under way. A first call that does not return does not have a state of its own.
-        Known::Absent if !known.proved_absent && !known.is_of_others() => State::Pending,
-        _ => State::Unknown,
+        Known::Absent if !known.proved_absent && !known.is_of_others() => ServiceState::Pending,
+        _ => ServiceState::Unknown,
     }
 }
 

@@ -9,7 +9,7 @@ use ccm_objects::{Service, Shared as Name};
 
 use super::{
     Machine, RETRY,
-    effect::{Effect, Lane, Shown, Task, Tell, Turn, Write},
+    effect::{Effect, Lane, PlanPage, Task, Tell, Turn, Write},
     event::Due,
     page,
     planned::Planned,
@@ -117,8 +117,8 @@ impl Machine {
         let state = self.balancers.get(&service.key).map(|entry| &entry.state);
         let steps = state.map(|state| page::steps(planned, state)).unwrap_or_default();
         let shown = match page::blocked(service, planned) {
-            Some(why) if steps.is_empty() => Shown::Blocked(Arc::clone(service), why),
-            _ => Shown::Service(Arc::clone(service), steps),
+            Some(why) if steps.is_empty() => PlanPage::Blocked(Arc::clone(service), why),
+            _ => PlanPage::Service(Arc::clone(service), steps),
         };
         effects.push(Effect::Show(shown));
         let last = &planned.last_plan;
@@ -233,7 +233,7 @@ impl Machine {
         let gone = |lane| Effect::Queue(Name::clone(name), lane, Turn::Gone);
         vec![
             Effect::ForgetReports(Name::clone(name)),
-            Effect::Show(Shown::NoService(Name::clone(name))),
+            Effect::Show(PlanPage::NoService(Name::clone(name))),
             gone(Lane::Normal),
             gone(Lane::Slow),
         ]

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{effect::Lane, last_plan::LastPlan};
 use crate::plan::{
-    CallKind, Inputs, Known, State, Step,
+    BalancerState, CallKind, Inputs, Known, Step,
     eligible::NodeSet,
-    hangs::Slow,
+    hangs::SlowCall,
     members::{Decision, Membership},
-    room::Turn,
+    room::RoomTurn,
     status::ingress,
 };
 
@@ -55,10 +55,10 @@ impl Asked {
 
 /// The memory of one load balancer.
 #[derive(Default, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct BalancerEntry {
     /// The UID of the Service.
     pub(super) uid: Box<str>,
-    pub(super) state: State,
+    pub(super) state: BalancerState,
     pub(super) membership: Membership,
     /// The number of members that are held.
     pub(super) held: usize,
@@ -67,13 +67,13 @@ pub(crate) struct Entry {
     /// The calls that are under way: one on each lane, because the slow one may still hang when the next is made.
     pub(super) asked: BTreeMap<Lane, Box<Asked>>,
     /// The turn of the Service, if it waits because its namespace has as many load balancers as it may have.
-    pub(super) waits: Option<Turn>,
+    pub(super) waits: Option<RoomTurn>,
     /// True if there was room in the namespace for the load balancer of the Service.
     pub(super) is_admitted: bool,
     /// True if the Service has a mistake, so that its load balancer is not configured.
     pub(super) is_wrong: bool,
     /// The last call, if it did not return in time: the next one is made on a slower lane.
-    pub(super) slow: Option<Slow>,
+    pub(super) slow: Option<SlowCall>,
     /// True if the poll has queued it, and no call has been made since.
     pub(super) is_queued: bool,
     /// True if the start of a creation or change was reported, but not its end yet.
@@ -107,7 +107,7 @@ pub(crate) struct Entry {
     pub(super) agrees: Option<Digest>,
 }
 
-impl Entry {
+impl BalancerEntry {
     /// Records the addresses that the Service shows, if the load balancer has the same addresses.
     pub(super) fn see_addresses(&mut self, service: &Service) {
         if let (Known::There(balancer), Some(details)) = (&self.state.known, &service.details)
@@ -143,7 +143,7 @@ impl Entry {
             (None, None) => {}
         }
         self.state.configured = digest;
-        (self.state.look, self.state.unreadable) = (false, None);
+        (self.state.needs_look, self.state.unreadable) = (false, None);
         // The Service has a load balancer again: a deletion that failed before is due no more.
         self.state.failed.retain(|failed| failed.call != CallKind::Delete);
         (self.state.adoptable, self.state.foreign) = (None, None);

@@ -10,7 +10,7 @@ use ccm_objects::{Service, ServicePort};
 use ccm_runtime::explain::{Explanation, Fares, moment};
 
 use self::seen::{balancer_in_words, there};
-use super::{Machine, entry::Entry, listed::line_about, page::not_served};
+use super::{Machine, entry::BalancerEntry, listed::line_about, page::not_served};
 use crate::plan::{
     CallKind, Failed, Inputs, Known, List,
     evidence::{INSTANCE, Whose, class},
@@ -20,7 +20,7 @@ use crate::plan::{
 #[derive(Clone, Copy)]
 struct About<'a> {
     service: &'a Service,
-    entry: Option<&'a Entry>,
+    entry: Option<&'a BalancerEntry>,
     inputs: Inputs,
     now: At,
 }
@@ -107,11 +107,11 @@ impl Machine {
         }
         let Some(orphan) = self.orphans.get(id) else {
             let cause = format!("no list has shown a load balancer {id:?} of this cluster");
-            let mend = match self.leads && self.balancers.list != List::Awaited {
+            let fix = match self.leads && self.balancers.list != List::Awaited {
                 true => "check the ID; load balancers of other clusters are not looked at",
                 false => "ask the leader, or wait for its first list",
             };
-            return Explanation::new(Fares::Unknown, cause, mend);
+            return Explanation::new(Fares::Unknown, cause, fix);
         };
         let owner = &orphan.owner;
         let cause = format!(
@@ -121,14 +121,14 @@ impl Machine {
             owner.uid,
             orphan.age_and_cost()
         );
-        let mend = "if its Service should be there, restore it first; with --orphaned-load-balancers=delete service-ccm deletes it, as the line decided says";
+        let fix = "if its Service should be there, restore it first; with --orphaned-load-balancers=delete service-ccm deletes it, as the line decided says";
         let (first, last) = orphan.seen();
         let seen =
             |what: &str, at| format!("the {what} list that has shown it came {}", moment(at, now));
         Explanation {
             there: vec![seen("first", first), seen("last", last)],
             next: "with each list of the cloud's load balancers".to_owned(),
-            ..Explanation::new(Fares::Held, cause, mend)
+            ..Explanation::new(Fares::Held, cause, fix)
         }
     }
 
@@ -216,11 +216,11 @@ impl Machine {
         let left = self.orphans.of(name).map(|orphan| {
             format!("its load balancer {0} is left: /explain?kind=LoadBalancer&name={0}", orphan.id)
         });
-        let mend = match name.contains('/') {
+        let fix = match name.contains('/') {
             true => left.unwrap_or_else(|| "check namespace and name".to_owned()),
             false => "a Service is NAMESPACE/NAME".to_owned(),
         };
-        Explanation::new(Fares::Unknown, cause, mend)
+        Explanation::new(Fares::Unknown, cause, fix)
     }
 }
 
@@ -231,7 +231,7 @@ fn unreadable(line: &str) -> Explanation {
 }
 
 /// A load balancer that is a Service's.
-fn of_service(name: &str, entry: &Entry) -> Explanation {
+fn of_service(name: &str, entry: &BalancerEntry) -> Explanation {
     if let Some(line) = &entry.state.unreadable {
         let told = unreadable(line);
         let cause = format!("it is the load balancer of Service {name}: {}", told.cause);
@@ -242,8 +242,8 @@ fn of_service(name: &str, entry: &Entry) -> Explanation {
         _ => (Fares::Working, "it was not seen yet".to_owned()),
     };
     let cause = format!("it is the load balancer of Service {name}: {what}");
-    let mend = format!("/explain?kind=Service&name={name} says how the Service is");
-    Explanation::new(fares, cause, mend)
+    let fix = format!("/explain?kind=Service&name={name} says how the Service is");
+    Explanation::new(fares, cause, fix)
 }
 
 /// A Service that should go, or has another type now, and whose finalizer belongs to another controller.
@@ -253,8 +253,8 @@ fn leaves_it(service: &Service) -> Explanation {
         None => "the finalizer does not belong to this service-ccm, as far as the Service shows"
             .to_owned(),
     };
-    let mend = "the controller that has set the finalizer should remove it; if that controller is gone, the events of the Service have the command";
-    Explanation::new(Fares::Foreign, cause, mend)
+    let fix = "the controller that has set the finalizer should remove it; if that controller is gone, the events of the Service have the command";
+    Explanation::new(Fares::Foreign, cause, fix)
 }
 
 /// A Service that does not ask for a load balancer, and does not have one to remove.
@@ -274,7 +274,7 @@ fn asks_for_none(service: &Service) -> Explanation {
 }
 
 /// The calls that failed, and the last answer.
-fn last(entry: &Entry, now: At) -> Vec<String> {
+fn last(entry: &BalancerEntry, now: At) -> Vec<String> {
     let failed = entry.state.failed.iter();
     let failed = failed.map(|one| format!("{}: {}", has_failed(one), one.error));
     let answered = (entry.answered > At::default())

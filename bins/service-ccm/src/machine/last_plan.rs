@@ -3,7 +3,9 @@
 use ccm_base::At;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{CallKind, Failed, State, reason::Reason, shown::Refused, status::NewCondition};
+use crate::plan::{
+    BalancerState, CallKind, Failed, reason::Reason, shown::Refused, status::NewCondition,
+};
 
 /// The parts of the last plan of a Service that its explanation and the metrics need.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,7 +41,7 @@ impl LastPlan {
     }
 
     /// The last failure of a call that is still wanted, the most important one.
-    pub(super) fn failure<'a>(&self, state: &'a State) -> Option<&'a Failed> {
+    pub(super) fn failure<'a>(&self, state: &'a BalancerState) -> Option<&'a Failed> {
         let first = self.calls.iter().min()?;
         state.failed.iter().find(|failed| failed.call == *first)
     }

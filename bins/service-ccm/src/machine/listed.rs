@@ -6,7 +6,7 @@ use ccm_base::At;
 use ccm_cloud::{LoadBalancer, Phase, Waiting};
 use ccm_objects::Service;
 
-use super::entry::Entry;
+use super::entry::BalancerEntry;
 use crate::plan::{
     CallKind, Foreign, Known, Pending,
     eligible::NodeSet,
@@ -14,7 +14,7 @@ use crate::plan::{
     status::{DIGEST, ID},
 };
 
-/// The load balancers that others have made for a Service: see [`State`](crate::plan::State).
+/// The load balancers that others have made for a Service: see [`BalancerState`](crate::plan::BalancerState).
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     /// An adoptable load balancer, and the evidence.
@@ -39,7 +39,7 @@ pub(crate) struct Listing<'a> {
     pub(crate) seen: At,
 }
 
-impl Entry {
+impl BalancerEntry {
     /// A list has been compared with the Services. Returns true if the Service needs a look.
     pub(crate) fn compared(&mut self, made: Made, listing: Listing<'_>, nodes: &NodeSet) -> bool {
         let Made { adoptable, foreign } = made;
@@ -127,7 +127,7 @@ impl Entry {
         let state = &mut self.state;
         if is_foreign_write {
             // The digest does not say what has changed, neither now nor when the cloud is ready.
-            (state.configured, state.look) = (None, true);
+            (state.configured, state.needs_look) = (None, true);
             (self.awaited, state.pools) = (true, None);
             self.membership.forget();
         } else if !state.was_complete(service, &balancer.id) {
@@ -166,7 +166,7 @@ impl Entry {
     pub(crate) fn take_turn(&mut self, period: Duration, now: At) {
         // A call in the meantime was a look as well.
         let is_old = self.read.is_none_or(|read| read + period / 2 <= now);
-        self.state.look |= is_old && (self.state.is_elsewhere() || self.state.id().is_some());
+        self.state.needs_look |= is_old && (self.state.is_elsewhere() || self.state.id().is_some());
     }
 
     /// Applies what a full look has shown that began at `started`.

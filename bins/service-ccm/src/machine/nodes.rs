@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Machine,
-    effect::{Count, Effect, Level, Task},
+    effect::{Count, Effect, LogLevel, Task},
     event::{Changed, NodesSeen, NodesWhy},
 };
 use crate::plan::{
     debounce::Debounce,
-    eligible::{Excluded, NodeSet, Rules, node_set},
+    eligible::{Excluded, NodeRules, NodeSet, node_set},
     labels::LabelKeys,
     marks::{Marks, mark},
 };
@@ -127,7 +127,7 @@ impl Machine {
         let left_out = seen.nodes.iter().filter(is_left_out).map(|node| Arc::clone(&node.name));
         let mut before = NodeSet::clone(&self.nodes.set);
         let has_mark = before.marks.update(mem::take(&mut self.nodes.went));
-        let rules = Rules {
+        let rules = NodeRules {
             scale_down_taints: &settings.scale_down_taints,
             schemes: &seen.schemes,
             foreign_nodes: settings.foreign_nodes,
@@ -177,7 +177,7 @@ impl Machine {
                 "node {} is not a member of load balancers: its provider ID {id} is another provider's (--load-balancer-foreign-nodes)",
                 node.name
             );
-            Effect::Log(Level::Info, None, text)
+            Effect::Log(LogLevel::Info, None, text)
         };
         nodes.iter().filter(is_new).map(line).collect()
     }

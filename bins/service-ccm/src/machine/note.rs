@@ -9,7 +9,7 @@ use ccm_cloud::Digest;
 use ccm_objects::Shared as Name;
 use serde::{Deserialize, Serialize};
 
-use super::{Machine, effect::Effect, left::Left};
+use super::{Machine, effect::Effect, left::LeaderNote};
 use crate::plan::{
     losses::{self, Losses},
     orphans::{BUDGET, Orphans},
@@ -21,7 +21,7 @@ const MARKED: Duration = Duration::from_hours(1);
 
 /// The memory of the note.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(super) struct NoteMemory {
     /// True if something may have changed since the last one.
     pub(super) has_changed: bool,
     /// The digest of the nodes in the last one.
@@ -30,7 +30,7 @@ pub(super) struct Note {
 
 impl Machine {
     /// The term begins.
-    pub(super) fn begin(&mut self, mut left: Left, now: At) -> Vec<Effect> {
+    pub(super) fn begin(&mut self, mut left: LeaderNote, now: At) -> Vec<Effect> {
         self.nodes.went.add_earlier(mem::take(&mut left.marks));
         self.orphans = Orphans::resume(now, mem::take(&mut left.orphans));
         self.losses = Losses::resume(now, mem::take(&mut left.replaced));
@@ -57,7 +57,7 @@ impl Machine {
         let settled = self.balancers.settled();
         let gone: BTreeSet<&str> = gone.iter().map(|name| &**name).collect();
         let is_gone = |node: &str| gone.contains(node);
-        let left = Left {
+        let left = LeaderNote {
             members: self.balancers.departures(now - self.parameters.budget.window),
             marks: self.nodes.set.marks.of_gone(|node| !is_gone(node), now - MARKED),
             orphans: self.orphans.window(now - BUDGET.window),
@@ -65,8 +65,8 @@ impl Machine {
             settled: None,
         };
         // They leave the window in time.
-        self.note.has_changed = left != Left::default();
+        self.note.has_changed = left != LeaderNote::default();
         self.note.settled = settled;
-        vec![Effect::Leave(Box::new(Left { settled, ..left }))]
+        vec![Effect::Leave(Box::new(LeaderNote { settled, ..left }))]
     }
 }

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     Machine,
     answers::ended,
-    effect::{Count, Effect, Level, Line, OrphanDue, Shown, TellOrphan},
+    effect::{Count, Effect, HealthLine, LogLevel, OrphanDue, PlanPage, TellOrphan},
 };
 use crate::plan::{
     CallKind,
-    orphans::{Orphan, Rules, Verdict, is_gone},
+    orphans::{Orphan, OrphanRules, OrphanVerdict, is_gone},
 };
 
 /// The last decision.
@@ -35,7 +35,7 @@ impl Machine {
     }
 
     /// Decides which load balancers without a Service are deleted.
-    pub(super) fn decide_orphans(&mut self, rules: Rules, now: At) -> Vec<Effect> {
+    pub(super) fn decide_orphans(&mut self, rules: OrphanRules, now: At) -> Vec<Effect> {
         let decided = self.orphans.decide(now, rules);
         self.last_decision.next = decided.iter().filter_map(|(_, verdict)| verdict.until()).min();
         let mut effects = self.show_orphans(&decided);
@@ -47,15 +47,15 @@ impl Machine {
     }
 
     /// Publishes what is decided: page, gauge, check and log.
-    fn show_orphans(&mut self, decided: &[(Orphan, Verdict)]) -> Vec<Effect> {
-        let show = |(orphan, verdict): &(Orphan, Verdict)| {
-            Effect::Show(Shown::Orphan(orphan.id.clone(), step(orphan, verdict)))
+    fn show_orphans(&mut self, decided: &[(Orphan, OrphanVerdict)]) -> Vec<Effect> {
+        let show = |(orphan, verdict): &(Orphan, OrphanVerdict)| {
+            Effect::Show(PlanPage::Orphan(orphan.id.clone(), step(orphan, verdict)))
         };
         let mut effects: Vec<Effect> = decided.iter().map(show).collect();
         let shown: BTreeSet<String> = decided.iter().map(|(one, _)| one.id.clone()).collect();
         let before = mem::replace(&mut self.last_decision.shown, shown);
         let gone = before.difference(&self.last_decision.shown);
-        effects.extend(gone.map(|id| Effect::Show(Shown::NoOrphan(id.clone()))));
+        effects.extend(gone.map(|id| Effect::Show(PlanPage::NoOrphan(id.clone()))));
         let mut held = decided.iter().filter(|(_, verdict)| verdict.is_held()).peekable();
         let first = held.peek().and_then(|(_, verdict)| verdict.why_not());
         let (held, all) = (held.count(), decided.len());
@@ -70,7 +70,7 @@ impl Machine {
             }
             None => Ok(format!("{all} load balancers without a Service, 0 held")),
         };
-        effects.push(Effect::Health(Line::Orphans, line));
+        effects.push(Effect::Health(HealthLine::Orphans, line));
         effects
     }
 
@@ -92,7 +92,7 @@ impl Machine {
                     "load balancer {} stays: the API server has a Service that asks for it, and the watch does not show that",
                     orphan.id
                 );
-                forget_and_log(Level::Warn, orphan, text).into()
+                forget_and_log(LogLevel::Warn, orphan, text).into()
             }
             Err(error) => {
                 let why =
@@ -124,7 +124,7 @@ impl Machine {
                     owner.uid
                 );
                 effects.push(Effect::Count(Count::OrphanDeleted));
-                effects.extend(forget_and_log(Level::Info, &orphan, text));
+                effects.extend(forget_and_log(LogLevel::Info, &orphan, text));
                 return effects;
             }
             Ok(Progress::InProgress(waiting)) => {
@@ -146,17 +146,17 @@ impl Machine {
 }
 
 /// Logs a line about a load balancer, and forgets the reports about it.
-fn forget_and_log(level: Level, orphan: &Orphan, text: String) -> [Effect; 2] {
+fn forget_and_log(level: LogLevel, orphan: &Orphan, text: String) -> [Effect; 2] {
     let owner = Name::from(orphan.owner.to_string());
     [Effect::ForgetReports(Name::from(&*orphan.id)), Effect::Log(level, Some(owner), text)]
 }
 
-fn due((orphan, verdict): (Orphan, Verdict)) -> Option<OrphanDue> {
-    let Verdict::Due { is_duplicate } = verdict else { return None };
+fn due((orphan, verdict): (Orphan, OrphanVerdict)) -> Option<OrphanDue> {
+    let OrphanVerdict::Due { is_duplicate } = verdict else { return None };
     Some(OrphanDue { orphan, is_duplicate })
 }
 
-fn step(orphan: &Orphan, verdict: &Verdict) -> plans::Step {
+fn step(orphan: &Orphan, verdict: &OrphanVerdict) -> plans::Step {
     let Orphan { id, name, owner, .. } = orphan;
     plans::Step {
         step: "delete-orphan",

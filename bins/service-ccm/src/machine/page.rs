@@ -5,15 +5,15 @@ use ccm_runtime::plans;
 
 use super::planned::Planned;
 use crate::plan::{
-    ADOPT, Failed, Plan, State, Step,
+    ADOPT, BalancerState, Failed, Plan, Step,
     evidence::class,
-    front_end::{Problem, in_words},
+    front_end::{SpecProblem, in_words},
     members::Decision,
     reason::Reason,
 };
 
 /// The steps of a Service.
-pub(super) fn steps(planned: &Planned, state: &State) -> Vec<plans::Step> {
+pub(super) fn steps(planned: &Planned, state: &BalancerState) -> Vec<plans::Step> {
     let adoption = planned.waits_for_adoption.then(|| adoption(state)).flatten();
     let next = match &planned.plan {
         // What it shows belongs to another step.
@@ -55,7 +55,7 @@ pub(super) fn blocked(service: &Service, planned: &Planned) -> Option<String> {
     if planned.plan == Plan::NotOurs {
         return Some(not_served(service));
     }
-    let fatal: Vec<&Problem> = planned.problems.iter().filter(|one| one.fatal).collect();
+    let fatal: Vec<&SpecProblem> = planned.problems.iter().filter(|one| one.fatal).collect();
     (!fatal.is_empty())
         .then(|| format!("{}: {}", Reason::InvalidConfiguration.as_str(), in_words(&fatal)))
 }
@@ -69,7 +69,7 @@ pub(super) fn not_served(service: &Service) -> String {
 }
 
 /// The step of a load balancer that waits to be adopted.
-fn adoption(state: &State) -> Option<plans::Step> {
+fn adoption(state: &BalancerState) -> Option<plans::Step> {
     let (id, why) = state.adoptable.as_ref()?;
     let changes = state.previewed.as_ref().map(|(_, lines)| lines.clone());
     Some(plans::Step {
@@ -87,7 +87,7 @@ fn why_held(failed: &Failed) -> String {
     format!("failed {often}, retry at {retry_at}: {error}")
 }
 
-fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {
+fn published(step: &Step, members: &Decision, state: &BalancerState) -> plans::Step {
     let (name, changes, reason) = match step {
         Step::Protect => (
             "protect",

@@ -10,7 +10,7 @@ use ccm_objects::Service;
 use super::{
     Machine,
     effect::Effect,
-    entry::Entry,
+    entry::BalancerEntry,
     event::{Due, Offer},
     last_plan::LastPlan,
 };
@@ -18,10 +18,10 @@ use crate::plan::{
     APPROVED, CallKind, Classes, Failed, Inputs, List, Plan, RELEASE_APPROVED,
     REPLACEMENT_APPROVED, Step, View, awaits_members, conditions,
     evidence::{self, class},
-    front_end::{Problem, spec_front_end},
+    front_end::{SpecProblem, spec_front_end},
     held_calls,
-    losses::{Now, Verdict, recorded},
-    members::{Decision, Held, Rules},
+    losses::{LossVerdict, Now, recorded},
+    members::{Decision, Held, MemberRules},
     plan,
     reason::{Reason, SERVING},
     shown::refused,
@@ -36,7 +36,7 @@ pub(crate) struct Planned {
     /// The decision about its members.
     pub(crate) members: Decision,
     /// The mistakes in the Service.
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<SpecProblem>,
     /// The cloud's trouble with the load balancer, if the Service should show it.
     pub(crate) trouble: Option<String>,
     /// True if it waits for the user to approve the adoption of another controller's load balancer.
@@ -99,8 +99,8 @@ impl Planned {
             held_calls,
             stays_on_foreign,
             full: view.full.map(str::to_owned),
-            is_replaced: view.loss == Verdict::Replaced,
-            may_replace: view.loss == Verdict::Replaced || recorded(service).is_none(),
+            is_replaced: view.loss == LossVerdict::Replaced,
+            may_replace: view.loss == LossVerdict::Replaced || recorded(service).is_none(),
             inputs: view.inputs,
             reads_members: awaits_members(view),
             last_plan,
@@ -128,7 +128,7 @@ impl Machine {
         let held_replacement = self.held_replacement(service, loss);
         let settings = &self.parameters;
         let entry = self.balancers.entry(service);
-        let rules = Rules {
+        let rules = MemberRules {
             budget: settings.budget,
             approved,
             selector: &due.selector,
@@ -180,9 +180,15 @@ impl Machine {
     }
 
     /// Returns what follows if the load balancer of this Service is gone or has failed.
-    fn loss(&mut self, service: &Service, is_same_cloud: bool, offer: &Offer, at: At) -> Verdict {
+    fn loss(
+        &mut self,
+        service: &Service,
+        is_same_cloud: bool,
+        offer: &Offer,
+        at: At,
+    ) -> LossVerdict {
         if service.deleting || !self.parameters.classes.cover(service) {
-            return Verdict::Kept;
+            return LossVerdict::Kept;
         }
         let asks = offer.traits.asks_before_replacing;
         let now = Now {
@@ -195,8 +201,8 @@ impl Machine {
     }
 
     /// Returns why no other load balancer is made for this Service, and when that is looked at again.
-    fn held_replacement(&self, service: &Service, loss: Verdict) -> Option<(String, At)> {
-        let Verdict::Held(why, until) = loss else { return None };
+    fn held_replacement(&self, service: &Service, loss: LossVerdict) -> Option<(String, At)> {
+        let LossVerdict::Held(why, until) = loss else { return None };
         let words = self.losses.in_words(&service.uid);
         let text = format!(
             "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
@@ -205,7 +211,7 @@ impl Machine {
     }
 }
 
-impl Entry {
+impl BalancerEntry {
     /// Records which members are held, and if the load balancer has the nodes of this digest.
     fn see_members(&mut self, members: &Decision, nodes: Option<Digest>) {
         let is_known = self.membership.is_known();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::plan::{
     List,
-    room::{self, full, stands},
+    room::{RoomTurn, full, stands},
 };
 
 impl Machine {
@@ -41,7 +41,7 @@ impl Machine {
         let stands =
             stands(service, &entry.state, list) || entry.state.is_elsewhere() || entry.is_admitted;
         let (waited, was_wrong) = (entry.waits.is_some(), entry.is_wrong);
-        let turn = room::Turn::of(service);
+        let turn = RoomTurn::of(service);
         let why = if stands || !is_right || list == List::Awaited {
             None
         } else {
@@ -57,14 +57,14 @@ impl Machine {
     }
 
     /// Returns true if this Service has a load balancer, may get one, or asks for one before this turn.
-    fn is_before(&mut self, turn: &room::Turn, service: &Service, list: List) -> bool {
+    fn is_before(&mut self, turn: &RoomTurn, service: &Service, list: List) -> bool {
         let entry = self.balancers.entry(service);
         if entry.state.is_elsewhere() {
             return false;
         }
         let stands = stands(service, &entry.state, list) || entry.is_admitted;
         let asks = self.parameters.classes.cover(service) && !service.deleting && !entry.is_wrong;
-        stands || asks && room::Turn::of(service) < *turn
+        stands || asks && RoomTurn::of(service) < *turn
     }
 
     /// Queues the first of the Services that wait in this namespace: there may be room for it. When it

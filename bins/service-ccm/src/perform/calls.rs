@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{WRITES, lanes::Lanes};
 use crate::machine::{
     effect::{Ask, Effect, Lane, Question},
-    event::{Answer, Answered, Event},
+    event::{Answered, CallAnswer, Event},
 };
 
 /// The Service that a question is about.
@@ -38,7 +38,7 @@ impl Lanes {
             let about = About { lane, name, uid };
             if let Err(error) = &balancers {
                 let error = CloudError { unsent: true, ..error.clone() };
-                self.answered(&about, Answer::failed(&question, error)).await;
+                self.answered(&about, CallAnswer::failed(&question, error)).await;
                 continue;
             }
             match question {
@@ -55,15 +55,15 @@ impl Lanes {
                 self.translator.store_note().await;
             }
             let call = self.translator.call(is_urgent);
-            let read = |_: &_, answer| Answer::Ensure(Box::new(answer));
+            let read = |_: &_, answer| CallAnswer::Ensure(Box::new(answer));
             self.ask(&ensure, |all| balancers.ensure(all, call), read).await;
         };
-        let read = |_: &_, answer| Answer::Delete(answer);
+        let read = |_: &_, answer| CallAnswer::Delete(answer);
         let deleted = self.ask(&delete, |all| balancers.delete(all, call), read);
         let previewed = self.ask(
             &preview,
             |all| balancers.preview(all, call),
-            |wanted, answer| Answer::Preview(wanted.front_end.digest, answer),
+            |wanted, answer| CallAnswer::Preview(wanted.front_end.digest, answer),
         );
         tokio::join!(ensured, self.set_members(&*balancers, &members), deleted, previewed);
     }
@@ -75,7 +75,7 @@ impl Lanes {
             if matches!(answer, Ok(Progress::Done(_))) {
                 is_done.store(true, Ordering::Relaxed);
             }
-            Answer::Members(answer)
+            CallAnswer::Members(answer)
         };
         self.ask(batch, |all| balancers.set_members(all, call), read).await;
         let performer = &self.translator.performer;
@@ -94,7 +94,7 @@ impl Lanes {
         &self,
         (about, questions): &'a Batch<Q>,
         call: impl FnOnce(&'a [Q]) -> Answers<'a, T>,
-        read: impl Fn(&Q, Result<T, CloudError>) -> Answer,
+        read: impl Fn(&Q, Result<T, CloudError>) -> CallAnswer,
     ) {
         if about.is_empty() {
             return;
@@ -115,7 +115,7 @@ impl Lanes {
     }
 
     /// Writes follow at once; the next call to the cloud is another batch's.
-    async fn answered(&self, About { lane, name, uid }: &About, answer: Answer) {
+    async fn answered(&self, About { lane, name, uid }: &About, answer: CallAnswer) {
         let (lane, name, uid) = (*lane, Name::clone(name), uid.clone());
         let answered = Answered { lane, name: Name::clone(&name), uid, answer };
         let requests = self.translator.performer.apply(Event::Answered(answered));

@@ -27,7 +27,7 @@ pub enum Whose {
 
 /// The part that this program may clean up for a Service that is not [wanted](View::wants).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum CleanUp {
     /// It deletes the load balancer, then removes the finalizer.
     All,
     /// It deletes the load balancer. The finalizer and the status belong to another controller.
@@ -101,7 +101,7 @@ impl View<'_> {
     }
 
     /// Returns what to clean up for a Service with the finalizer that is not [wanted](Self::wants).
-    pub(super) fn part(&self) -> Part {
+    pub(super) fn part(&self) -> CleanUp {
         let (service, state) = (self.service, self.state);
         let serves = self.classes.cover(service);
         let asks = service.is_load_balancer && !service.deleting;
@@ -120,12 +120,12 @@ impl View<'_> {
             Whose::Anothers => serves,
         };
         if all {
-            return Part::All;
+            return CleanUp::All;
         }
         // In a shared cloud, another service-ccm may use this load balancer.
         let named = service.annotation(ID);
         let is_left = !asks || named.is_some() && named != state.id();
-        if is_there && is_left { Part::LoadBalancer } else { Part::Nothing }
+        if is_there && is_left { CleanUp::LoadBalancer } else { CleanUp::Nothing }
     }
 }
 
@@ -133,7 +133,7 @@ impl View<'_> {
 /// the Service.
 pub fn held_release(view: View<'_>) -> Option<String> {
     let id = view.state.id()?;
-    if !view.holds_release() || !view.service.has_finalizer || view.part() == Part::Nothing {
+    if !view.holds_release() || !view.service.has_finalizer || view.part() == CleanUp::Nothing {
         return None;
     }
     let class = class(view.service);

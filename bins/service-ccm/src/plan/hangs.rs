@@ -17,7 +17,7 @@ pub const SLOW_LANES: u32 = 4;
 
 /// A call that did not return in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slow {
+pub struct SlowCall {
     /// Its kind.
     pub call: CallKind,
     /// True if the cloud has answered other calls of this kind in the meantime.
@@ -38,12 +38,12 @@ pub struct Hangs {
 
 impl Hangs {
     /// Records that a call that began then did not return in time.
-    pub fn timed_out(&mut self, call: CallKind, began: At) -> Slow {
+    pub fn timed_out(&mut self, call: CallKind, began: At) -> SlowCall {
         let alone = self.answered.get(&call).is_some_and(|answered| began < *answered);
         if !alone && !self.waiting.contains(&call) {
             self.waiting.push(call);
         }
-        Slow { call, alone }
+        SlowCall { call, alone }
     }
 
     /// Records that the cloud has carried out a call. Returns true if Services wait for that.

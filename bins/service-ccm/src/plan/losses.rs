@@ -89,7 +89,7 @@ const OTHERS: &str = "others are repaired or replaced first";
 
 /// The verdict about the load balancer of a Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LossVerdict {
     /// It is not lost, as far as is known.
     #[default]
     Kept,
@@ -103,7 +103,7 @@ pub enum Verdict {
 
 /// The visible part, in a list, of the load balancers that Services show to clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct LossSight {
     /// The number of Services that show a load balancer to clients.
     pub recorded: usize,
     /// The UIDs of all Services that should have a load balancer.
@@ -151,7 +151,7 @@ impl Losses {
     }
 
     /// Applies what a complete list shows.
-    pub fn listed(&mut self, at: At, sight: Sight) {
+    pub fn listed(&mut self, at: At, sight: LossSight) {
         self.recorded = sight.recorded;
         let since = |uid: &str| self.ready.get(uid).copied().unwrap_or(at);
         self.ready = sight.ready.iter().map(|uid| (uid.clone(), since(uid))).collect();
@@ -216,25 +216,29 @@ impl Losses {
 
     /// The verdict about the load balancer of this Service now. A replacement is charged to the
     /// budget.
-    pub fn decide(&mut self, uid: &str, now: Now) -> Verdict {
+    pub fn decide(&mut self, uid: &str, now: Now) -> LossVerdict {
         let (limit, recorded) = (self.limit(), self.recorded);
         let others = self.others_since().filter(|_| now.is_same_cloud);
         let proved = self.open.values().filter(|open| open.is_proved).count();
         let tried = self.open.values().filter(|open| open.has_failed && open.is_tried).count();
-        let Some(open) = self.open.get_mut(uid) else { return Verdict::Kept };
+        let Some(open) = self.open.get_mut(uid) else { return LossVerdict::Kept };
         if open.may_be_replaced {
-            return Verdict::Replaced;
+            return LossVerdict::Replaced;
         }
         if open.loss.is_none() && now.can_ask {
             // A cloud that cannot repair the first ones would make the others worse.
             open.is_tried |= tried < limit;
             let may_ask = open.is_tried || !open.has_failed;
-            return if may_ask { Verdict::Asks } else { Verdict::Held(OTHERS, now.at + SOON) };
+            return if may_ask {
+                LossVerdict::Asks
+            } else {
+                LossVerdict::Held(OTHERS, now.at + SOON)
+            };
         }
         let allowed = now.approved || self.brake.request(now.at, uid, recorded, BUDGET).is_ok();
         if allowed {
             open.may_be_replaced = true;
-            return Verdict::Replaced;
+            return LossVerdict::Replaced;
         }
         let (next, why) = match (open.gone, others) {
             (None, _) if open.has_failed => (open.answered + SELDOM, FAILED),
@@ -249,16 +253,16 @@ impl Losses {
                     (proof, UNPROVED)
                 } else if proved < limit {
                     (open.may_be_replaced, open.is_proved) = (true, true);
-                    return Verdict::Replaced;
+                    return LossVerdict::Replaced;
                 } else {
-                    return Verdict::Held(OTHERS, now.at + SOON);
+                    return LossVerdict::Held(OTHERS, now.at + SOON);
                 }
             }
         };
         if now.can_ask && next <= now.at {
-            return Verdict::Asks;
+            return LossVerdict::Asks;
         }
-        Verdict::Held(why, now.at + SOON)
+        LossVerdict::Held(why, now.at + SOON)
     }
 
     /// In words: what the cloud has answered about the load balancer of this Service, and how many

@@ -41,7 +41,7 @@ use super::{
 
 /// The rules for the members of one load balancer, and for how many members may leave it.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules<'a> {
+pub struct MemberRules<'a> {
     /// How many members may leave within the window.
     pub budget: Budget,
     /// True if a user has approved that any member leaves.
@@ -57,7 +57,7 @@ pub struct Rules<'a> {
     pub in_cloud: Option<usize>,
 }
 
-impl Rules<'_> {
+impl MemberRules<'_> {
     /// Returns true if this node should be a member.
     fn select(&self, node: &Member) -> bool {
         takes(self.selector, self.families, node)
@@ -108,7 +108,7 @@ pub struct Membership {
 }
 
 /// The members of one load balancer while a decision about them is made.
-struct Pool<'a> {
+struct MemberPool<'a> {
     /// Sorted by node.
     members: Vec<&'a Member>,
     /// How many there are in the cloud.
@@ -117,7 +117,7 @@ struct Pool<'a> {
     joins: usize,
 }
 
-impl Pool<'_> {
+impl MemberPool<'_> {
     /// Returns true if this node is a member.
     fn has(&self, node: &str) -> bool {
         self.members.binary_search_by(|one| one.node.as_str().cmp(node)).is_ok()
@@ -314,7 +314,7 @@ impl Membership {
     ///
     /// A member that may leave is charged once, no matter how often this is asked before the
     /// change is made. Its window begins with the last time: it has not left before.
-    pub fn decide(&mut self, now: At, nodes: &NodeSet, rules: Rules<'_>) -> Decision {
+    pub fn decide(&mut self, now: At, nodes: &NodeSet, rules: MemberRules<'_>) -> Decision {
         let Some(known) = self.known.clone() else { return Decision::of_all(nodes, false) };
         self.labelled.expire(now, rules.budget.window);
         self.joins.expire(now, rules.budget.window);
@@ -372,14 +372,19 @@ impl Membership {
     }
 
     /// The members that the load balancer has.
-    fn pool<'a>(&self, known: &'a [Member], nodes: &NodeSet, rules: Rules<'_>) -> Pool<'a> {
+    fn pool<'a>(
+        &self,
+        known: &'a [Member],
+        nodes: &NodeSet,
+        rules: MemberRules<'_>,
+    ) -> MemberPool<'a> {
         // A Service that chooses other labels means it; another default may be a mistake.
         let picked = self.picked.as_ref();
         let by = if rules.is_default { picked } else { picked.and(Some(rules.selector)) };
         let is_member = |one: &&Member| by.is_none_or(|by| takes(by, rules.families, one));
         let members: Vec<&Member> = known.iter().filter(is_member).collect();
         let shown = rules.in_cloud.filter(|count| *count > 0).unwrap_or(usize::MAX);
-        let mut pool = Pool { count: members.len().min(shown), members, joins: 0 };
+        let mut pool = MemberPool { count: members.len().min(shown), members, joins: 0 };
         let is_new = |node: &&Member| rules.select(node) && !pool.has(&node.node);
         pool.joins = nodes.members.iter().filter(is_new).count();
         pool
@@ -403,8 +408,8 @@ impl Membership {
         now: At,
         nodes: &NodeSet,
         (member, is_gone): (&Member, bool),
-        pool: &Pool<'_>,
-        rules: Rules<'_>,
+        pool: &MemberPool<'_>,
+        rules: MemberRules<'_>,
     ) -> Result<(), Held> {
         let node = member.node.as_str();
         let mark = nodes.marks.get(node);
@@ -440,7 +445,7 @@ impl Membership {
     }
 
     /// Lets a member leave because of a label, if at least half of the members stay.
-    fn leaves_by_label(&mut self, now: At, node: &str, pool: &Pool<'_>) -> Result<(), Held> {
+    fn leaves_by_label(&mut self, now: At, node: &str, pool: &MemberPool<'_>) -> Result<(), Held> {
         if !self.labelled.may_leave(node, pool) {
             return Err(Held::Label);
         }
@@ -462,7 +467,7 @@ fn have_other_labels(members: &[Member], nodes: &[Member]) -> bool {
 }
 
 /// Returns true if the provider does not know something about this node that it should know.
-fn tells_more(node: &Member, member: &Member, rules: Rules<'_>) -> bool {
+fn tells_more(node: &Member, member: &Member, rules: MemberRules<'_>) -> bool {
     let has_other_labels = rules.selector.is_opaque() && node.labels != member.labels;
     node.has_more_families_than(member) || has_other_labels
 }

@@ -4,18 +4,18 @@
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
-use super::{Known, List, State, shown_id, status::ID};
+use super::{BalancerState, Known, List, shown_id, status::ID};
 
 /// The turn of a Service in its namespace: one with a recorded ID comes first, then the oldest one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Turn {
+pub struct RoomTurn {
     is_new: bool,
     /// In seconds.
     created: Option<i64>,
     key: ccm_objects::Shared,
 }
 
-impl Turn {
+impl RoomTurn {
     /// The turn of this Service.
     pub fn of(service: &Service) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl Turn {
 /// Returns true if the Service has a load balancer, or may have one: it is never held. A user can
 /// write the recorded ID of any load balancer, so that counts until the cloud has been compared, and
 /// after that only with an address.
-pub fn stands(service: &Service, state: &State, list: List) -> bool {
+pub fn stands(service: &Service, state: &BalancerState, list: List) -> bool {
     match state.known {
         Known::There(_) | Known::Recorded { .. } => true,
         _ if state.pending.is_some() => true,
@@ -74,7 +74,7 @@ mod tests {
             service("a/b-old", 1, None),
             service("a/recorded", 8, Some("lb-1")),
         ];
-        let mut turns: Vec<Turn> = all.iter().map(Turn::of).collect();
+        let mut turns: Vec<RoomTurn> = all.iter().map(RoomTurn::of).collect();
         turns.sort();
         let keys: Vec<&str> = turns.iter().map(|turn| &*turn.key).collect();
         assert_eq!(keys, ["a/recorded", "a/b-old", "a/z-old", "a/new"]);
@@ -82,7 +82,8 @@ mod tests {
         for most in 1..5 {
             let is_full = |service: &Service| {
                 let others = all.iter().filter(|one| one.key != service.key);
-                full(most, others.filter(|one| Turn::of(one) < Turn::of(service)).count()).is_some()
+                full(most, others.filter(|one| RoomTurn::of(one) < RoomTurn::of(service)).count())
+                    .is_some()
             };
             assert_eq!(all.iter().filter(|one| !is_full(one)).count(), most);
         }
@@ -91,7 +92,7 @@ mod tests {
     #[test]
     fn a_recorded_id_is_no_proof_once_the_cloud_is_known() {
         let recorded = service("a/b", 1, Some("lb-1"));
-        let state = State::default();
+        let state = BalancerState::default();
         assert!(stands(&recorded, &state, List::Awaited));
         assert!(stands(&recorded, &state, List::Failing));
         assert!(!stands(&recorded, &state, List::Compared));
@@ -101,9 +102,13 @@ mod tests {
         assert!(stands(&shown, &state, List::Compared));
         assert!(!stands(&service("a/b", 1, None), &state, List::Awaited));
         let known = Known::Recorded { id: "lb-1".to_owned() };
-        assert!(stands(&recorded, &State { known, ..State::default() }, List::Compared));
+        assert!(stands(
+            &recorded,
+            &BalancerState { known, ..BalancerState::default() },
+            List::Compared
+        ));
         // The cloud is asked for it.
         let pending = Some(pending(CallKind::Ensure, 9));
-        assert!(stands(&recorded, &State { pending, ..state }, List::Compared));
+        assert!(stands(&recorded, &BalancerState { pending, ..state }, List::Compared));
     }
 }

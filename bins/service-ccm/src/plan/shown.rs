@@ -25,7 +25,7 @@ const TOLD: usize = 20;
 
 /// The addresses and annotations that the operator allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rules {
+pub struct ShownRules {
     /// `--load-balancer-allowed-addresses`.
     pub allowed: Vec<IpNet>,
     /// `--service-cluster-ip-range`.
@@ -34,7 +34,7 @@ pub struct Rules {
     pub annotations: Vec<String>,
 }
 
-impl Rules {
+impl ShownRules {
     /// Returns why service-ccm does not write this annotation of the provider.
     pub fn why_not_written(&self, key: &str, traits: &LoadBalancerTraits) -> Option<String> {
         let quoted = || format!("annotation {}", one_line(key, QUOTED));
@@ -108,7 +108,7 @@ impl InUse {
     }
 
     /// Returns why a Service does not show this address.
-    fn why_refused(&self, rules: &Rules, ip: IpAddr, mode: IpMode) -> Option<String> {
+    fn why_refused(&self, rules: &ShownRules, ip: IpAddr, mode: IpMode) -> Option<String> {
         let is_in = |networks: &[IpNet]| networks.iter().any(|network| network.contains(&ip));
         if is_in(&rules.allowed) {
             return None;

@@ -148,7 +148,7 @@ pub struct Foreign {
 
 /// The known state of one load balancer, besides its members.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct BalancerState {
     /// The state that the cloud has shown.
     pub known: Known,
     /// The members by port, from the last answer or full read. `None` before that, or if the
@@ -187,12 +187,12 @@ pub struct State {
     pub copied: Option<Box<str>>,
     /// True if the cloud must be asked for its state by a call, because no list shows it: there is
     /// no list, or another client has changed the load balancer.
-    pub look: bool,
+    pub needs_look: bool,
     /// The changes that the cloud would make for this configuration, one line each.
     pub previewed: Option<(Digest, Vec<String>)>,
 }
 
-impl State {
+impl BalancerState {
     /// Applies the members that an answer or a full read has shown. `wants`: the load balancer
     /// should have members. `is_full`: a full call has just ended.
     pub fn saw_pools(&mut self, pools: Option<Vec<Pool>>, wants: bool, is_full: bool, now: At) {

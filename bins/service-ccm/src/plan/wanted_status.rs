@@ -7,7 +7,7 @@ use ccm_objects::Service;
 
 use super::{
     ADOPT, APPROVED, CallKind, Known, REPLACEMENT_APPROVED, View,
-    front_end::{Problem, in_words},
+    front_end::{SpecProblem, in_words},
     losses,
     named::shown_id,
     pools::{self, Gap},
@@ -110,11 +110,12 @@ fn provisioning(view: View<'_>) -> Option<NewCondition> {
     if let Known::Elsewhere(why) = &view.state.known {
         return Some((Reason::Elsewhere, responsible(why)));
     }
-    let fatal: Vec<&Problem> = view.spec.problems.iter().filter(|problem| problem.fatal).collect();
+    let fatal: Vec<&SpecProblem> =
+        view.spec.problems.iter().filter(|problem| problem.fatal).collect();
     if !fatal.is_empty() {
         return Some((Reason::InvalidConfiguration, in_words(&fatal)));
     }
-    if let losses::Verdict::Held(why, _) = view.loss {
+    if let losses::LossVerdict::Held(why, _) = view.loss {
         let text = format!(
             "the load balancer is gone or has failed, and no other one is made yet: {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
         );
@@ -158,7 +159,7 @@ fn provisioning(view: View<'_>) -> Option<NewCondition> {
         return None;
     }
     let notes = warnings(view)?;
-    let remarks: Vec<&Problem> = view.spec.problems.iter().chain(&notes).collect();
+    let remarks: Vec<&SpecProblem> = view.spec.problems.iter().chain(&notes).collect();
     Some(if remarks.is_empty() {
         (Reason::Provisioned, "the load balancer is as the Service asks for".to_owned())
     } else {
@@ -167,17 +168,17 @@ fn provisioning(view: View<'_>) -> Option<NewCondition> {
 }
 
 /// The provider's warnings; `None` if they are not known again yet, and the Service shows some.
-fn warnings(view: View<'_>) -> Option<Vec<Problem>> {
+fn warnings(view: View<'_>) -> Option<Vec<SpecProblem>> {
     let Some(balancer) = view.state.balancer() else { return Some(Vec::new()) };
     let is_shown = shows(view.service.condition(PROVISIONING), Reason::PartlyProvisioned);
     if is_shown && balancer.ingress.is_empty() {
         return None;
     }
     let warnings = balancer.notes.iter().filter(|note| note.warning);
-    let mut all: Vec<Problem> =
-        warnings.map(|Note { reason, message, .. }| Problem::remark(reason, message)).collect();
+    let mut all: Vec<SpecProblem> =
+        warnings.map(|Note { reason, message, .. }| SpecProblem::remark(reason, message)).collect();
     let shown = shown(view, balancer);
-    all.extend(shown.left_out().map(|one| Problem::remark("AddressRefused", one.why.as_str())));
+    all.extend(shown.left_out().map(|one| SpecProblem::remark("AddressRefused", one.why.as_str())));
     Some(all)
 }
 
@@ -276,7 +277,7 @@ mod tests {
     use ccm_objects::Service;
 
     use super::super::{
-        CallKind, Failed, Inputs, Known, Plan, State, Step,
+        BalancerState, CallKind, Failed, Inputs, Known, Plan, Step,
         members::{Decision, Held},
         reason::{PROVISIONING, Reason, SERVING},
         status::{ID, shows},
@@ -319,7 +320,7 @@ mod tests {
                 soonest: At(std::time::Duration::MAX),
                 inputs: Inputs::default(),
             };
-            let state = State { failed: vec![failed], configured: None, ..there };
+            let state = BalancerState { failed: vec![failed], configured: None, ..there };
             let Plan::Next(Step::Write(change)) = step(&service, &state) else {
                 panic!("no write")
             };
@@ -331,11 +332,11 @@ mod tests {
     }
 
     /// The Service after this plan.
-    fn shown(service: &Service, state: &State) -> Service {
+    fn shown(service: &Service, state: &BalancerState) -> Service {
         written(service, &step(service, state))
     }
 
-    fn with_notes(state: &mut State, notes: &[(&str, bool)]) {
+    fn with_notes(state: &mut BalancerState, notes: &[(&str, bool)]) {
         let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
         balancer.notes = notes
             .iter()
@@ -351,7 +352,7 @@ mod tests {
     fn a_warning_of_the_provider_is_in_the_condition() {
         let bare = service();
         let mut state = there(&bare);
-        let message = |state: &State| {
+        let message = |state: &BalancerState| {
             let shown = shown(&bare, state);
             let condition = shown.condition(PROVISIONING).expect("a condition").clone();
             (condition.reason.to_string(), condition.message.to_string())
@@ -371,7 +372,7 @@ mod tests {
         let partly = shown(&bare, &state);
         // What another leader writes, before the first comparison and after it.
         with_notes(&mut state, &[]);
-        let change = |state: &State| {
+        let change = |state: &BalancerState| {
             let Plan::Next(Step::Write(change)) = step(&partly, state) else { panic!("a write") };
             let mut reasons = change.conditions.into_iter().map(|condition| condition.0);
             reasons.find(|reason| reason.condition() == PROVISIONING)
@@ -398,7 +399,7 @@ mod tests {
             soonest: At(std::time::Duration::MAX),
             inputs: Inputs::default(),
         };
-        let state = State { failed: vec![failed], configured: None, ..there(&bare) };
+        let state = BalancerState { failed: vec![failed], configured: None, ..there(&bare) };
         let Plan::Next(Step::Write(change)) = step(&bare, &state) else { panic!("a write") };
         assert!(change.ingress.is_none() && change.annotations.is_empty(), "{change:?}");
         let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.0).collect();
@@ -410,7 +411,7 @@ mod tests {
         let named = [None, Some("lb-1".into()), None];
         let failed =
             state.failed.iter().map(|failed| Failed { named: named.clone(), ..failed.clone() });
-        let state = State { failed: failed.collect(), ..state.clone() };
+        let state = BalancerState { failed: failed.collect(), ..state.clone() };
         let Plan::Next(Step::Write(change)) = step(&known, &state) else { panic!("a write") };
         assert!(change.ingress.is_some(), "{change:?}");
     }

@@ -6,10 +6,10 @@ use ccm_cloud::{Cure, Digest, LoadBalancer, Phase};
 use super::*;
 use crate::machine::tests::machine;
 
-fn shown(change: impl FnOnce(&mut Entry)) -> State {
+fn shown(change: impl FnOnce(&mut BalancerEntry)) -> ServiceState {
     let mut balancer = LoadBalancer::new("lb-1", "", None);
     balancer.phase = Phase::Ready;
-    let mut entry = Entry::default();
+    let mut entry = BalancerEntry::default();
     entry.state.known = Known::There(Box::new(balancer));
     entry.state.configured = Some(Digest { version: 1, hash: 7 });
     change(&mut entry);
@@ -52,18 +52,18 @@ fn the_line_names_how_many_fail_and_why() {
 
 #[test]
 fn what_needs_a_person_is_counted_as_failing() {
-    assert_eq!(shown(|_| {}), State::Provisioned);
+    assert_eq!(shown(|_| {}), ServiceState::Provisioned);
     let in_first_call = |known| {
         shown(|entry| {
             entry.state.known = known;
             entry.state.configured = None;
         })
     };
-    assert_eq!(in_first_call(Known::Absent), State::Pending);
-    assert_eq!(in_first_call(Known::Nothing), State::Unknown);
-    assert_eq!(shown(|entry| entry.is_wrong = true), State::Failing);
+    assert_eq!(in_first_call(Known::Absent), ServiceState::Pending);
+    assert_eq!(in_first_call(Known::Nothing), ServiceState::Unknown);
+    assert_eq!(shown(|entry| entry.is_wrong = true), ServiceState::Failing);
     let broken = |cure| {
-        move |entry: &mut Entry| {
+        move |entry: &mut BalancerEntry| {
             if let Known::There(balancer) = &mut entry.state.known {
                 balancer.phase = Phase::Failed { why: "no capacity".to_owned(), cure };
             }
@@ -73,10 +73,10 @@ fn what_needs_a_person_is_counted_as_failing() {
         entry.is_wrong = true;
         entry.state.known = Known::Elsewhere("an ingress controller".to_owned());
     });
-    assert_eq!(elsewhere, State::Elsewhere, "its mistake is another controller's");
+    assert_eq!(elsewhere, ServiceState::Elsewhere, "its mistake is another controller's");
     for cure in [Cure::Person, Cure::Ensure] {
-        assert_eq!(shown(broken(cure)), State::Failing);
+        assert_eq!(shown(broken(cure)), ServiceState::Failing);
     }
     let unreadable = shown(|entry| entry.state.unreadable = Some("no digest".to_owned()));
-    assert_eq!(unreadable, State::Failing);
+    assert_eq!(unreadable, ServiceState::Failing);
 }

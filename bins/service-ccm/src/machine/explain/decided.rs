@@ -6,11 +6,11 @@ use ccm_runtime::explain::{Explanation, Fares, WAIT, mend, moment, refused_write
 
 use super::{
     About, call, has_failed, leaves_it,
-    reasons::{self, approve, mend_of},
+    reasons::{self, approve, fix_for},
     unreadable,
 };
 use crate::{
-    machine::{Machine, entry::Entry, last_plan::LastPlan},
+    machine::{Machine, entry::BalancerEntry, last_plan::LastPlan},
     plan::{
         ADOPT, Known, RELEASE_APPROVED,
         reason::{PROVISIONING, Reason, SERVING},
@@ -23,16 +23,21 @@ const LONG: Duration = Duration::from_mins(10);
 
 impl Machine {
     /// Explains a Service by what was last.
-    pub(super) fn decided(&self, about: About<'_>, entry: &Entry, last: &LastPlan) -> Explanation {
+    pub(super) fn decided(
+        &self,
+        about: About<'_>,
+        entry: &BalancerEntry,
+        last: &LastPlan,
+    ) -> Explanation {
         let service = about.service;
         if let Some(why) = &last.held_release {
             let command = approve(service, RELEASE_APPROVED);
-            let mend = format!("serve it again as the cause says; or let it be deleted: {command}");
-            return Explanation::new(Fares::Held, why, mend);
+            let fix = format!("serve it again as the cause says; or let it be deleted: {command}");
+            return Explanation::new(Fares::Held, why, fix);
         }
         if let Some(why) = &last.unclaimed {
-            let mend = "if no controller removes it: the command at the end of the cause";
-            return Explanation::new(Fares::Blocked, why, mend);
+            let fix = "if no controller removes it: the command at the end of the cause";
+            return Explanation::new(Fares::Blocked, why, fix);
         }
         if last.is_not_ours {
             return match about.asks() {
@@ -56,10 +61,10 @@ impl Machine {
 }
 
 /// Says why the load balancer is not as the Service asks for.
-fn wrong(about: About<'_>, entry: &Entry, last: &LastPlan) -> Option<Explanation> {
+fn wrong(about: About<'_>, entry: &BalancerEntry, last: &LastPlan) -> Option<Explanation> {
     if let Some((why, _)) = &last.held_replacement {
-        let mend = mend_of(Reason::ReplacementHeld, about.service);
-        return Some(Explanation::new(Fares::Held, why, mend));
+        let fix = fix_for(Reason::ReplacementHeld, about.service);
+        return Some(Explanation::new(Fares::Held, why, fix));
     }
     let failed = last.failure(&entry.state);
     let condition = last.condition(PROVISIONING);
@@ -77,12 +82,12 @@ fn wrong(about: About<'_>, entry: &Entry, last: &LastPlan) -> Option<Explanation
         return under_way(about, entry);
     }
     let cause = format!("{}: {message}", reason.as_str());
-    let mend = of_others(about, entry, reason).unwrap_or_else(|| mend_of(reason, about.service));
-    Some(Explanation::new(reasons::fares(reason), cause, mend))
+    let fix = of_others(about, entry, reason).unwrap_or_else(|| fix_for(reason, about.service));
+    Some(Explanation::new(reasons::fares(reason), cause, fix))
 }
 
 /// Returns the fix for a load balancer that another controller made.
-fn of_others(about: About<'_>, entry: &Entry, reason: Reason) -> Option<String> {
+fn of_others(about: About<'_>, entry: &BalancerEntry, reason: Reason) -> Option<String> {
     let (state, (namespace, name)) = (&entry.state, about.service.names());
     match (reason, &state.adoptable, &state.foreign) {
         (Reason::WaitingForAdoption, Some((id, _)), _) => Some(format!(
@@ -97,14 +102,14 @@ fn of_others(about: About<'_>, entry: &Entry, reason: Reason) -> Option<String> 
 }
 
 /// A write that the API server has refused, or that does not last.
-fn not_written(about: About<'_>, entry: &Entry) -> Option<Explanation> {
+fn not_written(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
     if let Some((what, error)) = entry.refused_write.as_deref() {
-        let (fares, mend) = refused_write(error);
+        let (fares, fix) = refused_write(error);
         let cause = format!("the API server does not accept the write {what}: {error}");
-        return Some(Explanation::new(fares, cause, mend));
+        return Some(Explanation::new(fares, cause, fix));
     }
     let repeated = entry.state.repeats.waiting(about.now).next()?;
-    let mend = match repeated::is_call(&repeated.kind) {
+    let fix = match repeated::is_call(&repeated.kind) {
         true => {
             "find in the cloud why it does not last: `there` says how the load balancer is; another client changes it back, or the cloud fails to make it"
         }
@@ -112,19 +117,19 @@ fn not_written(about: About<'_>, entry: &Entry) -> Option<Explanation> {
             "find who takes it back: another controller, an admission webhook or policy (kubectl get service -o yaml --show-managed-fields)"
         }
     };
-    Some(Explanation::new(Fares::Blocked, repeated.to_string(), mend))
+    Some(Explanation::new(Fares::Blocked, repeated.to_string(), fix))
 }
 
 /// The cloud works, or a call is under way, or is made again soon.
-fn under_way(about: About<'_>, entry: &Entry) -> Option<Explanation> {
+fn under_way(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
     if let Some(pending) = &entry.state.pending {
         let since = moment(pending.since, about.now);
         let cause = format!("the cloud works on it: {} (begun {since})", pending.what);
-        let mend = match about.now.since(pending.since) >= LONG {
+        let fix = match about.now.since(pending.since) >= LONG {
             true => "wait; if it lasts, ask the operator of the cloud about this load balancer",
             false => WAIT,
         };
-        return Some(Explanation::new(Fares::Working, cause, mend));
+        return Some(Explanation::new(Fares::Working, cause, fix));
     }
     if let Some(asked) = entry.asked.values().min_by_key(|asked| asked.began) {
         let since = moment(asked.began, about.now);
@@ -142,12 +147,12 @@ fn serving(about: About<'_>, last: &LastPlan) -> Option<Explanation> {
     let (reason, message) = last.condition(SERVING)?;
     let cause = format!("{}: {message}", reason.as_str());
     if reason == Reason::MembersHeld && last.is_last_held {
-        let mend = "make another node a member: the last one never leaves";
-        return Some(Explanation::new(Fares::Held, cause, mend));
+        let fix = "make another node a member: the last one never leaves";
+        return Some(Explanation::new(Fares::Held, cause, fix));
     }
     if reasons::fares(reason) != Fares::Fine {
-        let mend = mend_of(reason, about.service);
-        return Some(Explanation::new(reasons::fares(reason), cause, mend));
+        let fix = fix_for(reason, about.service);
+        return Some(Explanation::new(reasons::fares(reason), cause, fix));
     }
     if last.is_due {
         let cause = "its load balancer serves, and a step is due: the line decided says which";
@@ -158,7 +163,7 @@ fn serving(about: About<'_>, last: &LastPlan) -> Option<Explanation> {
         Reason::PartlyProvisioned => format!("{cause}; but not all that it asks for: {remark}"),
         _ => cause,
     };
-    Some(Explanation::new(Fares::Fine, cause, mend_of(second, about.service)))
+    Some(Explanation::new(Fares::Fine, cause, fix_for(second, about.service)))
 }
 
 /// The Service has changed since, or does not have a load balancer yet.

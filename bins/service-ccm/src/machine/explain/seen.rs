@@ -5,7 +5,7 @@ use ccm_cloud::{Cure, IngressAddress, LoadBalancer, Phase};
 use ccm_objects::service_keys;
 use ccm_runtime::explain::{Fares, moment};
 
-use super::{super::entry::Entry, About};
+use super::{super::entry::BalancerEntry, About};
 use crate::plan::Known;
 
 /// Describes the load balancer as the cloud showed it last, and the conditions of the Service.
@@ -24,7 +24,7 @@ pub(super) fn there(about: About<'_>) -> Vec<String> {
     lines
 }
 
-fn seen(entry: &Entry, now: At) -> Vec<String> {
+fn seen(entry: &BalancerEntry, now: At) -> Vec<String> {
     let mut lines = vec![match &entry.state.known {
         Known::Nothing => "service-ccm has not seen a load balancer yet".to_owned(),
         Known::Absent => "no load balancer".to_owned(),

@@ -60,7 +60,7 @@ fn front_end(details: ServiceDetails) -> Arc<FrontEnd> {
 /// The fields with fatal problems, and those with remarks.
 fn problems(spec: &SpecFrontEnd) -> (Vec<&str>, Vec<&str>) {
     assert_eq!(spec.front_end.is_none(), spec.problems.iter().any(|one| one.fatal));
-    let (fatal, remarks): (Vec<&Problem>, _) = spec.problems.iter().partition(|one| one.fatal);
+    let (fatal, remarks): (Vec<&SpecProblem>, _) = spec.problems.iter().partition(|one| one.fatal);
     (fatal.iter().map(|one| &*one.field).collect(), remarks.iter().map(|one| &*one.field).collect())
 }
 

@@ -16,7 +16,7 @@ const WINDOW: Duration = Duration::from_mins(10);
 const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: WINDOW };
 static EVERY: NodeSelector = NodeSelector::every();
 /// Every node may be a member, and no approval was given.
-pub(super) const RULES: Rules<'static> = Rules {
+pub(super) const RULES: MemberRules<'static> = MemberRules {
     budget: BUDGET,
     approved: false,
     selector: &EVERY,
@@ -24,7 +24,7 @@ pub(super) const RULES: Rules<'static> = Rules {
     families: &[],
     in_cloud: None,
 };
-const APPROVED: Rules<'static> = Rules { approved: true, ..RULES };
+const APPROVED: MemberRules<'static> = MemberRules { approved: true, ..RULES };
 
 fn at(seconds: u64) -> At {
     At::default() + Duration::from_hours(1) + Duration::from_secs(seconds)

@@ -5,7 +5,7 @@ use ccm_objects::ServiceDetails;
 
 use super::{
     super::{
-        Plan, State,
+        BalancerState, Plan,
         front_end::spec_front_end,
         reason::Reason,
         tests::{cluster, planned, service, there},
@@ -24,7 +24,7 @@ fn front_end(service: &Service) -> Arc<FrontEnd> {
 }
 
 /// Returns the seconds of the calls within an hour if each call is confirmed and due again at once.
-fn calls(service: &Service, mut state: State) -> Vec<u64> {
+fn calls(service: &Service, mut state: BalancerState) -> Vec<u64> {
     let mut calls = Vec::new();
     for second in 0..3600 {
         let plan = planned(service, &state, second, |_| {});
@@ -42,10 +42,10 @@ fn calls(service: &Service, mut state: State) -> Vec<u64> {
 fn a_call_that_is_due_again_after_done_is_made_less_and_less_often() {
     let service = service();
     // Another client undoes each change of the load balancer.
-    let looked_at = State { look: true, ..there(&service) };
+    let looked_at = BalancerState { needs_look: true, ..there(&service) };
     let mut leaving = service.clone();
     leaving.is_load_balancer = false;
-    let doubled = State { duplicate: Some("lb-2".to_owned()), ..there(&service) };
+    let doubled = BalancerState { duplicate: Some("lb-2".to_owned()), ..there(&service) };
     for (service, state) in
         [(&service, looked_at), (&leaving, there(&service)), (&service, doubled)]
     {
@@ -134,8 +134,8 @@ fn what_others_take_back_does_not_hold_up_the_rest() {
 fn a_finalizer_that_a_policy_takes_back_waits() {
     let mut service = service();
     service.has_finalizer = false;
-    let mut state = State::default();
-    let plan = |state: &State, now| planned(&service, state, now, |_| {});
+    let mut state = BalancerState::default();
+    let plan = |state: &BalancerState, now| planned(&service, state, now, |_| {});
     assert_eq!(plan(&state, 0), Plan::Next(Step::Protect));
     assert_eq!(written(&mut state.repeats, at(0), &Step::Protect, &service).len(), 1);
     assert_ne!(plan(&state, 1), Plan::Next(Step::Protect));

@@ -20,7 +20,7 @@ use crate::machine::{
     effect::{Ask, Effect, Lane, OrphanDue, Write},
     event::{Event, Listed, NodesWhy, Polled, Written},
 };
-use crate::plan::orphans::{Policy, Rules as OrphanRules};
+use crate::plan::orphans::{OrphanRules, Policy};
 
 /// A request that waits for its answer.
 pub(super) enum Flight {

@@ -115,7 +115,8 @@ fn nodes_that_join_in_the_same_pass_count() {
 /// A cluster whose nodes are replaced one after another, without a mark: a node that joins counts after an hour.
 #[test]
 fn members_that_were_replaced_are_not_counted() {
-    const LONG: Rules<'static> = Rules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
+    const LONG: MemberRules<'static> =
+        MemberRules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
     let go = |membership: &mut Membership, minutes: u64, view: &NodeSet| {
         let decision = membership.decide(at(60 * minutes), view, LONG);
         membership.applied(&decision.members, at(60 * minutes));
@@ -143,7 +144,8 @@ fn members_that_were_replaced_are_not_counted() {
 /// More nodes than before do not add budget for a view that is wrong later.
 #[test]
 fn nodes_that_joined_before_are_no_budget() {
-    const LONG: Rules<'static> = Rules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
+    const LONG: MemberRules<'static> =
+        MemberRules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
     let mut membership = with(10);
     let mut go = |minutes: u64, view: &NodeSet| {
         let decision = membership.decide(at(60 * minutes), view, LONG);
@@ -227,7 +229,7 @@ fn what_is_left_to_the_next_leader_names_each_once_with_its_last_departure() {
 fn a_cloud_that_shows_no_members_says_nothing_about_their_number() {
     for (in_cloud, left) in [(None, 5), (Some(0), 5), (Some(20), 3)] {
         let mut membership = with(50);
-        let decision = membership.decide(at(0), &nodes(10..50), Rules { in_cloud, ..RULES });
+        let decision = membership.decide(at(0), &nodes(10..50), MemberRules { in_cloud, ..RULES });
         assert_eq!(decision.members.absent.len(), left, "{in_cloud:?}");
     }
 }

@@ -3,7 +3,8 @@
 use super::*;
 
 const HOURS: Duration = Duration::from_hours(6);
-const LONG: Rules<'static> = Rules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
+const LONG: MemberRules<'static> =
+    MemberRules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
 
 fn go(membership: &mut Membership, now: u64, view: &NodeSet) -> usize {
     let decision = membership.decide(at(now), view, LONG);
@@ -97,7 +98,7 @@ fn a_selector_that_is_changed_back_gives_no_budget() {
     let (all, short) = (label(nodes(0..100)), label(nodes(50..100)));
     let mut membership = with(100);
     let mut go = |now, view: &NodeSet, selector: &NodeSelector| {
-        let rules = Rules { selector, ..LONG };
+        let rules = MemberRules { selector, ..LONG };
         let decision = membership.decide(at(now), view, rules);
         membership.applied(&decision.members, at(now));
         let present = decision.members.present.iter();
