@@ -158,15 +158,11 @@ impl machine::Machine for Machine {
             Event::Confirmed(polled) => self.confirmed(polled, now),
             Event::OrphansDue(rules) => self.decide_orphans(rules, now),
             Event::OrphansCalled(owners) => {
-                self.orphans.call(owners.iter());
+                self.orphans.call(&owners);
                 Vec::new()
             }
             Event::OrphanLookedUp { due, found } => self.orphan_looked_up(*due, found, now),
             Event::OrphanAnswered { due, answer } => self.orphan_answered(*due, answer, now),
-            Event::OrphansAnswered => {
-                self.orphans.called();
-                Vec::new()
-            }
             Event::NoteDue { gone, must } => self.leave(&gone, must, now),
         }
     }
@@ -203,11 +199,7 @@ impl Machine {
 
     /// Returns true if the machine knows that the provider offers this.
     pub(crate) fn knows(&self, offer: &Result<Offer, CloudError>) -> bool {
-        match (&self.offer, offer) {
-            (Ok(known), Ok(offer)) => **known == *offer,
-            (Err(known), Err(error)) => known == error,
-            _ => false,
-        }
+        self.offer.as_deref() == offer.as_ref()
     }
 
     /// The specifics of the provider's load balancers.

@@ -30,7 +30,7 @@ async fn read(
     let scope = Scope::Ids(asked.iter().map(|(id, _)| id.clone()).collect());
     let (cluster, call) = (&translator.performer.cluster, translator.call(is_urgent));
     let list = balancers.list(cluster, scope, depth, call).await?;
-    let services = translator.named(asked.iter().map(|(_, name)| name));
+    let services = asked.iter().filter_map(|(_, name)| translator.services.get(name)).collect();
     Ok(Polled { started, asked: asked.to_vec(), list, services })
 }
 

@@ -14,11 +14,11 @@ use super::{
     planned::Planned,
 };
 use crate::plan::{
-    CallKind, Step,
+    BalancerState, CallKind, Step,
     front_end::{owner, settings, spec_front_end},
     has_address,
     losses::recorded,
-    reason::{PROVISIONING, Reason},
+    reason::Reason,
     status::shows,
     to_adopt,
 };
@@ -153,13 +153,12 @@ impl Machine {
     fn is_news(&self, service: &Service, digest: Digest) -> bool {
         let state = self.balancers.get(&service.key).map(|entry| &entry.state);
         let configured = state.and_then(|state| state.configured);
-        if state.is_some_and(|state| state.is_elsewhere()) && configured == Some(digest) {
+        if state.is_some_and(BalancerState::is_elsewhere) && configured == Some(digest) {
             // service-ccm only asks whether another controller is still responsible.
             return false;
         }
         let provisioned = [Reason::Provisioned, Reason::PartlyProvisioned];
-        let condition = service.condition(PROVISIONING);
-        let shows_provisioned = provisioned.iter().any(|reason| shows(condition, *reason));
+        let shows_provisioned = provisioned.iter().any(|reason| shows(service, *reason));
         !shows_provisioned || configured.is_some_and(|configured| configured != digest)
     }
 

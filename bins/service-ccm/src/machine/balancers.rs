@@ -108,13 +108,14 @@ impl Balancers {
         (self.list == List::Compared && agree()).then_some(nodes)
     }
 
-    /// Has the members of all load balancers read soon, unless the last leader has left that they
-    /// match the current nodes. Returns true if the last leader has left that they do not.
+    /// Has the members of all load balancers read soon. If the last leader has left that they match the current
+    /// nodes, only load balancers on which the cloud works are read. Returns true if it has left that they do not.
     pub(crate) fn await_members(&mut self) -> bool {
         let (nodes, left) = (self.nodes, self.inherited.1.settled);
         let differs = left.is_none() || left != nodes;
-        for entry in self.entries.values_mut() {
-            entry.resume_members(differs);
+        let is_due = |one: &&mut Box<BalancerEntry>| differs || one.state.pending.is_some();
+        for entry in self.entries.values_mut().filter(is_due) {
+            entry.await_members();
         }
         left.is_some() && differs
     }

@@ -228,7 +228,8 @@ pub(crate) enum TellOrphan {
         why: String,
     },
     Failed {
-        orphan: Orphan,
+        id: String,
+        owner: Name,
         why: String,
     },
 }

@@ -184,13 +184,6 @@ impl BalancerEntry {
         self.awaited |= self.lacks_members();
     }
 
-    /// Has a new leader read the members at the next opportunity, if the nodes differ from the note of the last
-    /// leader, or if the cloud works on the load balancer.
-    pub(super) fn resume_members(&mut self, differs: bool) {
-        let is_busy = self.state.pending.is_some();
-        self.awaited |= (differs || is_busy) && self.lacks_members();
-    }
-
     /// Records that the nodes have further labels, by which no load balancer selected before.
     pub(super) fn relabelled(&mut self, before: Option<Digest>, now: Option<Digest>) {
         if self.agrees == before {

@@ -77,8 +77,6 @@ pub(crate) enum Event {
     OrphanLookedUp { due: Box<OrphanDue>, found: Result<Option<Box<Service>>, ApiError> },
     /// The cloud has answered the deletion of one.
     OrphanAnswered { due: Box<OrphanDue>, answer: Result<Progress<AbsenceProof>, CloudError> },
-    /// All of them are answered.
-    OrphansAnswered,
     /// It is time to leave a note to the next leader. `gone`: of the marked nodes, those that do not exist any
     /// more. `must`: also if nothing has changed.
     NoteDue { gone: Vec<Name>, must: bool },

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, mem, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{LoadBalancer, Phase, Waiting};
+use ccm_cloud::{LoadBalancer, Phase};
 use ccm_objects::Service;
 
 use super::entry::BalancerEntry;
@@ -95,7 +95,15 @@ impl BalancerEntry {
         if self.state.pending.is_none() {
             self.configured_as(service, &balancer, is_foreign_write, stores_digest);
             if let Phase::Pending(waiting) = &balancer.phase {
-                self.state.pending = Some(unknown_work(waiting, started));
+                // The cloud works for another process.
+                self.state.pending = Some(Pending {
+                    call: None,
+                    digest: None,
+                    members: None,
+                    what: waiting.what.clone(),
+                    check_at: started + waiting.check_after,
+                    since: started,
+                });
             }
         }
         let state = &mut self.state;
@@ -208,18 +216,6 @@ fn keep_unshown(balancer: &mut LoadBalancer, before: Option<&LoadBalancer>) {
         balancer.ingress.clone_from(&before.ingress);
         balancer.annotations.clone_from(&before.annotations);
         balancer.notes.clone_from(&before.notes);
-    }
-}
-
-/// The state of a load balancer on which the cloud works for another process.
-fn unknown_work(waiting: &Waiting, now: At) -> Pending {
-    Pending {
-        call: None,
-        digest: None,
-        members: None,
-        what: waiting.what.clone(),
-        check_at: now + waiting.check_after,
-        since: now,
     }
 }
 

@@ -98,7 +98,7 @@ impl Machine {
                 let why =
                     format!("the API server does not say whether its Service exists: {error}");
                 self.orphans.unconfirmed(now, &orphan.id, why.clone());
-                vec![Effect::TellOrphan(TellOrphan::Failed { orphan: due.orphan, why })]
+                vec![Effect::TellOrphan(failed(&due.orphan, why))]
             }
         }
     }
@@ -140,9 +140,14 @@ impl Machine {
         };
         let why = format!("it cannot be deleted: {error}");
         self.orphans.failed(now, &orphan.id, why.clone());
-        effects.push(Effect::TellOrphan(TellOrphan::Failed { orphan, why }));
+        effects.push(Effect::TellOrphan(failed(&orphan, why)));
         effects
     }
+}
+
+/// An attempt to delete this load balancer has failed.
+fn failed(orphan: &Orphan, why: String) -> TellOrphan {
+    TellOrphan::Failed { id: orphan.id.clone(), owner: orphan.owner.to_string().into(), why }
 }
 
 /// Logs a line about a load balancer, and forgets the reports about it.

@@ -55,9 +55,7 @@ impl Recorded for Machine {
             Effect::Write(write) => &write.service.key,
             Effect::Ask(ask) => &ask.name,
             Effect::DeleteOrphan(due) => return Some(key(&due.orphan.owner)),
-            Effect::TellOrphan(TellOrphan::Failed { orphan, .. }) => {
-                return Some(key(&orphan.owner));
-            }
+            Effect::TellOrphan(TellOrphan::Failed { owner, .. }) => owner,
             _ => return None,
         };
         Some(Cow::Borrowed(name))

@@ -2,9 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{
-    CloudError, Depth, Detail, LoadBalancerList, LoadBalancers, Lookup, NodeIdentity, Scope,
-};
+use ccm_cloud::{CloudError, Depth, Detail, LoadBalancers, Lookup, NodeIdentity, Scope};
 use ccm_controller::passes::{Next, Pass};
 use ccm_objects::{Node, Shared as Name, WhoseNode, whose_node};
 
@@ -68,24 +66,19 @@ impl Audit {
     async fn listed(&self, balancers: &dyn LoadBalancers) -> Result<Listed, CloudError> {
         let (translator, door) = (&self.0, &self.0.performer.door);
         let started = door.now();
-        let list = self.list(balancers, Scope::Cluster).await?;
+        let list = |scope| {
+            let (cluster, call) = (&translator.performer.cluster, translator.call(false));
+            balancers.list(cluster, scope, Depth::Summary, call)
+        };
+        let ours = list(Scope::Cluster).await?;
         let services = translator.concerned();
-        let all = match door.read(|machine, _| machine.needs_all(&list, &services)) {
-            true => Some(self.list(balancers, Scope::All).await?.load_balancers),
+        let all = match door.read(|machine, _| machine.needs_all(&ours, &services)) {
+            true => Some(list(Scope::All).await?.load_balancers),
             false => None,
         };
         let store = &translator.services;
         let count = if store.is_synced() { store.len() } else { 0 };
-        Ok(Listed { started, list, all, services: translator.concerned(), count })
-    }
-
-    async fn list(
-        &self,
-        balancers: &dyn LoadBalancers,
-        scope: Scope,
-    ) -> Result<LoadBalancerList, CloudError> {
-        let (cluster, call) = (&self.0.performer.cluster, self.0.call(false));
-        balancers.list(cluster, scope, Depth::Summary, call).await
+        Ok(Listed { started, list: ours, all, services: translator.concerned(), count })
     }
 
     /// Reads load balancers in full.

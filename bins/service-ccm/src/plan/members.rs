@@ -195,13 +195,8 @@ impl Membership {
     }
 
     /// The number of members; 0 while they are not known.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.known.as_ref().map_or(0, |known| known.len())
-    }
-
-    /// Returns true if no member is known.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Applies what the cloud has shown. Members of no known node are left out: other clients

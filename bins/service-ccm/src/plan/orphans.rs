@@ -14,7 +14,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     time::Duration,
 };
 
@@ -61,12 +60,12 @@ pub enum Implausible {
     Most,
 }
 
-impl fmt::Display for Implausible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoServices => "the API server shows no Service at all",
-            Self::Most => "most load balancers of this cluster have no Service",
-        })
+impl Implausible {
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::NoServices => "the API server does not show any Service",
+            Self::Most => "most load balancers of this cluster do not have a Service",
+        }
     }
 }
 
@@ -151,7 +150,7 @@ impl OrphanVerdict {
             Self::After => "another load balancer of the same owner is deleted first".to_owned(),
             Self::Works(what, _) => format!("it is being deleted: {what}"),
             Self::Failed(why, until) => format!("{why}; next attempt at {until}"),
-            Self::Implausible(cause) => cause.to_string(),
+            Self::Implausible(cause) => cause.in_words().to_owned(),
             Self::Budget(until) => Hold::Budget { until: *until }.to_string(),
         })
     }
@@ -259,13 +258,8 @@ impl Orphans {
     /// Records the owners about which service-ccm asks the API server, then calls the cloud. Their
     /// Services wait. If one needs a load balancer again, the answer of the API server shows that,
     /// or it gets a new one after the call.
-    pub fn call<'a>(&mut self, owners: impl Iterator<Item = &'a Owner>) {
-        self.called = owners.map(|owner| owner.uid.clone()).collect();
-    }
-
-    /// Records that all calls have been answered.
-    pub fn called(&mut self) {
-        self.called.clear();
+    pub fn call(&mut self, owners: &[Owner]) {
+        self.called = owners.iter().map(|owner| owner.uid.clone()).collect();
     }
 
     /// The load balancer that is left of the Service with this name, if there is one.

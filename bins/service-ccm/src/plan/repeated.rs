@@ -109,9 +109,8 @@ pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) ->
                 add(ANNOTATIONS, Content::of(&change.annotations), is_shown);
             }
             for one in &change.conditions {
-                let kind = one.0.condition();
-                let is_shown = shows(answer.condition(kind), one.0);
-                add(kind, condition(one, change.ingress.is_some()), is_shown);
+                let content = condition(one, change.ingress.is_some());
+                add(one.0.condition(), content, shows(answer, one.0));
             }
         }
         _ => {}

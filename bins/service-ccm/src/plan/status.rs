@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{Ingress, IngressAddress, IpMode, LoadBalancer};
-use ccm_objects::{IngressPort, Service, ServiceCondition, ServiceIngress, service_keys};
+use ccm_objects::{IngressPort, Service, ServiceIngress, service_keys};
 use serde::{Deserialize, Serialize};
 
 use super::{eligible::without_numbers, reason::Reason};
@@ -75,7 +75,8 @@ fn differs(reason: Reason, old: &str, new: &str) -> bool {
 }
 
 /// Returns true if a condition of the Service shows this reason.
-pub fn shows(condition: Option<&ServiceCondition>, reason: Reason) -> bool {
+pub fn shows(service: &Service, reason: Reason) -> bool {
+    let condition = service.condition(reason.condition());
     condition.is_some_and(|condition| &*condition.reason == reason.as_str())
 }
 
@@ -107,7 +108,7 @@ pub(super) fn entry(ingress: &Ingress) -> ServiceIngress {
 
 #[cfg(test)]
 mod tests {
-    use ccm_objects::ServiceDetails;
+    use ccm_objects::{ServiceCondition, ServiceDetails};
 
     use super::*;
 

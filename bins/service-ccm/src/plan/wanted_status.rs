@@ -1,7 +1,5 @@
 //! Computes the wanted status of a Service from the known state of its load balancer.
 
-use std::collections::BTreeMap;
-
 use ccm_cloud::{LoadBalancer, Note, Phase};
 use ccm_objects::Service;
 
@@ -11,7 +9,7 @@ use super::{
     losses,
     named::shown_id,
     pools::{self, Gap},
-    reason::{PROVISIONING, Reason, SERVING},
+    reason::{Reason, SERVING},
     shown::{Shown, shown},
     status::{DIGEST, ID, NewCondition, StatusPatch, shows},
 };
@@ -31,7 +29,11 @@ pub(super) fn wanted_status(view: View<'_>) -> StatusPatch {
         let shown = shown(view, balancer);
         // A list may not show the addresses: the Service keeps its addresses then.
         wanted.ingress = Some(shown.ingress).filter(|ingress| !ingress.is_empty());
-        wanted.annotations = annotations(view, balancer, shown.annotations);
+        wanted.annotations = shown.annotations;
+        wanted.annotations.insert(ID.to_owned(), Some(balancer.id.clone()));
+        if let Some(digest) = state.configured.filter(|_| !view.traits.stores_digest) {
+            wanted.annotations.insert(DIGEST.to_owned(), Some(digest.to_string()));
+        }
     }
     let ready = state.balancer().filter(|balancer| balancer.phase == Phase::Ready);
     let serving = ready.map_or_else(|| doubt(view), |balancer| serving(view, balancer));
@@ -58,8 +60,8 @@ fn deletion(view: View<'_>) -> Vec<NewCondition> {
 /// Returns the condition if service-ccm does not know any more whether the load balancer serves. It
 /// only replaces a condition that the Service already has.
 fn doubt(view: View<'_>) -> Option<NewCondition> {
-    let condition = view.service.condition(SERVING)?;
-    if view.state.known == Known::Absent && shows(Some(condition), Reason::BeingDeleted) {
+    view.service.condition(SERVING)?;
+    if view.state.known == Known::Absent && shows(view.service, Reason::BeingDeleted) {
         return Some((Reason::NoAddress, "the Service has no load balancer yet".to_owned()));
     }
     let shown = shown_id(view.service);
@@ -89,20 +91,6 @@ fn gone(id: &str) -> NewCondition {
 
 fn responsible(why: &str) -> String {
     format!("owned by another controller: {why}")
-}
-
-fn annotations(
-    view: View<'_>,
-    balancer: &LoadBalancer,
-    mut annotations: BTreeMap<String, Option<String>>,
-) -> BTreeMap<String, Option<String>> {
-    annotations.insert(ID.to_owned(), Some(balancer.id.clone()));
-    if !view.traits.stores_digest
-        && let Some(configured) = view.state.configured
-    {
-        annotations.insert(DIGEST.to_owned(), Some(configured.to_string()));
-    }
-    annotations
 }
 
 /// Why the load balancer does not match the Service, if it does not.
@@ -170,7 +158,7 @@ fn provisioning(view: View<'_>) -> Option<NewCondition> {
 /// The provider's warnings; `None` if they are not known again yet, and the Service shows some.
 fn warnings(view: View<'_>) -> Option<Vec<SpecProblem>> {
     let Some(balancer) = view.state.balancer() else { return Some(Vec::new()) };
-    let is_shown = shows(view.service.condition(PROVISIONING), Reason::PartlyProvisioned);
+    let is_shown = shows(view.service, Reason::PartlyProvisioned);
     if is_shown && balancer.ingress.is_empty() {
         return None;
     }
@@ -241,7 +229,7 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<NewCondition> {
 /// until it has read the members.
 pub fn shows_members(service: &Service) -> bool {
     let seen = [Reason::Serving, Reason::MembersHeld, Reason::NoMembers];
-    seen.iter().any(|reason| shows(service.condition(SERVING), *reason))
+    seen.iter().any(|reason| shows(service, *reason))
 }
 
 /// The address of the load balancer, from the cloud, or else from the status of the Service.
@@ -279,7 +267,7 @@ mod tests {
     use super::super::{
         BalancerState, CallKind, Failed, Inputs, Known, Plan, Step,
         members::{Decision, Held},
-        reason::{PROVISIONING, Reason, SERVING},
+        reason::{PROVISIONING, Reason},
         status::{ID, shows},
         tests::{planned_with, service, step, there, written},
     };
@@ -302,7 +290,7 @@ mod tests {
         balancer.ingress.clear();
         assert_eq!(step(&shown, &state), Plan::Settled, "existing addresses stay");
         let without = written(&bare, &step(&bare, &state));
-        assert!(shows(without.condition(SERVING), Reason::NoAddress));
+        assert!(shows(&without, Reason::NoAddress));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ccm_cloud::{ClusterId, LoadBalancer, Title};
 
 use super::{NAMES, ServiceReports};
-use crate::{machine::effect::TellOrphan, plan::orphans::Orphan};
+use crate::machine::effect::TellOrphan;
 
 impl ServiceReports {
     /// Makes a report about load balancers without a Service.
@@ -18,7 +18,7 @@ impl ServiceReports {
             }
             TellOrphan::Found(all) => self.orphans(&all),
             TellOrphan::Held { line, why } => self.orphans_held(&line, &why),
-            TellOrphan::Failed { orphan, why } => self.orphan_failed(&orphan, &why),
+            TellOrphan::Failed { id, owner, why } => self.orphan_failed(&id, &owner, &why),
         }
     }
 
@@ -47,9 +47,9 @@ impl ServiceReports {
     }
 
     /// Logs that an attempt to delete a load balancer without a Service has failed.
-    fn orphan_failed(&self, orphan: &Orphan, why: &str) {
-        if self.reports.memory().changed(&orphan.id, "orphan-failed", why) {
-            tracing::warn!(load_balancer = &*orphan.id, owner = %orphan.owner, "the load balancer stays: {why}");
+    fn orphan_failed(&self, id: &str, owner: &str, why: &str) {
+        if self.reports.memory().changed(id, "orphan-failed", why) {
+            tracing::warn!(load_balancer = id, owner, "the load balancer stays: {why}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_kube::store::Change;
-use ccm_objects::{Service, Shared as Name};
+use ccm_objects::Service;
 use tokio_util::sync::CancellationToken;
 
 use super::{Translator, changed};
@@ -41,10 +41,5 @@ impl Translator {
         let mut services = self.services.list();
         services.retain(|service| service.concerns_load_balancers());
         services
-    }
-
-    /// The Services with these names.
-    pub(crate) fn named<'a>(&self, names: impl Iterator<Item = &'a Name>) -> Vec<Arc<Service>> {
-        names.filter_map(|name| self.services.get(name)).collect()
     }
 }

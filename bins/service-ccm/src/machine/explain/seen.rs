@@ -33,7 +33,7 @@ fn seen(entry: &BalancerEntry, now: At) -> Vec<String> {
         Known::Elsewhere(who) => format!("another controller is responsible: {who}"),
     }];
     if entry.membership.is_known() {
-        lines.push(format!("members: {}, held: {}", entry.membership.len(), entry.held));
+        lines.push(format!("members: {}, held: {}", entry.membership.count(), entry.held));
     }
     lines.extend(
         entry.last_plan.refused.iter().map(|refused| format!("not shown: {}", refused.why)),

@@ -277,8 +277,8 @@ fn age_and_cost_are_kept_as_first_seen() {
 #[test]
 fn the_service_waits_while_a_deletion_for_its_uid_is_running() {
     let mut orphans = proven(&[balancer("lb-1", "a")]);
-    orphans.call([owner("a")].iter());
+    orphans.call(&[owner("a")]);
     assert!(orphans.is_called("a") && !orphans.is_called("b"));
-    orphans.called();
+    orphans.call(&[]);
     assert!(!orphans.is_called("a"));
 }

@@ -303,7 +303,7 @@ impl World {
             let answer = Ok(self.cloud.delete(&due.question(), self.now));
             self.hear(Event::OrphanAnswered { due, answer });
         }
-        self.hear(Event::OrphansAnswered);
+        self.hear(Event::OrphansCalled(Vec::new()));
     }
 
     /// Ends all faults, approves what is held, and checks that all is right in the end.
