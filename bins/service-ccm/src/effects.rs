@@ -111,7 +111,7 @@ impl Performer {
         self.listed.pass("not listed yet");
     }
 
-    /// Waits until this moment; without one, for ever.
+    /// Waits until this moment, or forever without one.
     pub(crate) async fn until(&self, due: Option<At>) {
         match due {
             Some(due) => sleep_until(self.door.timeline().instant(due)).await,

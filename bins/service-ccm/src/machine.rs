@@ -171,7 +171,7 @@ impl machine::Machine for Machine {
 impl Machine {
     /// Nothing is known.
     pub(crate) fn new(cluster: ClusterId, parameters: Parameters, is_observing: bool) -> Self {
-        let unknown = "it is not known yet what the provider offers";
+        let unknown = "the offer of the provider is not known yet";
         Self {
             cluster,
             is_observing,

@@ -202,7 +202,7 @@ impl Said {
 /// The load balancer whose address a Service shows is gone.
 fn gone(id: &str, by: Option<&str>) -> Said {
     let next = by.map_or_else(
-        || "no other one could be made yet, and the Service keeps its address".to_owned(),
+        || "no other one could be created yet, and the Service keeps its address".to_owned(),
         |by| format!("{by} takes its place"),
     );
     let text = format!("load balancer {id} is not in the cloud any more; {next}");
@@ -242,7 +242,7 @@ fn members_held(members: &Decision) -> Said {
     let names: Vec<&str> = members.held.keys().take(NAMES).map(|name| &**name).collect();
     let count = members.held.len();
     let text = format!(
-        "{count} members stay although their nodes are gone, changed or excluded, because that happened to too many at once: {}; look whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
+        "{count} members stay although their nodes are gone, changed or excluded, because that happened to too many at once: {}; check whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
         names.join(" "),
         crate::plan::APPROVED,
     );

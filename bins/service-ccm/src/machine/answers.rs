@@ -96,7 +96,7 @@ impl Machine {
                 vec![log(LogLevel::Info, service, format!("skipped, owned by another controller: {why}"))]
             }
             Ok(Progress::NotSeen(why)) => {
-                let text = format!("the load balancer is looked at in full: {why}");
+                let text = format!("reading the load balancer in full: {why}");
                 entry.state.pending = None;
                 entry.state.saw_nothing(why, now);
                 vec![log(LogLevel::Info, service, text)]

@@ -21,7 +21,7 @@ pub(crate) enum ServiceState {
     Unknown,
     /// It is being created, or the cloud works on it.
     Pending,
-    /// It is as the Service asks for.
+    /// It matches the Service.
     Provisioned,
     /// The last call failed, the load balancer has failed in the cloud, or the Service is wrong.
     Failing,

@@ -108,7 +108,7 @@ impl Machine {
         let Some(orphan) = self.orphans.get(id) else {
             let cause = format!("no list has shown a load balancer {id:?} of this cluster");
             let fix = match self.leads && self.balancers.list != List::Awaited {
-                true => "check the ID; load balancers of other clusters are not looked at",
+                true => "check the ID; service-ccm does not look at load balancers of other clusters",
                 false => "ask the leader, or wait for its first list",
             };
             return Explanation::new(Fares::Unknown, cause, fix);
@@ -138,7 +138,7 @@ impl Machine {
         let is_anothers = self.parameters.classes.whose(service) == Whose::Anothers;
         if let Some(lease) = service.annotation(INSTANCE).filter(|_| is_anothers) {
             let cause = format!("{why}; the service-ccm with the Lease {lease} serves it");
-            return Explanation::new(Fares::Foreign, cause, "ask the page /explain of that one");
+            return Explanation::new(Fares::Foreign, cause, "ask its page /explain");
         }
         let option = match class(service) {
             Some(class) => {
@@ -239,7 +239,7 @@ fn of_service(name: &str, entry: &BalancerEntry) -> Explanation {
     }
     let (fares, what) = match &entry.state.known {
         Known::There(balancer) => (seen::fares(balancer), balancer_in_words(balancer)),
-        _ => (Fares::Working, "it was not seen yet".to_owned()),
+        _ => (Fares::Working, "it has not been seen yet".to_owned()),
     };
     let cause = format!("it is the load balancer of Service {name}: {what}");
     let fix = format!("/explain?kind=Service&name={name} says how the Service is");

@@ -100,7 +100,7 @@ fn published(step: &Step, members: &Decision, state: &BalancerState) -> plans::S
             let previewed = state.previewed.iter().filter(|_| state.is_previewed(front_end));
             let lines = previewed.flat_map(|(_, lines)| lines.iter().cloned());
             let changes = ports.chain(lines).collect();
-            ("ensure", changes, "the load balancer is not as the Service asks for")
+            ("ensure", changes, "the load balancer does not match the Service")
         }
         Step::SetMembers(id) => {
             let (present, absent) = (members.members.present.len(), members.members.absent.len());

@@ -205,7 +205,7 @@ impl Machine {
         let LossVerdict::Held(why, until) = loss else { return None };
         let words = self.losses.in_words(&service.uid);
         let text = format!(
-            "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
+            "{words}: it is not replaced yet, because {why}; approve the replacement with the annotation {REPLACEMENT_APPROVED}=yes"
         );
         Some((text, until))
     }

@@ -75,7 +75,7 @@ fn digest_of(service: &Service) -> Digest {
     spec.front_end.expect("a front end").digest
 }
 
-/// A load balancer that is as its Service asks for.
+/// A load balancer that matches its Service.
 pub(super) fn there(service: &Service) -> BalancerState {
     BalancerState {
         known: Known::There(Box::new(balancer())),

@@ -105,7 +105,7 @@ fn provisioning(view: View<'_>) -> Option<NewCondition> {
     }
     if let losses::LossVerdict::Held(why, _) = view.loss {
         let text = format!(
-            "the load balancer is gone or has failed, and no other one is made yet: {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
+            "the load balancer is gone or has failed, and is not replaced yet: {why}; approve the replacement with the annotation {REPLACEMENT_APPROVED}=yes"
         );
         return Some((Reason::ReplacementHeld, text));
     }
@@ -149,7 +149,7 @@ fn provisioning(view: View<'_>) -> Option<NewCondition> {
     let notes = warnings(view)?;
     let remarks: Vec<&SpecProblem> = view.spec.problems.iter().chain(&notes).collect();
     Some(if remarks.is_empty() {
-        (Reason::Provisioned, "the load balancer is as the Service asks for".to_owned())
+        (Reason::Provisioned, "the load balancer matches the Service".to_owned())
     } else {
         (Reason::PartlyProvisioned, in_words(&remarks))
     })
@@ -250,7 +250,7 @@ fn with_members(view: View<'_>, address: &str) -> NewCondition {
         return (Reason::Serving, format!("clients reach it at {address}"));
     }
     let text = format!(
-        "{} of {} members are held because too many nodes went, changed or were excluded at once; look whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
+        "{} of {} members are held because too many nodes went, changed or were excluded at once; check whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
         members.held.len(),
         members.members.present.len(),
         APPROVED,

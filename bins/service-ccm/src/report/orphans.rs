@@ -33,7 +33,7 @@ impl ServiceReports {
                     owner = &*owner,
                     age_seconds = orphan.age.map(|age| age.as_secs()),
                     cost = orphan.cost.as_deref(),
-                    "a load balancer of this cluster has no Service that asks for it; the page /plan says what becomes of it"
+                    "no Service asks for this load balancer of this cluster; the page /plan says what happens to it"
                 );
             }
         }

@@ -60,7 +60,7 @@ impl Machine {
     }
 }
 
-/// Says why the load balancer is not as the Service asks for.
+/// Says why the load balancer does not match the Service.
 fn wrong(about: About<'_>, entry: &BalancerEntry, last: &LastPlan) -> Option<Explanation> {
     if let Some((why, _)) = &last.held_replacement {
         let fix = fix_for(Reason::ReplacementHeld, about.service);
@@ -170,9 +170,9 @@ fn serving(about: About<'_>, last: &LastPlan) -> Option<Explanation> {
 fn behind(last: &LastPlan) -> Explanation {
     let cause = match last.condition(PROVISIONING) {
         Some(_) => {
-            "the load balancer is as the Service asks for, and service-ccm has not seen yet if it serves"
+            "the load balancer matches the Service, and service-ccm has not seen yet whether it serves"
         }
-        None => "service-ccm has not seen yet that the load balancer is as the Service asks for",
+        None => "service-ccm has not seen yet that the load balancer matches the Service",
     };
     Explanation::new(Fares::Working, cause, WAIT)
 }

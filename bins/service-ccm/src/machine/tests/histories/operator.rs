@@ -264,6 +264,6 @@ impl World {
         let is_same = self.api.get(&service.key).is_some_and(|one| {
             one.resource_version == service.resource_version && losses::is_shown(one)
         });
-        is_served && is_same && told.cause.contains("no other one is made yet")
+        is_served && is_same && told.cause.contains("it is not replaced yet")
     }
 }
