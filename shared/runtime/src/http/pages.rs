@@ -18,7 +18,7 @@ use crate::{
     explain::Explanations,
     health::{Finding, Health, Scope},
     plans::Plans,
-    records::{Asked, Records, Unread},
+    records::{RecordQuery, Records, Unread},
 };
 
 /// The content of a page: whole, or written while the client reads.
@@ -183,7 +183,7 @@ impl Pages {
         }
         // Whoever misspells the value wants no names either.
         let anonymous = query.all("anonymous").last().is_some_and(|text| text != "false");
-        let asked = Asked { name: query.name(), anonymous };
+        let asked = RecordQuery { name: query.name(), anonymous };
         match self.records.body(asked) {
             Ok(body) => answer(StatusCode::OK, LINES, Either::Right(body.boxed_unsync())),
             Err(Unread::None) => {
@@ -285,9 +285,9 @@ impl HealthPage {
     }
 
     /// The finding in the page's JSON.
-    fn entry(self, finding: &Finding, excluded: bool) -> Entry<'_> {
+    fn entry(self, finding: &Finding, excluded: bool) -> CheckEntry<'_> {
         let since = jiff::SignedDuration::try_from(finding.lasts).unwrap_or_default();
-        Entry {
+        CheckEntry {
             name: &finding.name,
             passed: finding.verdict.is_passed(),
             fails_page: fails(finding) && !excluded,
@@ -302,11 +302,11 @@ impl HealthPage {
 struct CheckPage<'a> {
     page: &'a str,
     passed: bool,
-    checks: Vec<Entry<'a>>,
+    checks: Vec<CheckEntry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct CheckEntry<'a> {
     name: &'a str,
     passed: bool,
     fails_page: bool,
