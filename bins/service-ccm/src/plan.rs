@@ -56,11 +56,9 @@ use self::{
     front_end::SpecFrontEnd,
     members::Decision,
     reason::Reason,
-    status::{DIGEST, ID, NewCondition, StatusPatch, difference},
+    status::{DIGEST, ID, NewCondition, StatusPatch, difference, has_address},
 };
-pub use named::{
-    by_provider, copied, has_address, named, of_adoption, of_name, replaced, shown_id, to_adopt,
-};
+pub use named::{by_provider, copied, named, of_adoption, of_name, replaced, shown_id, to_adopt};
 pub use state::{BalancerState, CallKind, Failed, Foreign, Inputs, Known, Pending};
 pub use wanted_status::shows_members;
 
@@ -80,17 +78,6 @@ impl Classes {
     pub fn serves(&self, class: Option<&str>) -> bool {
         serves_class(&self.served, self.classless, class)
     }
-}
-
-/// The maximum number of classes that the metric names. Tenants choose the names of classes.
-const CLASSES: usize = 10;
-
-/// Keeps the first classes by name and sums up the rest as `other`.
-pub fn first_classes(mut counts: BTreeMap<Arc<str>, usize>) -> BTreeMap<Arc<str>, usize> {
-    let Some(limit) = counts.keys().nth(CLASSES).cloned() else { return counts };
-    let others: usize = counts.split_off(&limit).into_values().sum();
-    *counts.entry("other".into()).or_default() += others;
-    counts
 }
 
 /// Everything that the plan looks at.

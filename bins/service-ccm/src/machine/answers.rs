@@ -17,8 +17,10 @@ use super::{
     event::{Answered, CallAnswer},
 };
 use crate::plan::{
-    CallKind, Known, front_end::owner, has_address, of_adoption, of_name, repeated, shown_id,
-    status::ID,
+    CallKind, Known,
+    front_end::owner,
+    of_adoption, of_name, repeated, shown_id,
+    status::{ID, has_address},
 };
 
 /// The share of a wait after a failure that is random: what failed together does not come back together.

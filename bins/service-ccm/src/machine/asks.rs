@@ -16,10 +16,9 @@ use super::{
 use crate::plan::{
     BalancerState, CallKind, Step,
     front_end::{owner, settings, spec_front_end},
-    has_address,
     losses::recorded,
     reason::Reason,
-    status::shows,
+    status::{has_address, shows},
     to_adopt,
 };
 

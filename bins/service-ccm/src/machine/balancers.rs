@@ -20,8 +20,8 @@ use crate::plan::{
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Balancers {
     entries: BTreeMap<Name, Box<BalancerEntry>>,
-    /// What outlasts the time in which a Service is served: the confirmed writes to it, which another client may
-    /// undo again and again; and the departures from its load balancer, so that it does not get a new budget.
+    /// The memory of Services that service-ccm does not serve now: the confirmed writes to them, which another
+    /// client may undo again and again; and the departures from their load balancers, which get no new budget.
     kept: BTreeMap<Name, Box<BalancerEntry>>,
     /// The state of the list of the cluster's load balancers since this process leads.
     pub(super) list: List,

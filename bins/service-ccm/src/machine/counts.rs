@@ -9,8 +9,7 @@ use strum::{IntoStaticStr, VariantArray};
 
 use super::{Machine, entry::BalancerEntry};
 use crate::plan::{
-    APPROVED, CallKind, Known, RELEASE_APPROVED, REPLACEMENT_APPROVED, evidence::class,
-    first_classes, shown::Part,
+    APPROVED, CallKind, Known, RELEASE_APPROVED, REPLACEMENT_APPROVED, evidence::class, shown::Part,
 };
 
 /// The state of a Service of type LoadBalancer.
@@ -172,6 +171,17 @@ impl Machine {
             refused.why
         ))
     }
+}
+
+/// The maximum number of classes that the metric names. Tenants choose the names of classes.
+const CLASSES: usize = 10;
+
+/// Keeps the first classes by name and sums up the rest as `other`.
+fn first_classes(mut counts: BTreeMap<Arc<str>, usize>) -> BTreeMap<Arc<str>, usize> {
+    let Some(limit) = counts.keys().nth(CLASSES).cloned() else { return counts };
+    let others: usize = counts.split_off(&limit).into_values().sum();
+    *counts.entry("other".into()).or_default() += others;
+    counts
 }
 
 /// The state of a load balancer that the metrics show.

@@ -210,7 +210,8 @@ impl CallAnswer {
         }
     }
 
-    /// The kind of the call; that of a duplicate is a deletion as well. `None` for a preview, which changes nothing.
+    /// The kind of the call; a duplicate is also deleted by [`CallKind::Delete`]. `None` for a preview, which
+    /// changes nothing.
     pub(crate) const fn call(&self) -> Option<CallKind> {
         match self {
             Self::Ensure(_) => Some(CallKind::Ensure),

@@ -108,7 +108,9 @@ impl Machine {
         let Some(orphan) = self.orphans.get(id) else {
             let cause = format!("no list has shown a load balancer {id:?} of this cluster");
             let fix = match self.leads && self.balancers.list != List::Awaited {
-                true => "check the ID; service-ccm does not look at load balancers of other clusters",
+                true => {
+                    "check the ID; service-ccm does not look at load balancers of other clusters"
+                }
                 false => "ask the leader, or wait for its first list",
             };
             return Explanation::new(Fares::Unknown, cause, fix);

@@ -10,8 +10,7 @@ use super::entry::BalancerEntry;
 use crate::plan::{
     CallKind, Foreign, Known, Pending,
     eligible::NodeSet,
-    has_address,
-    status::{DIGEST, ID},
+    status::{DIGEST, ID, has_address},
 };
 
 /// The load balancers that others have made for a Service: see [`BalancerState`](crate::plan::BalancerState).

@@ -13,7 +13,10 @@ use super::{
     effect::{Count, Effect, Lane, Tell, Turn},
     event::Written,
 };
-use crate::plan::{Known, Step, has_address, repeated, status::StatusPatch};
+use crate::plan::{
+    Known, Step, repeated,
+    status::{StatusPatch, has_address},
+};
 
 /// Delay after a conflict, so that the informer receives the other writer's change.
 const AFTER_CONFLICT: Duration = Duration::from_millis(50);

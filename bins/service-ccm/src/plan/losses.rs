@@ -26,7 +26,7 @@ use ccm_controller::brake::{Brake, Budget, Limit, Window};
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
-use super::{has_address, status::ID};
+use super::status::{ID, has_address};
 
 /// How many load balancers are replaced without a proof: at least 3.
 pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };

@@ -3,7 +3,11 @@
 use ccm_cloud::{CloudError, ErrorKind, LoadBalancerTraits};
 use ccm_objects::Service;
 
-use super::{ADOPT, losses::is_shown, status::ID};
+use super::{
+    ADOPT,
+    losses::is_shown,
+    status::{ID, has_address},
+};
 
 /// The load balancer that a user has approved to adopt. What the Service calls its own was adopted
 /// before.
@@ -21,11 +25,6 @@ pub fn by_provider<'a>(
     let id = service.annotation(key).filter(|id| !id.is_empty())?;
     let is_own = [ADOPT, ID].iter().any(|own| service.annotation(own) == Some(id));
     (!is_own).then_some((key, id))
-}
-
-/// Returns true if the Service shows an address of a load balancer.
-pub fn has_address(service: &Service) -> bool {
-    service.details.as_ref().is_some_and(|details| !details.ingress.is_empty())
 }
 
 /// Returns the ID of the load balancer whose address the Service shows.

@@ -74,6 +74,11 @@ fn differs(reason: Reason, old: &str, new: &str) -> bool {
     }
 }
 
+/// Returns true if the Service shows an address of a load balancer.
+pub fn has_address(service: &Service) -> bool {
+    service.details.as_ref().is_some_and(|details| !details.ingress.is_empty())
+}
+
 /// Returns true if a condition of the Service shows this reason.
 pub fn shows(service: &Service, reason: Reason) -> bool {
     let condition = service.condition(reason.condition());

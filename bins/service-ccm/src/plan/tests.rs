@@ -1,7 +1,7 @@
 //! The next step for one Service, as a table.
 
 use ccm_cloud::{
-    CloudError, ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Owner, Waiting,
+    CloudError, ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Owner,
 };
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
@@ -406,26 +406,6 @@ fn a_provider_without_list_and_digest_is_not_called_if_the_service_has_the_diges
     let digest = digest_of(&service).to_string();
     let details = service.details.as_mut().expect("details");
     details.annotations.insert(DIGEST.into(), digest.as_str().into());
-    assert!(!is_ensure(&step(&service, &state)));
-}
-
-#[test]
-fn a_pending_load_balancer_is_waited_for() {
-    let service = service();
-    let mut working = balancer();
-    working.phase = Phase::Pending(Waiting {
-        what: "PENDING_UPDATE".to_owned(),
-        check_after: std::time::Duration::from_secs(1),
-        id: None,
-        request_id: None,
-        changed: false,
-    });
-    let state = BalancerState {
-        known: Known::There(Box::new(working)),
-        configured: None,
-        pending: Some(pending(CallKind::Ensure, 200)),
-        ..BalancerState::default()
-    };
     assert!(!is_ensure(&step(&service, &state)));
 }
 

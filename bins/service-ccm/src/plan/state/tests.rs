@@ -1,5 +1,6 @@
 use std::sync::LazyLock;
 
+use ccm_cloud::Waiting;
 use ccm_objects::ServiceDetails;
 
 use super::{
@@ -178,4 +179,21 @@ fn a_service_on_a_load_balancer_of_others_gets_no_second_one() {
         let is_ensured = is_ensured(&service, &state);
         assert_eq!(is_ensured, !is_held, "{annotations:?} {state:?}: {plan:?}");
     }
+}
+
+#[test]
+fn a_pending_load_balancer_is_waited_for() {
+    let mut balancer = LoadBalancer::new("lb-1", "", None);
+    balancer.phase = Phase::Pending(Waiting {
+        what: "PENDING_UPDATE".to_owned(),
+        check_after: Duration::from_secs(1),
+        id: None,
+        request_id: None,
+        changed: false,
+    });
+    let known = Known::There(Box::new(balancer));
+    let pending = Some(pending(CallKind::Ensure, 200));
+    let state = BalancerState { known, pending, ..BalancerState::default() };
+    let plan = planned(&service(), &state, 100, |_| {});
+    assert!(!matches!(plan, Plan::Next(Step::Ensure(_))), "{plan:?}");
 }
