@@ -16,7 +16,6 @@ use std::{
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -58,12 +57,6 @@ pub struct Listing {
     pub request_id: Option<String>,
     /// Why servers may be missing in it; `None` if it is complete.
     pub gap: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct OneServer<'a> {
-    #[serde(borrow)]
-    server: &'a RawValue,
 }
 
 /// Nova.
@@ -238,8 +231,8 @@ const fn servers(path: &str) -> Collection<'_> {
 
 /// Parses the response about one server, and checks that it is about this server.
 fn one_server(operation: &str, id: &ServerId, answer: &Answer) -> Result<Row, CloudError> {
-    let body: OneServer<'_> = answer.read(operation)?;
-    let row = Row::read(body.server.get());
+    let server: &RawValue = answer.object(operation, "server")?;
+    let row = Row::read(server.get());
     match row.id() {
         Some(answered) if answered != id => {
             let what = format!("the request was about {id}, the response is about {answered}");

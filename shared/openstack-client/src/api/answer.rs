@@ -4,9 +4,9 @@ use bytes::Bytes;
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind};
 use http::HeaderMap;
-use serde::Deserialize;
+use serde::{Deserialize, de::Error as _};
 
-use super::fault;
+use super::{bounded::members_of, fault};
 use crate::text::MAX_MESSAGE;
 
 /// An answer of status 2xx, or a 404 by which the service itself says that the object
@@ -28,6 +28,24 @@ impl Answer {
     pub fn read<'a, T: Deserialize<'a>>(&'a self, operation: &str) -> Result<T, CloudError> {
         let read = serde_json::from_slice(&self.body);
         read.map_err(|error| self.malformed(operation, &error.to_string()))
+    }
+
+    /// Reads the object that the body has as its member `key`.
+    pub fn object<'a, T: Deserialize<'a>>(
+        &'a self,
+        operation: &str,
+        key: &str,
+    ) -> Result<T, CloudError> {
+        let read = members_of(&self.body, [key]).and_then(|[object]| match object {
+            Some(object) => serde_json::from_str(object.get()),
+            None => Err(serde_json::Error::custom(format!("missing field `{key}`"))),
+        });
+        read.map_err(|error| self.malformed(operation, &error.to_string()))
+    }
+
+    /// Fails if a 404 says that an object that the request names does not exist.
+    pub fn found(self, operation: &str) -> Result<Self, CloudError> {
+        if self.status == 404 { Err(self.missing(operation)) } else { Ok(self) }
     }
 
     /// The error for an answer that cannot be parsed.

@@ -6,7 +6,7 @@ use ccm_cloud::{Call, CloudError, ErrorKind};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    Answer, Api, Request, Service,
+    Answer, Api, Memory, Request, Service,
     bounded::{Entries, LONGEST_ENTRY, Links, MAX_ENTRIES, members_of},
 };
 use crate::text;
@@ -51,6 +51,23 @@ impl Collection<'_> {
         take: impl FnMut(&str) -> Option<String> + Send,
     ) -> Result<Read, CloudError> {
         self.read_while(api, call, take, || true).await
+    }
+
+    /// Passes each entry of all pages to `take`. Fails if the entries take too much of the memory.
+    pub async fn entries(
+        &self,
+        api: &dyn Api,
+        memory: &Memory,
+        call: Call,
+        mut take: impl FnMut(&str) + Send,
+    ) -> Result<Read, CloudError> {
+        let take = |entry: &str| {
+            memory.take_entry(entry)?;
+            take(entry);
+            id_of(entry)
+        };
+        let read = self.read(api, call, take).await;
+        memory.enough(self.operation, read)
     }
 
     /// Like [`Collection::read`], but asks before each further page whether to request it.

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::{
     ApiVersion, BalancerRow, Child, Filter, LBAAS, ListenerRow, MemberRow, MonitorRow, Octavia,
-    PoolRow, Tree,
+    PoolRow, Reference, Tree,
 };
 use crate::{
-    api::{AT_ONCE, Answer, Api, Collection, Deletion, Memory, Request, Service, id_of},
+    api::{AT_ONCE, Answer, Api, Collection, Deletion, Memory, Read, Request, Service, id_of},
     text::{MAX_MESSAGE, MAX_VALUE, query},
 };
 
@@ -44,16 +44,6 @@ struct Version {
     status: String,
 }
 
-#[derive(Deserialize)]
-struct OneBalancer {
-    loadbalancer: BalancerRow,
-}
-
-#[derive(Deserialize)]
-struct OneQuota {
-    quota: Quota,
-}
-
 /// Early versions use the second name.
 #[derive(Deserialize)]
 struct Quota {
@@ -65,11 +55,6 @@ struct Quota {
 
 #[derive(Deserialize)]
 struct Statuses {
-    statuses: OneTree,
-}
-
-#[derive(Deserialize)]
-struct OneTree {
     loadbalancer: Tree,
 }
 
@@ -143,8 +128,9 @@ impl Octavia {
             Ok(_) => {}
             Err(error) => read.malformed.push(unreadable(operation, entry, &error)),
         };
-        let list = List { key: "loadbalancers", operation, path: &path };
-        let request_id = self.list(list, &Memory::default(), call, take).await?;
+        let list = list("loadbalancers", operation, &path);
+        let Read { request_id, .. } =
+            list.entries(&*self.api, &Memory::default(), call, take).await?;
         Ok(BalancerRows { request_id, ..read })
     }
 
@@ -153,7 +139,10 @@ impl Octavia {
         let (operation, path) =
             ("loadbalancer_get", format!("{LBAAS}/loadbalancers/{}", query(id)));
         let answer = self.get(operation, &path, call).await?;
-        one(operation, id, &answer, |OneBalancer { loadbalancer }| loadbalancer)
+        match denies(operation, id, &answer)? {
+            true => Ok(None),
+            false => answer.object(operation, "loadbalancer").map(Some),
+        }
     }
 
     /// The load balancer of this ID with all that is below it, by one request; `None` if Octavia
@@ -162,7 +151,10 @@ impl Octavia {
         let operation = "loadbalancer_status_get";
         let path = format!("{LBAAS}/loadbalancers/{}/status", query(id));
         let answer = self.get(operation, &path, call).await?;
-        one(operation, id, &answer, |Statuses { statuses }| statuses.loadbalancer)
+        if denies(operation, id, &answer)? {
+            return Ok(None);
+        }
+        answer.object(operation, "statuses").map(|statuses: Statuses| Some(statuses.loadbalancer))
     }
 
     /// All listeners of a load balancer.
@@ -173,21 +165,21 @@ impl Octavia {
     ) -> Result<Vec<ListenerRow>, CloudError> {
         let path = format!("{LBAAS}/listeners?loadbalancer_id={}", query(balancer));
         let operation = "loadbalancer_listener_list";
-        self.rows(List { key: "listeners", operation, path: &path }, &Memory::default(), call).await
+        self.rows(list("listeners", operation, &path), &Memory::default(), call).await
     }
 
     /// All pools of a load balancer.
     pub async fn pools(&self, balancer: &str, call: Call) -> Result<Vec<PoolRow>, CloudError> {
         let path = format!("{LBAAS}/pools?loadbalancer_id={}", query(balancer));
         let operation = "loadbalancer_pool_list";
-        self.rows(List { key: "pools", operation, path: &path }, &Memory::default(), call).await
+        self.rows(list("pools", operation, &path), &Memory::default(), call).await
     }
 
     /// All members of a pool. A pool that does not exist is an error.
     pub async fn members(&self, pool: &str, call: Call) -> Result<Vec<MemberRow>, CloudError> {
         let path = format!("{LBAAS}/pools/{}/members", query(pool));
         let operation = "loadbalancer_member_list";
-        self.rows(List { key: "members", operation, path: &path }, &Memory::default(), call).await
+        self.rows(list("members", operation, &path), &Memory::default(), call).await
     }
 
     /// The health monitors of these pools, one request each: Octavia takes no filter twice.
@@ -200,7 +192,7 @@ impl Octavia {
         let parts = pools.iter().map(|pool| async move {
             let path = format!("{LBAAS}/healthmonitors?pool_id={}", query(pool));
             let operation = "loadbalancer_healthmonitor_list";
-            self.rows(List { key: "healthmonitors", operation, path: &path }, memory, call).await
+            self.rows(list("healthmonitors", operation, &path), memory, call).await
         });
         let parts = stream::iter(parts.collect::<Vec<_>>()).buffered(AT_ONCE);
         let parts: Vec<Vec<MonitorRow>> = parts.try_collect().await?;
@@ -213,12 +205,9 @@ impl Octavia {
         let (operation, path) = ("loadbalancer_create", format!("{LBAAS}/loadbalancers"));
         let body = json!({ "loadbalancer": body });
         let request = Request::post(Service::LoadBalancer, operation, &path, body);
-        let answer = made(operation, self.api.send(request, call).await?)?;
-        answer
-            .read(operation)
-            .map(|OneBalancer { loadbalancer }| loadbalancer)
-            // It exists, whatever is wrong with the answer.
-            .map_err(CloudError::that_may_be_done)
+        let answer = self.api.send(request, call).await?.found(operation)?;
+        // It exists, whatever is wrong with the answer.
+        answer.object(operation, "loadbalancer").map_err(CloudError::that_may_be_done)
     }
 
     /// Changes these fields of a load balancer.
@@ -248,7 +237,7 @@ impl Octavia {
         let path = format!("{LBAAS}/loadbalancers/{}/failover", query(id));
         let request = Request::get(Service::LoadBalancer, operation, &path);
         let request = Request { method: Method::PUT, ..request };
-        made(operation, self.api.send(request, call).await?).map(drop)
+        self.api.send(request, call).await?.found(operation).map(drop)
     }
 
     /// How many load balancers the project may have; negative without a limit, and `None` if Octavia
@@ -257,13 +246,13 @@ impl Octavia {
         let project = self.api.project_id(call).await?;
         let operation = "loadbalancer_quota_get";
         let path = format!("{LBAAS}/quotas/{}", query(&project));
-        let answer = made(operation, self.get(operation, &path, call).await?)?;
-        let OneQuota { quota } = answer.read(operation)?;
+        let answer = self.get(operation, &path, call).await?.found(operation)?;
+        let quota: Quota = answer.object(operation, "quota")?;
         Ok(quota.load_balancer.or(quota.loadbalancer))
     }
 
-    /// Makes a child, and tells its ID. After an error that may have taken effect, first look
-    /// for what it may have made.
+    /// Makes a child and returns its ID. After an error that may have taken effect, first look for
+    /// what it may have made.
     pub async fn create_child(
         &self,
         child: Child,
@@ -273,12 +262,9 @@ impl Octavia {
         let (operation, path) = (child.operation(&Method::POST), child.path(None));
         let body = json!({ child.key(): body });
         let request = Request::post(Service::LoadBalancer, operation, &path, body);
-        let answer = made(operation, self.api.send(request, call).await?)?;
-        let document: Value = answer.read(operation).map_err(CloudError::that_may_be_done)?;
-        match document.get(child.key()).and_then(|made| made.get("id")).and_then(Value::as_str) {
-            Some(id) if !id.is_empty() => Ok(id.to_owned()),
-            _ => Err(answer.malformed(operation, "it has no ID").that_may_be_done()),
-        }
+        let answer = self.api.send(request, call).await?.found(operation)?;
+        let made = answer.object(operation, child.key()).map(|made: Reference| made.id);
+        made.map_err(CloudError::that_may_be_done)
     }
 
     /// Changes these fields of a child.
@@ -343,7 +329,7 @@ impl Octavia {
         call: Call,
     ) -> Result<(), CloudError> {
         let request = Request::put(Service::LoadBalancer, operation, path, body);
-        made(operation, self.api.send(request, call).await?).map(drop)
+        self.api.send(request, call).await?.found(operation).map(drop)
     }
 
     async fn remove(
@@ -363,7 +349,7 @@ impl Octavia {
     /// missing.
     async fn rows<T: DeserializeOwned + Send>(
         &self,
-        list: List<'_>,
+        list: Collection<'_>,
         memory: &Memory,
         call: Call,
     ) -> Result<Vec<T>, CloudError> {
@@ -374,7 +360,7 @@ impl Octavia {
                 trouble.get_or_insert_with(|| unreadable(list.operation, entry, &error));
             }
         };
-        let request_id = self.list(list, memory, call, take).await?;
+        let Read { request_id, .. } = list.entries(&*self.api, memory, call, take).await?;
         match trouble {
             None => Ok(rows),
             Some(line) => {
@@ -382,45 +368,11 @@ impl Octavia {
             }
         }
     }
-
-    /// Passes each entry of all pages to `take`.
-    async fn list(
-        &self,
-        List { key, operation, path }: List<'_>,
-        memory: &Memory,
-        call: Call,
-        mut take: impl FnMut(&str) + Send,
-    ) -> Result<Option<String>, CloudError> {
-        let collection = Collection { service: Service::LoadBalancer, operation, path, key };
-        let take = |entry: &str| {
-            memory.take_entry(entry)?;
-            take(entry);
-            id_of(entry)
-        };
-        let read = collection.read(&*self.api, call, take).await;
-        Ok(memory.enough(operation, read)?.request_id)
-    }
 }
 
 /// A list of Octavia.
-#[derive(Clone, Copy)]
-struct List<'a> {
-    key: &'static str,
-    operation: &'static str,
-    path: &'a str,
-}
-
-/// The one object of an answer, unless Octavia says that it does not exist.
-fn one<T: DeserializeOwned, R>(
-    operation: &'static str,
-    id: &str,
-    answer: &Answer,
-    inner: impl FnOnce(T) -> R,
-) -> Result<Option<R>, CloudError> {
-    if denies(operation, id, answer)? {
-        return Ok(None);
-    }
-    answer.read(operation).map(|document| Some(inner(document)))
+const fn list<'a>(key: &'static str, operation: &'static str, path: &'a str) -> Collection<'a> {
+    Collection { service: Service::LoadBalancer, operation, path, key }
 }
 
 /// Returns true if Octavia says that this object does not exist. A 404 about another one is an
@@ -435,14 +387,6 @@ fn denies(operation: &str, id: &str, answer: &Answer) -> Result<bool, CloudError
     let text = String::from_utf8_lossy(&answer.body);
     let what = format!("404, but not about {id:?}: {}", one_line(&text, MAX_MESSAGE));
     Err(answer.malformed(operation, &what))
-}
-
-/// The answer to a write, unless its parent does not exist.
-fn made(operation: &'static str, answer: Answer) -> Result<Answer, CloudError> {
-    if answer.status == 404 {
-        return Err(answer.missing(operation));
-    }
-    Ok(answer)
 }
 
 fn unreadable(operation: &str, entry: &str, error: &serde_json::Error) -> String {

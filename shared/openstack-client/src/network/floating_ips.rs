@@ -61,18 +61,8 @@ pub struct Quota {
 }
 
 #[derive(Deserialize)]
-struct OneQuota {
-    quota: Quotas,
-}
-
-#[derive(Deserialize)]
 struct Quotas {
     floatingip: Quota,
-}
-
-#[derive(Deserialize)]
-struct OneFloatingIp {
-    floatingip: FloatingIp,
 }
 
 impl Neutron {
@@ -104,11 +94,8 @@ impl Neutron {
         let project = self.api.project_id(call).await?;
         let (operation, path) = ("quota_get", format!("/quotas/{}/details", query(&project)));
         let request = Request::get(Service::Network, operation, &path);
-        let answer = self.api.send(request, call).await?;
-        if answer.status == 404 {
-            return Err(answer.missing(operation));
-        }
-        answer.read(operation).map(|OneQuota { quota }| quota.floatingip)
+        let answer = self.api.send(request, call).await?.found(operation)?;
+        answer.object(operation, "quota").map(|quotas: Quotas| quotas.floatingip)
     }
 
     /// Makes a floating IP. After an error that may have taken effect, first look for what it
@@ -120,15 +107,9 @@ impl Neutron {
     ) -> Result<FloatingIp, CloudError> {
         let (operation, body) = ("floating_ip_create", json!({ "floatingip": body }));
         let request = Request::post(Service::Network, operation, "/floatingips", body);
-        let answer = self.api.send(request, call).await?;
-        if answer.status == 404 {
-            return Err(answer.missing(operation));
-        }
-        answer
-            .read(operation)
-            .map(|OneFloatingIp { floatingip }| floatingip)
-            // It exists, whatever is wrong with the answer.
-            .map_err(CloudError::that_may_be_done)
+        let answer = self.api.send(request, call).await?.found(operation)?;
+        // It exists, whatever is wrong with the answer.
+        answer.object(operation, "floatingip").map_err(CloudError::that_may_be_done)
     }
 
     /// Attaches a floating IP, with this revision if it has one, to this port, or detaches it;
@@ -147,7 +128,7 @@ impl Neutron {
             // The port may be what is missing.
             404 if !answer.denies(&ip.id) => Err(answer.missing(operation)),
             404 => Ok(None),
-            _ => answer.read(operation).map(|OneFloatingIp { floatingip }| Some(floatingip)),
+            _ => answer.object(operation, "floatingip").map(Some),
         }
     }
 
@@ -169,10 +150,6 @@ impl Neutron {
             ("floating_ip_tags_update", format!("/floatingips/{}/tags", query(id)));
         let body = json!({ "tags": tags });
         let request = Request::put(Service::Network, operation, &path, body);
-        let answer = self.api.send(request, call).await?;
-        if answer.status == 404 {
-            return Err(answer.missing(operation));
-        }
-        Ok(())
+        self.api.send(request, call).await?.found(operation).map(drop)
     }
 }

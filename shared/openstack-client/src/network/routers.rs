@@ -55,16 +55,6 @@ pub struct Hop {
     pub revision_number: Option<u64>,
 }
 
-#[derive(Deserialize)]
-struct OneRouter {
-    router: Router,
-}
-
-#[derive(Deserialize)]
-struct OnePort {
-    port: Hop,
-}
-
 impl Hop {
     /// Its addresses.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
@@ -90,14 +80,11 @@ impl Neutron {
             path: "/extensions?fields=alias",
             key: "extensions",
         };
-        let (mut aliases, memory) = (BTreeSet::new(), Memory::default());
+        let mut aliases = BTreeSet::new();
         let take = |entry: &str| {
-            memory.take_entry(entry)?;
             aliases.extend(serde_json::from_str(entry).map(|Extension { alias }| alias));
-            None
         };
-        let read = collection.read(&*self.api, call, take).await;
-        memory.enough(collection.operation, read)?;
+        collection.entries(&*self.api, &Memory::default(), call, take).await?;
         Ok(aliases)
     }
 
@@ -106,7 +93,7 @@ impl Neutron {
         let (operation, path) = ("router_get", format!("/routers/{}?{ROUTER_FIELDS}", query(id)));
         let request = Request::get(Service::Network, operation, &path);
         let answer = found(id, self.api.send(request, call).await?)?;
-        answer.read(operation).map(|OneRouter { router }| router)
+        answer.object(operation, "router")
     }
 
     /// Adds routes to the router, or removes some; both are idempotent. Needs the extension
@@ -145,7 +132,7 @@ impl Neutron {
         call: Call,
     ) -> Result<Router, CloudError> {
         let answer = found(id, self.api.send(request, call).await?)?;
-        answer.read(ROUTER_UPDATE).map(|OneRouter { router }| router)
+        answer.object(ROUTER_UPDATE, "router")
     }
 
     /// The ports with these addresses in any network.
@@ -202,5 +189,5 @@ fn one_port(operation: &str, answer: &Answer) -> Result<Option<Hop>, CloudError>
     if answer.status == 404 {
         return Ok(None);
     }
-    answer.read(operation).map(|OnePort { port }| Some(port))
+    answer.object(operation, "port").map(Some)
 }

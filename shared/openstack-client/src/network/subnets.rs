@@ -56,11 +56,6 @@ pub struct PlacedAddress {
     pub subnet_id: String,
 }
 
-#[derive(Deserialize)]
-struct OneSubnet {
-    subnet: Subnet,
-}
-
 impl Neutron {
     /// The subnet of this ID; `None` if Neutron itself says that the project does not have it.
     pub async fn subnet(&self, id: &str, call: Call) -> Result<Option<Subnet>, CloudError> {
@@ -69,7 +64,7 @@ impl Neutron {
         if answer.status == 404 {
             return Ok(None);
         }
-        answer.read(operation).map(|OneSubnet { subnet }| Some(subnet))
+        answer.object(operation, "subnet").map(Some)
     }
 
     /// The subnets of these IDs that the project sees.

@@ -62,11 +62,6 @@ struct Ids {
 }
 
 #[derive(Deserialize)]
-struct OneFlavor {
-    flavor: Listed,
-}
-
-#[derive(Deserialize)]
 struct Listed {
     id: String,
     name: String,
@@ -121,7 +116,7 @@ impl Flavors {
             Err(error) if is_refusal(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
-        answer.read(operation).map(|OneFlavor { flavor }| Some(flavor.name))
+        answer.object(operation, "flavor").map(|flavor: Listed| Some(flavor.name))
     }
 
     /// Embedded flavors have no ID, so it is looked up by the name, which is unique in Nova.
@@ -151,15 +146,11 @@ impl Flavors {
             path: "/flavors",
             key: "flavors",
         };
-        let (mut by_name, memory) = (BTreeMap::new(), Memory::default());
+        let mut by_name = BTreeMap::new();
         let take = |entry: &str| {
-            memory.take_entry(entry)?;
-            let flavor: Listed = serde_json::from_str(entry).ok()?;
-            by_name.insert(flavor.name, flavor.id.clone());
-            Some(flavor.id)
+            by_name.extend(serde_json::from_str(entry).map(|it: Listed| (it.name, it.id)));
         };
-        let read = collection.read(&*self.api, call, take).await;
-        memory.enough(collection.operation, read)?;
+        collection.entries(&*self.api, &Memory::default(), call, take).await?;
         Ok(by_name)
     }
 
