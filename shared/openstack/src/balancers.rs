@@ -10,7 +10,6 @@
 //! | `merge`, `diff`, `floating`, `local` | the steps from the one to the other: members, the tree, the floating IP, health monitors of local traffic |
 //! | `steps` | a step: the request, and one line about it |
 //! | `differences` | what is not changed, one note each |
-//! | `reused` | addresses of the previous load balancer, which its replacement gets again |
 //! | `view` | what the controller sees: state, addresses, what is waited for |
 //! | `blame` | which annotation or option an error is about |
 //! | `memory`, `pace`, `failures` | a cache that saves requests, a rate limit, and what was tried about load balancers in `ERROR`: locks and times |
@@ -48,12 +47,11 @@ mod pools;
 mod quotas;
 mod read;
 mod repair;
-mod reused;
 mod spec;
 mod steps;
 mod view;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_cloud::{
@@ -150,31 +148,49 @@ impl OctaviaBalancers {
         if version < TAGS { Err(too_old(version)) } else { Ok(Features::of(version, driver)) }
     }
 
-    /// Answers each item separately, after one look at all of them.
-    fn each<'a, Q: Sync, T: Send + 'a, F>(
-        &'a self,
-        items: &'a [Q],
-        refused: BTreeMap<usize, CloudError>,
-        look: Look<'a>,
-        call: Call,
-        work: impl Fn(&'a Q, Arc<Rows>) -> F + Send + 'a,
-    ) -> Answers<'a, T>
-    where
-        F: Future<Output = Result<T, CloudError>> + Send + 'a,
-    {
-        let answers = async move {
-            let rows = self.rows(&look, call).await.map(Arc::new);
-            let work = items.iter().enumerate().map(move |(at, item)| {
-                let early = refused.get(&at).cloned().map_or_else(|| rows.clone(), Err);
-                match early {
-                    Err(error) => std::future::ready((at, Err(error))).left_future(),
-                    Ok(rows) => work(item, rows).map(move |answer| (at, answer)).right_future(),
-                }
-            });
-            stream::iter(work).buffer_unordered(AT_ONCE)
-        };
-        stream::once(answers).flatten().boxed()
+    const fn context(&self, call: Call) -> Context<'_> {
+        Context { balancers: self, call }
     }
+}
+
+/// One call of the contract: the provider, and the time that the call has.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    balancers: &'a OctaviaBalancers,
+    call: Call,
+}
+
+impl Deref for Context<'_> {
+    type Target = OctaviaBalancers;
+
+    fn deref(&self) -> &OctaviaBalancers {
+        self.balancers
+    }
+}
+
+/// Answers each item separately, after one look at all of them.
+fn each<'a, Q: Sync, T: Send + 'a, F>(
+    cx: Context<'a>,
+    items: &'a [Q],
+    refused: BTreeMap<usize, CloudError>,
+    look: Look<'a>,
+    work: impl Fn(&'a Q, Arc<Rows>) -> F + Send + 'a,
+) -> Answers<'a, T>
+where
+    F: Future<Output = Result<T, CloudError>> + Send + 'a,
+{
+    let answers = async move {
+        let rows = find::rows(cx, &look).await.map(Arc::new);
+        let work = items.iter().enumerate().map(move |(at, item)| {
+            let early = refused.get(&at).cloned().map_or_else(|| rows.clone(), Err);
+            match early {
+                Err(error) => std::future::ready((at, Err(error))).left_future(),
+                Ok(rows) => work(item, rows).map(move |answer| (at, answer)).right_future(),
+            }
+        });
+        stream::iter(work).buffer_unordered(AT_ONCE)
+    };
+    stream::once(answers).flatten().boxed()
 }
 
 fn too_old(version: ApiVersion) -> CloudError {
@@ -203,7 +219,7 @@ impl LoadBalancers for OctaviaBalancers {
         depth: Depth,
         call: Call,
     ) -> Result<LoadBalancerList, CloudError> {
-        self.listed(cluster, scope, depth, call).await
+        list::list(self.context(call), cluster, scope, depth).await
     }
 
     fn ensure<'a>(
@@ -211,16 +227,18 @@ impl LoadBalancers for OctaviaBalancers {
         wanted: &'a [Wanted],
         call: Call,
     ) -> Answers<'a, Progress<LoadBalancer>> {
+        let cx = self.context(call);
         let refused = repeated(wanted.iter().map(|one| &one.front_end.owner));
-        self.each(wanted, refused, looked_for(wanted), call, move |one, rows| async move {
-            self.ensure_one(one, &rows, call).await
+        each(cx, wanted, refused, looked_for(wanted), move |one, rows| async move {
+            ensure::ensure(cx, one, &rows).await
         })
     }
 
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>> {
-        let work =
-            move |one, rows: Arc<Rows>| async move { self.preview_one(one, &rows, call).await };
-        self.each(wanted, BTreeMap::new(), looked_for(wanted), call, work)
+        let cx = self.context(call);
+        each(cx, wanted, BTreeMap::new(), looked_for(wanted), move |one, rows| async move {
+            ensure::preview(cx, one, &rows).await
+        })
     }
 
     fn set_members<'a>(
@@ -228,11 +246,12 @@ impl LoadBalancers for OctaviaBalancers {
         changes: &'a [MemberChange],
         call: Call,
     ) -> Answers<'a, Progress<MembersSet>> {
+        let cx = self.context(call);
         let refused = repeated(changes.iter().map(|one| &one.owner));
         let ids = changes.iter().map(|one| one.id.clone()).collect();
         let look = Look { ids, ..Look::default() };
-        self.each(changes, refused, look, call, move |one, rows| async move {
-            self.set_members_of(one, &rows, call).await
+        each(cx, changes, refused, look, move |one, rows| async move {
+            members::set_members(cx, one, &rows).await
         })
     }
 
@@ -241,6 +260,7 @@ impl LoadBalancers for OctaviaBalancers {
         unwanted: &'a [Unwanted],
         call: Call,
     ) -> Answers<'a, Progress<AbsenceProof>> {
+        let cx = self.context(call);
         let refused = repeated(unwanted.iter().map(|one| &one.owner));
         let ids = unwanted.iter().filter_map(|one| one.known.clone());
         let ids: Vec<String> = ids.filter(|id| names::is_id(id)).collect();
@@ -249,8 +269,8 @@ impl LoadBalancers for OctaviaBalancers {
         let whole = ids.len() > 1 || ids.iter().any(|id| self.memory.is_deleted(id));
         let owners = unwanted.iter().map(|one| &one.owner).filter(|_| whole).collect();
         let look = Look { ids, owners, whole };
-        self.each(unwanted, refused, look, call, move |one, rows| async move {
-            self.delete_one(one, &rows, call).await
+        each(cx, unwanted, refused, look, move |one, rows| async move {
+            delete::delete(cx, one, &rows).await
         })
     }
 }

@@ -67,11 +67,10 @@ pub fn look(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Look {
     }
 }
 
-/// The changes. `port` is the virtual address's, and may not exist yet.
+/// The changes.
 pub fn plan(
     wish: &Wish,
     owner: &Owner,
-    port: Option<&str>,
     attached: &[FloatingIp],
     elsewhere: &Elsewhere,
 ) -> Result<Vec<Step>, CloudError> {
@@ -107,7 +106,7 @@ pub fn plan(
             let free = elsewhere.tagged.iter().find(|ip| is_free(ip));
             steps.extend(free.map(|ip| attach(ip, Act::Attach(ip.clone()))));
         }
-        ([], ..) => steps.extend(creation(wish, owner, port)),
+        ([], ..) => steps.extend(creation(wish, owner)),
     }
     if steps.is_empty() {
         let record = |ip: &FloatingIp| record(ip, owner, Some(ip.address) == *address);
@@ -214,19 +213,18 @@ fn exchange(
     steps
 }
 
-/// A new one.
-fn creation(wish: &Wish, owner: &Owner, port: Option<&str>) -> Option<Step> {
+/// Creates a floating IP.
+fn creation(wish: &Wish, owner: &Owner) -> Option<Step> {
     let Wish::External { network, subnet, address, .. } = wish else { return None };
     let mut body = json!({
         "floating_network_id": network.value,
         "description": names::floating(owner),
     });
-    let optional = [("port_id", port.map(str::to_owned)), ("subnet_id", subnet.clone())];
-    let address = address.map(|address| ("floating_ip_address", Some(address.to_string())));
-    for (key, value) in optional.into_iter().chain(address) {
-        if let Some(value) = value {
-            body[key] = value.into();
-        }
+    if let Some(subnet) = subnet {
+        body["subnet_id"] = subnet.clone().into();
+    }
+    if let Some(address) = address {
+        body["floating_ip_address"] = address.to_string().into();
     }
     Some(step(format!("create a floating IP of network {}", network.value), Act::Create(body)))
 }

@@ -13,7 +13,7 @@ use ccm_openstack_client::{
 use jiff::Timestamp;
 
 use super::{
-    OctaviaBalancers,
+    Context,
     annotations::{ADDRESS, ID, Settings},
     current::{self, Parts, since, vips},
     job::Job,
@@ -80,64 +80,62 @@ pub fn after(state: &Provisioning, row: &BalancerRow, line: String) -> Waiting {
     Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: true }
 }
 
-impl OctaviaBalancers {
-    /// A load balancer as a row of Octavia and the memory show it. What only annotations and
-    /// floating IPs tell is empty until this process has compared it with what is wanted.
-    pub fn shown(&self, row: &BalancerRow, cluster: &ClusterId) -> LoadBalancer {
-        let now = clock::wall();
-        let (owner, title) = ownership::of(row, cluster);
-        let mut balancer = LoadBalancer::new(&row.id, &row.name, owner);
-        balancer.digest = names::digest(&row.tags).filter(|_| title == Title::Ours);
-        balancer.phase = phase(row, &title, self.failures.others(&row.id), now);
-        balancer.version.clone_from(&row.updated_at);
-        // One that was never changed has the time of its creation.
-        balancer.version = balancer.version.or_else(|| row.created_at.clone());
-        balancer.age = current::since(row.created_at.as_deref(), now);
-        let driver = row.provider.as_deref().unwrap_or("load balancer");
-        balancer.cost = Some(driver.to_owned());
-        if let Some(verified) = self.memory.verified(&row.id).filter(|_| title == Title::Ours) {
-            if verified.floating {
-                balancer.cost = Some(format!("{driver} with floating IP"));
-            }
-            balancer.annotations = annotations(&row.id, verified.address);
-            balancer.ingress = verified.ingress;
-            balancer.notes = verified.notes;
-            balancer.pools = verified.created;
+/// A load balancer as a row of Octavia and the memory show it. What only annotations and
+/// floating IPs tell is empty until this process has compared it with what is wanted.
+pub fn view(cx: Context<'_>, row: &BalancerRow, cluster: &ClusterId) -> LoadBalancer {
+    let now = clock::wall();
+    let (owner, title) = ownership::of(row, cluster);
+    let mut balancer = LoadBalancer::new(&row.id, &row.name, owner);
+    balancer.digest = names::digest(&row.tags).filter(|_| title == Title::Ours);
+    balancer.phase = phase(row, &title, cx.failures.others(&row.id), now);
+    balancer.version.clone_from(&row.updated_at);
+    // One that was never changed has the time of its creation.
+    balancer.version = balancer.version.or_else(|| row.created_at.clone());
+    balancer.age = current::since(row.created_at.as_deref(), now);
+    let driver = row.provider.as_deref().unwrap_or("load balancer");
+    balancer.cost = Some(driver.to_owned());
+    if let Some(verified) = cx.memory.verified(&row.id).filter(|_| title == Title::Ours) {
+        if verified.floating {
+            balancer.cost = Some(format!("{driver} with floating IP"));
         }
-        balancer.title = title;
-        balancer
+        balancer.annotations = annotations(&row.id, verified.address);
+        balancer.ingress = verified.ingress;
+        balancer.notes = verified.notes;
+        balancer.pools = verified.created;
     }
+    balancer.title = title;
+    balancer
+}
 
-    /// The record of a load balancer that is as wanted.
-    pub fn verified(
-        &self,
-        row: &BalancerRow,
-        floating: &[FloatingIp],
-        job: &Job<'_>,
-        parts: Parts,
-        notes: Vec<Note>,
-    ) -> Verified {
-        let stands =
-            |ip: &&FloatingIp| ip.fixed_address.is_none() || ip.fixed_address == row.vip_address;
-        let wished = job.wanted.front_end.address;
-        let attached = floating.iter().filter(stands);
-        // Two are attached while one is exchanged for another.
-        let attached = attached.min_by_key(|ip| wished != Some(ip.address));
-        let mut addresses = vips(row);
-        if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
-            *first = ip.address;
-        }
-        Verified {
-            ingress: ingress(&addresses, &job.settings, &self.options.balancer),
-            address: addresses.first().copied(),
-            floating: attached.is_some(),
-            notes,
-            parts,
-            waits_for_monitors: false,
-            ports: Vec::new(),
-            why_empty: None,
-            created: None,
-        }
+/// The record of a load balancer that is as wanted.
+pub fn verified(
+    job: &Job<'_>,
+    row: &BalancerRow,
+    floating: &[FloatingIp],
+    parts: Parts,
+    notes: Vec<Note>,
+) -> Verified {
+    let cx = job.cx;
+    let stands =
+        |ip: &&FloatingIp| ip.fixed_address.is_none() || ip.fixed_address == row.vip_address;
+    let wished = job.wanted.front_end.address;
+    let attached = floating.iter().filter(stands);
+    // Two are attached while one is exchanged for another.
+    let attached = attached.min_by_key(|ip| wished != Some(ip.address));
+    let mut addresses = vips(row);
+    if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
+        *first = ip.address;
+    }
+    Verified {
+        ingress: ingress(&addresses, &job.settings, &cx.options.balancer),
+        address: addresses.first().copied(),
+        floating: attached.is_some(),
+        notes,
+        parts,
+        waits_for_monitors: false,
+        ports: Vec::new(),
+        why_empty: None,
+        created: None,
     }
 }
 

@@ -27,7 +27,7 @@ fn lines(keep: bool, attached: &[FloatingIp], elsewhere: &Elsewhere) -> Vec<Stri
         Given { value: "near".to_owned(), source: crate::balancers::annotations::Source::Found };
     let address = Some([203, 0, 113, 9].into());
     let wish = Wish::External { network, subnet: None, address, keep };
-    let steps = plan(&wish, &owner(), Some("port"), attached, elsewhere).unwrap();
+    let steps = plan(&wish, &owner(), attached, elsewhere).unwrap();
     let shown = |step: Step| {
         let line = step.line.replace("floating IP 203.0.113.", "");
         match step.act {
