@@ -201,6 +201,11 @@ fn too_old(version: ApiVersion) -> CloudError {
     CloudError::new(ErrorKind::Unsupported, what)
 }
 
+/// An error about a load balancer.
+fn balancer_error(kind: ErrorKind, id: &str, what: impl Into<String>) -> CloudError {
+    CloudError::new(kind, what).about(format!("load balancer {id}"))
+}
+
 #[async_trait]
 impl LoadBalancers for OctaviaBalancers {
     fn traits(&self) -> LoadBalancerTraits {

@@ -1,12 +1,6 @@
 //! Implements the contract's `Cloud`.
 
-use std::{
-    borrow::Cow,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
@@ -48,7 +42,7 @@ pub struct OpenStackCloud {
     /// The load balancers; `None` if they are switched off.
     balancers: Option<Arc<OctaviaBalancers>>,
     /// The capabilities that this process asked for: only their services are asked.
-    wanted: Wanted,
+    wanted: Mutex<HashSet<Capability>>,
     /// Names of the settings that the cloud does not have.
     unresolved: Mutex<Vec<Shortfall>>,
     /// Wakes the task that looks for them when the cloud has answered.
@@ -61,20 +55,6 @@ pub struct OpenStackCloud {
     changed: Notify,
     /// Background tasks; they end with the cloud.
     tasks: Mutex<JoinSet<()>>,
-}
-
-/// The capabilities that the process has asked for.
-#[derive(Default)]
-struct Wanted {
-    instances: AtomicBool,
-    routes: AtomicBool,
-    balancers: AtomicBool,
-}
-
-impl Wanted {
-    fn has(what: &AtomicBool) -> bool {
-        what.load(Ordering::Relaxed)
-    }
 }
 
 /// Keystone's host and path, by which a restored copy of the cloud can differ: without scheme,
@@ -113,7 +93,7 @@ impl OpenStackCloud {
         Ok(Self {
             routes,
             balancers: balancers.map(Arc::new),
-            wanted: Wanted::default(),
+            wanted: Mutex::default(),
             unresolved: Mutex::default(),
             answers: Notify::new(),
             clients,
@@ -158,7 +138,12 @@ impl OpenStackCloud {
     /// right to.
     fn asks_nova(&self) -> bool {
         let others = self.wanted_routes().is_some() || self.wanted_balancers().is_some();
-        Wanted::has(&self.wanted.instances) || !others
+        self.wants(Capability::Instances) || !others
+    }
+
+    /// Returns true if this process has asked for the capability.
+    fn wants(&self, capability: Capability) -> bool {
+        self.wanted.lock().contains(&capability)
     }
 
     /// A client with these settings that works, and what Nova answered it if it was asked.
@@ -221,12 +206,12 @@ impl OpenStackCloud {
 
     /// The routes, if this process asked for them.
     fn wanted_routes(&self) -> Option<&NeutronRoutes> {
-        self.routes.as_deref().filter(|_| Wanted::has(&self.wanted.routes))
+        self.routes.as_deref().filter(|_| self.wants(Capability::Routes))
     }
 
     /// The load balancers, if this process asked for them.
     fn wanted_balancers(&self) -> Option<&OctaviaBalancers> {
-        self.balancers.as_deref().filter(|_| Wanted::has(&self.wanted.balancers))
+        self.balancers.as_deref().filter(|_| self.wants(Capability::LoadBalancers))
     }
 
     async fn network_health(&self, call: Call) -> Result<(), CloudError> {
@@ -383,7 +368,7 @@ impl Cloud for OpenStackCloud {
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        self.wanted.instances.store(true, Ordering::Relaxed);
+        self.wanted.lock().insert(Capability::Instances);
         match &*self.unknown.lock() {
             None => Ok(Some(Arc::clone(&self.instances) as Arc<dyn Instances>)),
             Some(error) => Err(error.clone()),
@@ -392,14 +377,14 @@ impl Cloud for OpenStackCloud {
 
     /// Not offered without `[Route] router-id`, and by a Neutron without extra routes.
     fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
-        self.wanted.routes.store(true, Ordering::Relaxed);
+        self.wanted.lock().insert(Capability::Routes);
         let Some(routes) = &self.routes else { return Ok(None) };
         Ok(routes.offered()?.then(|| Arc::clone(routes) as Arc<dyn Routes>))
     }
 
     /// Not offered with `[LoadBalancer] enabled=false`, and by a cloud without Octavia.
     fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
-        self.wanted.balancers.store(true, Ordering::Relaxed);
+        self.wanted.lock().insert(Capability::LoadBalancers);
         let Some(balancers) = &self.balancers else { return Ok(None) };
         Ok(balancers.offered()?.then(|| Arc::clone(balancers) as Arc<dyn LoadBalancers>))
     }

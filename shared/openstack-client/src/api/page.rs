@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{
     Answer, Api, Memory, Request, Service,
-    bounded::{Entries, LONGEST_ENTRY, Links, MAX_ENTRIES, members_of},
+    bounded::{Entries, LONGEST_ENTRY, MAX_ENTRIES, leads_on, members_of},
 };
 use crate::text;
 
@@ -83,14 +83,14 @@ impl Collection<'_> {
             let path = self.page_path(marker.as_deref());
             let get = Request::get(self.service, self.operation, &path);
             let answer = api.send(get, call).await?;
-            let page = self.page(&answer)?;
-            count += page.entries.len();
+            let (entries, has_next) = self.page(&answer)?;
+            count += entries.len();
             if count > MAX_ENTRIES {
                 let what = format!("the list has more than {MAX_ENTRIES} entries");
                 return Err(answer.malformed(self.operation, &what));
             }
-            let last = page.entries.iter().filter_map(|entry| take(entry.get())).last();
-            let whole = !page.goes_on;
+            let last = entries.iter().filter_map(|entry| take(entry.get())).last();
+            let whole = !has_next;
             match last {
                 _ if whole || !goes_on() => {
                     return Ok(Read { request_id: answer.request_id, pages, whole });
@@ -112,7 +112,8 @@ impl Collection<'_> {
         format!("{}{joint}marker={}", self.path, text::query(marker))
     }
 
-    fn page<'a>(&self, answer: &'a Answer) -> Result<Page<'a>, CloudError> {
+    /// The entries of a page, and true if there is a next page.
+    fn page<'a>(&self, answer: &'a Answer) -> Result<(Vec<&'a RawValue>, bool), CloudError> {
         if answer.status == 404 {
             let what = format!("{}: the service does not have {}", self.operation, self.path);
             return Err(answer.error(ErrorKind::NotFound, what));
@@ -126,16 +127,10 @@ impl Collection<'_> {
             entries.ok_or_else(|| malformed(format!("it has no member {:?}", self.key)))?;
         let Entries(entries) = serde_json::from_str(entries.get())
             .map_err(|error| malformed(format!("{:?}: {error}", self.key)))?;
-        let links = serde_json::from_str(links.map_or("[]", RawValue::get));
-        let Links(goes_on) =
-            links.map_err(|error| malformed(format!("links of {:?}: {error}", self.key)))?;
-        Ok(Page { entries, goes_on })
+        let goes_on = leads_on(links.map_or("[]", RawValue::get))
+            .map_err(|error| malformed(format!("links of {:?}: {error}", self.key)))?;
+        Ok((entries, goes_on))
     }
-}
-
-struct Page<'a> {
-    entries: Vec<&'a RawValue>,
-    goes_on: bool,
 }
 
 /// The ID of an entry, which is the marker of the next page.

@@ -47,9 +47,7 @@ struct Version {
 /// Early versions use the second name.
 #[derive(Deserialize)]
 struct Quota {
-    #[serde(default)]
     load_balancer: Option<i64>,
-    #[serde(default)]
     loadbalancer: Option<i64>,
 }
 

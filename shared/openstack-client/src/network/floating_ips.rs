@@ -25,7 +25,7 @@ pub struct FloatingIp {
     #[serde(rename = "floating_ip_address")]
     pub address: IpAddr,
     /// The address of the port that it stands for.
-    #[serde(default, rename = "fixed_ip_address")]
+    #[serde(rename = "fixed_ip_address")]
     pub fixed_address: Option<IpAddr>,
     /// The port that it stands for; `None` if it is free.
     #[serde(default, deserialize_with = "crate::text::id_or_none")]
@@ -37,7 +37,7 @@ pub struct FloatingIp {
     #[serde(default)]
     pub tags: Vec<String>,
     /// Changes with every write, where Neutron has the extension for it.
-    #[serde(default, rename = "revision_number")]
+    #[serde(rename = "revision_number")]
     pub revision: Option<u64>,
 }
 

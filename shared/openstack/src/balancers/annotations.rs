@@ -257,7 +257,7 @@ pub fn read(
         hostname: reading.hostname(),
         networks,
         keep_floating: reading.flag("keep-floatingip", false),
-        connection_limit: reading.number("connection-limit", -1, -1..=i64::from(i32::MAX)),
+        connection_limit: reading.number("connection-limit", -1, -1..=i64::from(i32::MAX), false),
         proxy: reading.proxy(),
         forwarded_for: reading.flag("x-forwarded-for", false),
         tls: reading.given("default-tls-container-ref", config.default_tls_container.as_ref()),

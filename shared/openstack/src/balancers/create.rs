@@ -111,8 +111,8 @@ pub async fn design(
     let mut notes: Vec<_> = notes.collect();
     notes.extend(local::remarks(None, front_end, settings, job.features, unasked));
     let wish = place::wish(job, place.family(), attached, &mut notes).await?;
-    let look = floating::look(&wish, attached, may_be_left);
-    let elsewhere = read::elsewhere(job, look).await?;
+    let search = floating::search(&wish, attached, may_be_left);
+    let elsewhere = read::elsewhere(job, search).await?;
     let floating = floating::plan(&wish, &front_end.owner, attached, &elsewhere)?;
     Ok(Design { place, tree, wish, elsewhere, floating, notes })
 }
@@ -252,7 +252,8 @@ fn reused(job: &Job<'_>, design: &Design) -> Option<Place> {
         // Clients were shown the floating IP instead.
         Wish::External { .. } => {
             let all = elsewhere.tagged.iter().chain(&elsewhere.wished);
-            all.filter(|ip| floating::is_ours(ip, owner)).find_map(|ip| names::vip(&ip.tags))
+            all.filter(|ip| floating::is_ours(ip, owner))
+                .find_map(|ip| names::value(&ip.tags, names::VIP))
         }
         _ => shown(place.family()),
     });
@@ -271,9 +272,9 @@ fn body(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
     let name = names::balancer(owner);
     let mut tags = names::tags(name.clone(), owner).to_vec();
     tags.extend(settings.tags.balancer.iter().cloned());
-    tags.push(names::digest_tag(front_end.digest));
+    tags.push(names::tag(names::DIGEST, front_end.digest));
     if unasked(job) == Unasked::TakenBack {
-        tags.push(names::taken_back_tag(front_end.digest));
+        tags.push(names::tag(names::TAKEN_BACK, front_end.digest));
     }
     let mut body = json!({
         "name": name,

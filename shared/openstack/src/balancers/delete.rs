@@ -9,7 +9,7 @@ use ccm_openstack_client::{
 };
 
 use super::{
-    Context, annotations, apply,
+    Context, annotations, apply, balancer_error,
     find::{self, Rows},
     floating, names, ownership, read,
     steps::FloatingAct,
@@ -84,8 +84,7 @@ async fn delete_duplicate(
             "load balancer {} is the only one of Service {}, and no duplicate",
             row.id, unwanted.owner
         );
-        let error = CloudError::new(ErrorKind::Conflict, what);
-        return Err(error.about(format!("load balancer {}", row.id)));
+        return Err(balancer_error(ErrorKind::Conflict, &row.id, what));
     }
     delete_row(cx, row, unwanted).await
 }

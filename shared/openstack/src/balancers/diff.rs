@@ -193,15 +193,18 @@ fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step>
         .row
         .tags
         .iter()
-        .filter(|tag| !tag.is_empty() && !names::is_digest(tag))
+        .filter(|tag| !tag.is_empty() && !tag.starts_with(names::DIGEST))
         // Removes the mark of an earlier configuration: the new one gets health monitors again.
-        .filter(|tag| !names::is_taken_back(tag) || **tag == names::taken_back_tag(goal.digest))
+        .filter(|tag| {
+            !tag.starts_with(names::TAKEN_BACK)
+                || **tag == names::tag(names::TAKEN_BACK, goal.digest)
+        })
         .cloned()
         .collect();
     tags.extend(lacks_name.then(|| name.to_owned()));
     tags.extend(missing);
     let digest = if records { Some(goal.digest) } else { stored };
-    tags.extend(digest.map(names::digest_tag));
+    tags.extend(digest.map(|digest| names::tag(names::DIGEST, digest)));
     let line = match records {
         true => {
             format!("record with load balancer {} that this configuration is applied", seen.row.id)

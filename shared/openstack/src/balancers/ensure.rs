@@ -200,8 +200,8 @@ async fn compare(job: &Job<'_>, row: BalancerRow) -> Result<Comparison, CloudErr
     notes.extend(tree.notes.iter().chain(&job.settings.notes).cloned());
     let wish = place::wish(job, family, &seen.floating, &mut notes).await?;
     let is_new = cx.memory.verified(&seen.row.id).is_none();
-    let look = floating::look(&wish, &seen.floating, is_new || seen.floating.is_empty());
-    let elsewhere = read::elsewhere(job, look).await?;
+    let search = floating::search(&wish, &seen.floating, is_new || seen.floating.is_empty());
+    let elsewhere = read::elsewhere(job, search).await?;
     let outer = place::floating_subnet(cx, &wish, &job.settings, &seen.floating).await?;
     let (attached, outer) = (&seen.floating, outer.as_ref());
     notes.extend(differences::of_floating(&wish, &job.settings, attached, &elsewhere, outer));

@@ -9,7 +9,7 @@ use ccm_openstack_client::{
     text::MAX_VALUE,
 };
 
-use super::{AT_ONCE, Context, names, ownership};
+use super::{AT_ONCE, Context, balancer_error, names, ownership};
 
 /// The load balancers that the items of a call look for together.
 #[derive(Clone, Debug, Default)]
@@ -66,6 +66,11 @@ fn oldest_first(mut rows: Vec<BalancerRow>) -> Vec<BalancerRow> {
     rows.retain(exists);
     rows.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
     rows
+}
+
+/// The error about a load balancer that does not exist.
+pub fn unknown(id: &str) -> CloudError {
+    balancer_error(ErrorKind::NotFound, id, format!("the project has no load balancer {id}"))
 }
 
 fn exists(row: &BalancerRow) -> bool {
@@ -176,9 +181,7 @@ pub async fn find(cx: Context<'_>, wanted: &Wanted, rows: &Rows) -> Result<Found
         if let Some(own) = own {
             return Ok(Found::Own(Box::new(own)));
         }
-        let what = format!("the project has no load balancer {id}");
-        let error = CloudError::new(ErrorKind::NotFound, what);
-        return Err(error.about(format!("load balancer {id}")));
+        return Err(unknown(id));
     };
     match own {
         Some(own) if own.id == row.id => Ok(Found::Own(Box::new(own))),
@@ -187,8 +190,7 @@ pub async fn find(cx: Context<'_>, wanted: &Wanted, rows: &Rows) -> Result<Found
                 "Service {owner} has load balancer {} already, and adopts no second one: {id}",
                 own.id
             );
-            let error = CloudError::new(ErrorKind::Conflict, what);
-            Err(error.about(format!("load balancer {id}")))
+            Err(balancer_error(ErrorKind::Conflict, id, what))
         }
         None if ownership::is_adoptable(&row, owner) => Ok(Found::Adoptable(Box::new(row))),
         None => Err(ownership::not_ours(&row, owner)),

@@ -19,7 +19,7 @@ pub async fn list(
     scope: Scope,
     depth: Depth,
 ) -> Result<LoadBalancerList, CloudError> {
-    let (began, tag) = (Instant::now(), names::cluster_tag(&cluster.uid));
+    let (began, tag) = (Instant::now(), names::tag(names::CLUSTER, &cluster.uid));
     let filter = match &scope {
         Scope::All => Filter::All,
         Scope::Cluster => Filter::Tags(&[&tag]),

@@ -253,8 +253,8 @@ pub fn refused(why: &str) -> Note {
 /// Marks the monitors as taken back. The next comparison deletes them.
 pub fn taking_back(seen: &Seen, job: &Job<'_>, listener: &str) -> Step {
     let mut tags: Vec<String> =
-        seen.row.tags.iter().filter(|tag| !names::is_taken_back(tag)).cloned().collect();
-    tags.push(names::taken_back_tag(job.wanted.front_end.digest));
+        seen.row.tags.iter().filter(|tag| !tag.starts_with(names::TAKEN_BACK)).cloned().collect();
+    tags.push(names::tag(names::TAKEN_BACK, job.wanted.front_end.digest));
     let line = format!(
         "record with load balancer {} that its health monitors are taken back: all members of \
          listener {listener} fail",

@@ -6,11 +6,11 @@ use ccm_openstack_client::lbaas::{BalancerRow, Child, Provisioning, TreePool};
 use tokio::time::Instant;
 
 use super::{
-    Context, annotations,
+    Context, annotations, balancer_error,
     blame::is_about,
     current,
     current::Filled,
-    find::Rows,
+    find::{Rows, unknown},
     memory::{KnownPool, Pools},
     merge::{SeenMember, Shape, changed, usual_port},
     names, ownership,
@@ -28,18 +28,13 @@ pub async fn set_members(
     change: &MemberChange,
     rows: &Rows,
 ) -> Result<Progress<MembersSet>, CloudError> {
-    let Some(row) = rows.get(&change.id)? else {
-        let what = format!("the project has no load balancer {}", change.id);
-        let error = CloudError::new(ErrorKind::NotFound, what);
-        return Err(error.about(format!("load balancer {}", change.id)));
-    };
+    let row = rows.get(&change.id)?.ok_or_else(|| unknown(&change.id))?;
     ownership::check(row, &change.owner)?;
     match row.provisioning_status {
         Provisioning::Active => {}
         Provisioning::Error | Provisioning::Deleted => {
             let what = format!("load balancer {} is in ERROR and is replaced first", row.id);
-            let error = CloudError::new(ErrorKind::Unavailable, what);
-            return Err(error.about(format!("load balancer {}", row.id)));
+            return Err(balancer_error(ErrorKind::Unavailable, &row.id, what));
         }
         Provisioning::PendingDelete | Provisioning::Pending(_) => {
             let more = Some("members follow");

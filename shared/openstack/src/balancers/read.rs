@@ -7,10 +7,10 @@ use ccm_openstack_client::{
 };
 
 use super::{
-    Context,
+    Context, balancer_error,
     current::{self, Seen},
     differences::members_subnet,
-    floating::{Elsewhere, Look},
+    floating::{Elsewhere, Search},
     job::Job,
     local::decide,
     merge::{SeenMember, has_foreign},
@@ -70,19 +70,19 @@ pub async fn details(cx: Context<'_>, pool: &str) -> Result<Vec<SeenMember>, Clo
 pub async fn tree(cx: Context<'_>, id: &str) -> Result<Tree, CloudError> {
     cx.octavia.tree(id, cx.call).await?.ok_or_else(|| {
         let what = format!("load balancer {id} was deleted in the meantime");
-        CloudError::new(ErrorKind::Busy, what).about(format!("load balancer {id}"))
+        balancer_error(ErrorKind::Busy, id, what)
     })
 }
 
 /// The floating IPs that may be used.
-pub async fn elsewhere(job: &Job<'_>, look: Look) -> Result<Elsewhere, CloudError> {
+pub async fn elsewhere(job: &Job<'_>, search: Search) -> Result<Elsewhere, CloudError> {
     let cx = job.cx;
     let mut elsewhere = Elsewhere::default();
-    if let Look::Address(address) | Look::Both(address) = look {
+    if let Some(address) = search.address {
         let found = cx.neutron.floating_ips(FloatingIps::Address(address), cx.call).await?;
         elsewhere.wished = found.into_iter().next();
     }
-    if let Look::Tags | Look::Both(_) = look {
+    if search.tags {
         elsewhere.tagged = floating_of_owner(cx, &job.wanted.front_end.owner).await?;
     }
     Ok(elsewhere)

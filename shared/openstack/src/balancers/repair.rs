@@ -8,7 +8,7 @@ use ccm_cloud::{CloudError, ErrorKind, LoadBalancer, Loss, Progress};
 use ccm_openstack_client::{lbaas::BalancerRow, network::FloatingIp, text::MAX_MESSAGE};
 
 use super::{
-    Context, create, current, diff,
+    Context, balancer_error, create, current, diff,
     failures::{Next, Tried},
     floating,
     job::Job,
@@ -65,8 +65,7 @@ fn kept(row: &BalancerRow, why: &str, error: CloudError) -> CloudError {
 /// The error while it is left alone.
 fn waits(row: &BalancerRow, what: &str, after: Duration) -> CloudError {
     let what = format!("load balancer {} is in {}{what}", row.id, row.provisioning_status);
-    let error = CloudError::new(ErrorKind::Unavailable, what);
-    error.about(format!("load balancer {}", row.id)).with_retry_after(after)
+    balancer_error(ErrorKind::Unavailable, &row.id, what).with_retry_after(after)
 }
 
 /// The failed parts, in brackets.

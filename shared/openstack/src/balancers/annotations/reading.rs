@@ -101,35 +101,25 @@ impl<'a> Reading<'a> {
         self.flag_of(&format!("{PREFIX}{key}"), default)
     }
 
-    /// A number. A value that is not a number counts as the default; a number out of range is a
-    /// problem.
-    pub fn number(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
+    /// Reads a whole number. A value that is not a number counts as the default. A number out of range
+    /// is a problem, or counts as the default too if `is_lenient`.
+    pub fn number(
+        &mut self,
+        key: &str,
+        default: i64,
+        range: RangeInclusive<i64>,
+        is_lenient: bool,
+    ) -> i64 {
         let Some(text) = self.text(key) else { return default };
         let right = format!("a whole number from {} to {}", range.start(), range.end());
         match text.parse::<i64>() {
-            Ok(number) if range.contains(&number) => number,
-            Ok(number) => {
+            Ok(number) if range.contains(&number) => return number,
+            Ok(number) if !is_lenient => {
                 self.problem(key, format!("{number} is out of range; must be {right}"));
-                default
             }
-            Err(_) => {
-                self.ignored(&format!("{PREFIX}{key}"), text, &right);
-                default
-            }
+            _ => self.ignored(&format!("{PREFIX}{key}"), text, &right),
         }
-    }
-
-    /// Reads a whole number. Uses the default if the text is not a number or is out of range.
-    fn number_or_default(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
-        let Some(text) = self.text(key) else { return default };
-        match text.parse::<i64>() {
-            Ok(number) if range.contains(&number) => number,
-            _ => {
-                let right = format!("a whole number from {} to {}", range.start(), range.end());
-                self.ignored(&format!("{PREFIX}{key}"), text, &right);
-                default
-            }
-        }
+        default
     }
 
     /// A value of the annotation, else of the option of the same name.
@@ -167,23 +157,19 @@ impl<'a> Reading<'a> {
         class_first: bool,
         value: impl Fn(&LoadBalancerClass) -> Option<&String>,
     ) -> Option<Given> {
-        let of_class = || {
-            let (name, networks) = class?;
+        let of_class = class.and_then(|(name, networks)| {
             let source = Source::Class(name.clone(), key);
             Some(Given { value: value(networks)?.clone(), source })
-        };
-        let of_annotation = || {
+        });
+        let of_annotation = self.text(key).map(|text| {
             let source = Source::annotation(key);
-            Some(Given { value: self.text(key)?.to_owned(), source })
-        };
-        let first = match class_first {
-            true => of_class().or_else(of_annotation),
-            false => of_annotation().or_else(of_class),
-        };
-        let of_options = || {
-            Some(Given { value: value(&options.networks)?.clone(), source: Source::Option(key) })
-        };
-        first.or_else(of_options).filter(|given| !given.value.is_empty())
+            Given { value: text.to_owned(), source }
+        });
+        let (first, second) =
+            if class_first { (of_class, of_annotation) } else { (of_annotation, of_class) };
+        let of_options = value(&options.networks)
+            .map(|value| Given { value: value.clone(), source: Source::Option(key) });
+        first.or(second).or(of_options).filter(|given| !given.value.is_empty())
     }
 
     pub fn networks(
@@ -275,7 +261,7 @@ impl<'a> Reading<'a> {
     }
 
     pub fn timeouts(&mut self) -> Timeouts {
-        let mut limit = |key, default| self.number(key, default, 0..=LONGEST);
+        let mut limit = |key, default| self.number(key, default, 0..=LONGEST, false);
         Timeouts {
             client_data: limit("timeout-client-data", 50_000),
             member_connect: limit("timeout-member-connect", 5_000),
@@ -287,7 +273,7 @@ impl<'a> Reading<'a> {
     /// How members are checked, if they are.
     pub fn checks(&mut self, config: &LoadBalancer) -> Option<Checks> {
         let asks = self.flag(MONITOR, config.create_monitor);
-        asks.then(|| self.times(config, Self::number))
+        asks.then(|| self.times(config, false))
     }
 
     /// The checks that `local-monitor` adds to a Service with local traffic. Replaces an invalid number
@@ -298,17 +284,13 @@ impl<'a> Reading<'a> {
             return None;
         }
         let for_all = config.local_monitor == LocalMonitor::All;
-        Some(LocalChecks { checks: self.times(config, Self::number_or_default), for_all })
+        Some(LocalChecks { checks: self.times(config, true), for_all })
     }
 
-    fn times(
-        &mut self,
-        config: &LoadBalancer,
-        read: impl Fn(&mut Self, &str, i64, RangeInclusive<i64>) -> i64,
-    ) -> Checks {
+    fn times(&mut self, config: &LoadBalancer, is_lenient: bool) -> Checks {
         let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let mut number = |key, default: i64, range| {
-            let number = read(self, key, default, range);
+            let number = self.number(key, default, range, is_lenient);
             u32::try_from(number).unwrap_or(u32::MAX)
         };
         let long = 0..=i64::from(i32::MAX);
@@ -339,8 +321,8 @@ impl<'a> Reading<'a> {
             .collect();
         let reserved = |tag: &&String| {
             names::is_owner_tag(tag)
-                || names::is_digest(tag)
-                || names::is_taken_back(tag)
+                || tag.starts_with(names::DIGEST)
+                || tag.starts_with(names::TAKEN_BACK)
                 || tag.starts_with(names::PREFIX)
         };
         if let Some(tag) = tags.iter().find(reserved) {

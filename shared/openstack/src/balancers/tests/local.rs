@@ -19,7 +19,7 @@ async fn standing(rig: &Rig, name: &str) -> Wanted {
     let web = local(name);
     rig.settle(&annotated(&web, "enable-health-monitor", "false")).await;
     let mut world = rig.cloud.world.lock();
-    let digest = super::names::digest_tag(web.front_end.digest);
+    let digest = super::names::tag(super::names::DIGEST, web.front_end.digest);
     for row in &mut world.octavia.balancers {
         let tags = row["tags"].as_array_mut().unwrap();
         for tag in tags.iter_mut().filter(|tag| tag.as_str().unwrap().starts_with("quartet-config"))
