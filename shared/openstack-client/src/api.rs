@@ -277,7 +277,7 @@ impl Client {
             }
         };
         let answer = self.send(Request::get(service, operation, path), call).await?;
-        answer.read::<Listed>(operation).map(drop)
+        answer.read::<Listed>().map(drop)
     }
 
     /// Marks this client as the one in use: the results of its logins are logged and counted.

@@ -76,13 +76,10 @@ impl Nova {
 
     /// Requests the server of this ID. A 404 that does not come from Nova is an error.
     pub async fn server(&self, id: &ServerId, call: Call) -> Result<Asked, CloudError> {
-        let operation = "server_get";
         let path = format!("/servers/{id}");
-        let answer = self.api.send(Request::get(Service::Compute, operation, &path), call).await?;
-        let row = match answer.status {
-            404 => None,
-            _ => Some(one_server(operation, id, &answer)?),
-        };
+        let request = Request::get(Service::Compute, "server_get", &path);
+        let answer = self.api.send(request, call).await?;
+        let row = if answer.status == 404 { None } else { Some(one_server(id, &answer)?) };
         let evidence = match &row {
             None => {
                 let place =
@@ -230,13 +227,13 @@ const fn servers(path: &str) -> Collection<'_> {
 }
 
 /// Parses the response about one server, and checks that it is about this server.
-fn one_server(operation: &str, id: &ServerId, answer: &Answer) -> Result<Row, CloudError> {
-    let server: &RawValue = answer.object(operation, "server")?;
+fn one_server(id: &ServerId, answer: &Answer) -> Result<Row, CloudError> {
+    let server: &RawValue = answer.object("server")?;
     let row = Row::read(server.get());
     match row.id() {
         Some(answered) if answered != id => {
             let what = format!("the request was about {id}, the response is about {answered}");
-            Err(answer.malformed(operation, &what))
+            Err(answer.malformed(&what))
         }
         _ => Ok(row),
     }

@@ -11,7 +11,7 @@
 //! | `steps` | a step: the request, and one line about it |
 //! | `differences` | what is not changed, one note each |
 //! | `view` | what the controller sees: state, addresses, what is waited for |
-//! | `blame` | which annotation or option an error is about |
+//! | `error_source` | which annotation or option an error is about |
 //! | `memory`, `pace`, `failures` | a cache that saves requests, a rate limit, and what was tried about load balancers in `ERROR`: locks and times |
 //! | `find`, `read`, `place`, `quotas` | requests that read |
 //! | `apply` | makes one step |
@@ -22,13 +22,13 @@
 
 mod annotations;
 mod apply;
-mod blame;
 mod create;
 mod current;
 mod delete;
 mod diff;
 mod differences;
 mod ensure;
+mod error_source;
 mod failures;
 mod features;
 mod find;

@@ -87,7 +87,7 @@ impl Collection<'_> {
             count += entries.len();
             if count > MAX_ENTRIES {
                 let what = format!("the list has more than {MAX_ENTRIES} entries");
-                return Err(answer.malformed(self.operation, &what));
+                return Err(answer.malformed(&what));
             }
             let last = entries.iter().filter_map(|entry| take(entry.get())).last();
             let whole = !has_next;
@@ -98,7 +98,7 @@ impl Collection<'_> {
                 Some(last) if marker.as_ref() != Some(&last) => marker = Some(last),
                 _ => {
                     let what = "the list has a next page, but no valid marker";
-                    return Err(answer.malformed(self.operation, what));
+                    return Err(answer.malformed(what));
                 }
             }
         }
@@ -118,7 +118,7 @@ impl Collection<'_> {
             let what = format!("{}: the service does not have {}", self.operation, self.path);
             return Err(answer.error(ErrorKind::NotFound, what));
         }
-        let malformed = |what: String| answer.malformed(self.operation, &what);
+        let malformed = |what: String| answer.malformed(&what);
         let links_key = format!("{}_links", self.key);
         let [entries, links] = members_of(&answer.body, [self.key, &links_key])
             .map_err(|error| malformed(error.to_string()))?;
@@ -163,7 +163,8 @@ mod tests {
             let entries = vec![format!(r#"{{"id":"{id}"}}"#); self.0].join(",");
             let body = format!(r#"{{"ports":[{entries}],"ports_links":[{{"rel":"next"}}]}}"#);
             let headers = HeaderMap::new();
-            Ok(Answer { status: 200, headers, body: body.into(), request_id: None })
+            let (operation, body) = (request.operation, body.into());
+            Ok(Answer { operation, status: 200, headers, body, request_id: None })
         }
 
         async fn offers(&self, _: Service, _: Call) -> Result<bool, CloudError> {

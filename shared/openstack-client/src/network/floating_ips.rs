@@ -92,10 +92,10 @@ impl Neutron {
     /// How many floating IPs the project may have, and how many it has.
     pub async fn floating_quota(&self, call: Call) -> Result<Quota, CloudError> {
         let project = self.api.project_id(call).await?;
-        let (operation, path) = ("quota_get", format!("/quotas/{}/details", query(&project)));
-        let request = Request::get(Service::Network, operation, &path);
-        let answer = self.api.send(request, call).await?.found(operation)?;
-        answer.object(operation, "quota").map(|quotas: Quotas| quotas.floatingip)
+        let path = format!("/quotas/{}/details", query(&project));
+        let request = Request::get(Service::Network, "quota_get", &path);
+        let answer = self.api.send(request, call).await?.found()?;
+        answer.object("quota").map(|quotas: Quotas| quotas.floatingip)
     }
 
     /// Makes a floating IP. After an error that may have taken effect, first look for what it
@@ -105,11 +105,11 @@ impl Neutron {
         body: Value,
         call: Call,
     ) -> Result<FloatingIp, CloudError> {
-        let (operation, body) = ("floating_ip_create", json!({ "floatingip": body }));
-        let request = Request::post(Service::Network, operation, "/floatingips", body);
-        let answer = self.api.send(request, call).await?.found(operation)?;
+        let body = json!({ "floatingip": body });
+        let request = Request::post(Service::Network, "floating_ip_create", "/floatingips", body);
+        let answer = self.api.send(request, call).await?.found()?;
         // It exists, whatever is wrong with the answer.
-        answer.object(operation, "floatingip").map_err(CloudError::that_may_be_done)
+        answer.object("floatingip").map_err(CloudError::that_may_be_done)
     }
 
     /// Attaches a floating IP, with this revision if it has one, to this port, or detaches it;
@@ -120,22 +120,19 @@ impl Neutron {
         port: Option<&str>,
         call: Call,
     ) -> Result<Option<FloatingIp>, CloudError> {
-        let (operation, path) = ("floating_ip_update", format!("/floatingips/{}", query(&ip.id)));
+        let path = format!("/floatingips/{}", query(&ip.id));
         let body = json!({ "floatingip": { "port_id": port } });
-        let request = Request::put(Service::Network, operation, &path, body);
+        let request = Request::put(Service::Network, "floating_ip_update", &path, body);
         let answer = self.api.send(request.at_revision(ip.revision), call).await?;
-        match answer.status {
-            // The port may be what is missing.
-            404 if !answer.denies(&ip.id) => Err(answer.missing(operation)),
-            404 => Ok(None),
-            _ => answer.object(operation, "floatingip").map(Some),
-        }
+        // The port may be what is missing.
+        let answer = if answer.denies(&ip.id) { answer } else { answer.found()? };
+        answer.object_or_none("floatingip")
     }
 
     /// Deletes a floating IP.
     pub async fn delete_floating_ip(&self, id: &str, call: Call) -> Result<Deletion, CloudError> {
-        let (operation, path) = ("floating_ip_delete", format!("/floatingips/{}", query(id)));
-        let request = Request::delete(Service::Network, operation, &path);
+        let path = format!("/floatingips/{}", query(id));
+        let request = Request::delete(Service::Network, "floating_ip_delete", &path);
         Deletion::of(&self.api.send(request, call).await?)
     }
 
@@ -146,10 +143,8 @@ impl Neutron {
         tags: &[String],
         call: Call,
     ) -> Result<(), CloudError> {
-        let (operation, path) =
-            ("floating_ip_tags_update", format!("/floatingips/{}/tags", query(id)));
-        let body = json!({ "tags": tags });
-        let request = Request::put(Service::Network, operation, &path, body);
-        self.api.send(request, call).await?.found(operation).map(drop)
+        let (path, body) = (format!("/floatingips/{}/tags", query(id)), json!({ "tags": tags }));
+        let request = Request::put(Service::Network, "floating_ip_tags_update", &path, body);
+        self.api.send(request, call).await?.found().map(drop)
     }
 }

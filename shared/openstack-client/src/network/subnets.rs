@@ -59,12 +59,9 @@ pub struct PlacedAddress {
 impl Neutron {
     /// The subnet of this ID; `None` if Neutron itself says that the project does not have it.
     pub async fn subnet(&self, id: &str, call: Call) -> Result<Option<Subnet>, CloudError> {
-        let (operation, path) = ("subnet_get", format!("/subnets/{}?{SUBNET_FIELDS}", query(id)));
-        let answer = self.api.send(Request::get(Service::Network, operation, &path), call).await?;
-        if answer.status == 404 {
-            return Ok(None);
-        }
-        answer.object(operation, "subnet").map(Some)
+        let path = format!("/subnets/{}?{SUBNET_FIELDS}", query(id));
+        let request = Request::get(Service::Network, "subnet_get", &path);
+        self.api.send(request, call).await?.object_or_none("subnet")
     }
 
     /// The subnets of these IDs that the project sees.

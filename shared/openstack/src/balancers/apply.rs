@@ -8,7 +8,7 @@ use ccm_openstack_client::{
 
 use super::{
     Context,
-    blame::{About, blamed, unattached, wished},
+    error_source::{About, add_source, not_attached, not_available},
     floating,
     job::Job,
     steps::{Act, FloatingAct, Step},
@@ -54,7 +54,7 @@ pub async fn make(job: &Job<'_>, row: &BalancerRow, step: Step) -> Result<(), Cl
             Err(CloudError::new(ErrorKind::Busy, what))
         }
     };
-    made.map_err(|error| blamed(error, about, &job.settings))
+    made.map_err(|error| add_source(error, about, &job.settings))
 }
 
 /// Makes a change of a floating IP. Returns the one that stands for the virtual address now.
@@ -73,7 +73,7 @@ pub async fn make_floating(
             let address = body["floating_ip_address"].as_str().map(str::to_owned);
             let made = neutron.create_floating_ip(body, cx.call).await;
             let made = made.map_err(|error| match &address {
-                Some(address) => wished(error, address),
+                Some(address) => not_available(error, address),
                 None => error,
             })?;
             let tags = floating::tags(&made.tags, owner, address.is_some());
@@ -83,24 +83,29 @@ pub async fn make_floating(
         FloatingAct::Attach(ip) => attach(cx, &ip, port).await.map(Some),
         FloatingAct::Wished { ip, instead_of } => {
             let made = exchange(cx, &ip, instead_of.map(|ip| *ip), port).await;
-            made.map(Some).map_err(|error| unattached(error, ip.address))
+            made.map(Some).map_err(|error| not_attached(error, ip.address))
         }
         FloatingAct::Detach(ip) => {
             neutron.update_floating_ip(&ip, None, cx.call).await?;
             Ok(None)
         }
-        FloatingAct::Release(id) => match neutron.delete_floating_ip(&id, cx.call).await {
-            Err(error) if error.kind == ErrorKind::Conflict => {
-                // Port forwardings of a user, for instance.
-                tracing::warn!("floating IP {id} is kept: something else uses it: {error}");
-                Ok(None)
-            }
-            outcome => outcome.map(|_| None),
-        },
+        FloatingAct::Release(id) => release(cx, &id).await.map(|_| None),
         FloatingAct::Tag(id, tags) => {
             neutron.tag_floating_ip(&id, &tags, cx.call).await?;
             Ok(None)
         }
+    }
+}
+
+/// Deletes a floating IP. Returns false if it stays because something else uses it: port forwardings
+/// of a user, for instance.
+pub async fn release(cx: Context<'_>, id: &str) -> Result<bool, CloudError> {
+    match cx.neutron.delete_floating_ip(id, cx.call).await {
+        Err(error) if error.kind == ErrorKind::Conflict => {
+            tracing::warn!("floating IP {id} is kept: something else uses it: {error}");
+            Ok(false)
+        }
+        outcome => outcome.map(|_| true),
     }
 }
 

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::{
     annotations::remark,
     apply,
-    blame::{About, blamed},
     current::Parts,
+    error_source::{About, add_source},
     floating::{self, Elsewhere, Wish},
     job::{Job, SINGLE_STACK, invalid},
     local,
@@ -137,18 +137,21 @@ pub async fn create(
     for step in floating {
         if let (Act::Floating(act), Some(_)) = (step.act, port) {
             let ip = apply::make_floating(cx, act, owner, port).await;
-            attached.extend(ip.map_err(|error| blamed(error, About::FloatingIp, settings))?);
+            attached.extend(ip.map_err(|error| add_source(error, About::FloatingIp, settings))?);
         }
     }
     let is_whole = !matches!(wish, Wish::External { .. }) || !attached.is_empty();
     if is_whole && row.vip_address.is_some() {
         let (selector, family) = (&settings.selector, place.family());
         let verified = Verified {
+            notes,
+            parts: parts(&tree),
             why_empty: why_none(members, selector, family),
             ports: pools::of_creation(&tree),
             created: Some(pools::created(&tree, members, selector, family)),
-            ..view::verified(job, &row, &attached, parts(&tree), notes)
+            ..Verified::default()
         };
+        let verified = view::with_addresses(job, &row, &attached, verified);
         cx.memory.change(&row.id, |known| known.verify(verified));
     }
     let mut waiting = view::waiting(&row, None, ccm_base::clock::wall());
@@ -164,9 +167,9 @@ pub async fn create(
 /// nothing.
 async fn send(job: &Job<'_>, design: &mut Design) -> Result<BalancerRow, CloudError> {
     let (memory, FrontEnd { owner, digest, .. }) = (&job.cx.memory, &*job.wanted.front_end);
-    let refused = memory.before(&owner.uid).and_then(|before| before.refused);
-    let reused = if refused.is_none() { reused(job, design) } else { None };
-    design.notes.extend(refused.map(address_changed));
+    let why_not = memory.before(&owner.uid).and_then(|before| before.refused);
+    let reused = if why_not.is_none() { reused(job, design) } else { None };
+    design.notes.extend(why_not.map(address_changed));
     let mut place = reused.as_ref().unwrap_or(&design.place);
     let mut made = request(job, place, &design.tree).await;
     if let (Err(error), Some(addresses)) = (&made, reused.as_ref().map(Place::addresses))
@@ -194,7 +197,7 @@ async fn send(job: &Job<'_>, design: &mut Design) -> Result<BalancerRow, CloudEr
             memory.change(&row.id, |known| known.unmonitored = Some((*digest, why)));
         }
     }
-    made.map_err(|error| blamed(error, About::LoadBalancer, &job.settings))
+    made.map_err(|error| add_source(error, About::LoadBalancer, &job.settings))
 }
 
 async fn request(job: &Job<'_>, place: &Place, tree: &Tree) -> Result<BalancerRow, CloudError> {

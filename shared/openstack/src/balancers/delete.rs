@@ -1,5 +1,7 @@
 //! Deletes a load balancer and what was made for it.
 
+use std::net::IpAddr;
+
 use ccm_base::clock;
 use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Owner, Progress, ProofMethod, Unwanted};
 use ccm_openstack_client::{
@@ -11,9 +13,7 @@ use ccm_openstack_client::{
 use super::{
     Context, annotations, apply, balancer_error,
     find::{self, Rows},
-    floating, names, ownership, read,
-    steps::FloatingAct,
-    view,
+    floating, names, ownership, read, view,
 };
 
 /// One load balancer of [`delete`](ccm_cloud::LoadBalancers::delete).
@@ -105,9 +105,7 @@ async fn delete_row(
             return Ok(Progress::InProgress(view::waiting(row, more, clock::wall())));
         }
     }
-    for act in floating_acts(cx, row, unwanted).await? {
-        apply::make_floating(cx, act, &unwanted.owner, None).await?;
-    }
+    let kept = release(cx, row, unwanted).await?;
     let cascade = cx.options.balancer.cascade_delete;
     if !cascade && let Some(waiting) = delete_child_of(cx, row).await? {
         return Ok(Progress::InProgress(waiting));
@@ -117,25 +115,26 @@ async fn delete_row(
     match deletion {
         Deletion::Accepted => {
             if unwanted.known.as_ref() == Some(&row.id) {
-                cx.memory.keep_deleted(&row.id);
+                cx.memory.keep_deleted(&row.id, kept);
             }
             let line = format!("deletion of load balancer {}", row.id);
             Ok(Progress::InProgress(view::after(&Provisioning::PendingDelete, row, line)))
         }
         Deletion::Gone { request_id } => {
             cx.memory.forget_deleted(&row.id);
-            Ok(Progress::Done(by_id(&row.id, request_id)))
+            Ok(Progress::Done(by_id(&row.id, request_id, &kept)))
         }
     }
 }
 
-/// The fate of the floating IPs of a deleted load balancer, and of its owner's unattached ones,
-/// which an earlier one has left. For a duplicate, only its own floating IPs.
-async fn floating_acts(
+/// Deletes the floating IPs of a load balancer, and its owner's unattached ones, which an earlier one
+/// has left. For a duplicate, only its own floating IPs. Detaches those that the user keeps or has
+/// asked for. Returns the addresses of its own that stay in the cloud.
+async fn release(
     cx: Context<'_>,
     row: &BalancerRow,
     unwanted: &Unwanted,
-) -> Result<Vec<FloatingAct>, CloudError> {
+) -> Result<Vec<IpAddr>, CloudError> {
     let owner = &unwanted.owner;
     let is_attached = |ip: &FloatingIp| ip.port_id.is_some() && ip.port_id == row.vip_port_id;
     let mut all = match unwanted.duplicate {
@@ -146,15 +145,21 @@ async fn floating_acts(
     if !all.iter().any(is_attached) {
         all.extend(read::floating_of(cx, row).await?);
     }
-    let own = all.into_iter().filter(|ip| floating::is_ours(ip, owner));
-    let acts = own.filter_map(|ip| match (is_attached(&ip), stays(&ip, unwanted)) {
-        (true, true) => Some(FloatingAct::Detach(ip)),
-        (is_attached, false) if is_attached || floating::is_free(&ip) => {
-            Some(FloatingAct::Release(ip.id))
-        }
-        _ => None,
-    });
-    Ok(acts.collect())
+    let mut kept = Vec::new();
+    for ip in all.iter().filter(|ip| floating::is_ours(ip, owner)) {
+        let is_kept = match (is_attached(ip), stays(ip, unwanted)) {
+            (true, true) => {
+                cx.neutron.update_floating_ip(ip, None, cx.call).await?;
+                true
+            }
+            (is_attached, false) if is_attached || floating::is_free(ip) => {
+                !apply::release(cx, &ip.id).await?
+            }
+            _ => false,
+        };
+        kept.extend(is_kept.then_some(ip.address));
+    }
+    Ok(kept)
 }
 
 /// Deletes one child, if a load balancer must be deleted without a cascade.
@@ -203,8 +208,8 @@ async fn prove(cx: Context<'_>, unwanted: &Unwanted) -> Result<Progress<AbsenceP
             Ok(Progress::InProgress(view::waiting(&row, more, clock::wall())))
         }
         _ => {
-            cx.memory.forget_deleted(id);
-            Ok(Progress::Done(by_id(id, None)))
+            let kept = cx.memory.forget_deleted(id);
+            Ok(Progress::Done(by_id(id, None, &kept)))
         }
     }
 }
@@ -221,12 +226,14 @@ fn stays(ip: &FloatingIp, unwanted: &Unwanted) -> bool {
     keeps(unwanted) || is_asked_for || !floating::may_go(ip, &unwanted.owner)
 }
 
-fn by_id(id: &str, request_id: Option<String>) -> AbsenceProof {
+fn by_id(id: &str, request_id: Option<String>, kept: &[IpAddr]) -> AbsenceProof {
     let evidence = format!("Octavia has no load balancer {id}");
-    AbsenceProof { method: ProofMethod::ById, evidence, request_id, kept: None }
+    let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
+    let kept = (!kept.is_empty()).then(|| format!("floating IP {}", kept.join(" and ")));
+    AbsenceProof { request_id, kept, ..AbsenceProof::new(ProofMethod::ById, evidence) }
 }
 
 fn by_owner(owner: &Owner) -> AbsenceProof {
     let evidence = format!("Octavia lists no load balancer with the tags of Service {owner}");
-    AbsenceProof { method: ProofMethod::ByOwner, evidence, request_id: None, kept: None }
+    AbsenceProof::new(ProofMethod::ByOwner, evidence)
 }

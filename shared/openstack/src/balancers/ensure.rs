@@ -17,11 +17,11 @@ use super::{
     floating,
     job::{Job, check_floating},
     local,
-    memory::Verified,
+    memory::{Trial, Verified},
     names,
     ownership::adopted,
     place,
-    pools::{self, PortPool, why_none},
+    pools::{self, why_none},
     read, repair,
     spec::{Tree, Unasked},
     steps::{Act, Step},
@@ -31,14 +31,11 @@ use super::{
 /// The wanted state that an existing load balancer is compared with.
 struct Comparison {
     seen: Seen,
-    notes: Vec<Note>,
     steps: Vec<Step>,
-    /// True if the load balancer waits for its turn to get health monitors.
-    waits_for_monitors: bool,
     /// The time until new health monitors have their first results.
     tried_for: Option<Duration>,
-    ports: Vec<PortPool>,
-    why_empty: Option<String>,
+    /// The record without the addresses, once there are no steps.
+    verified: Verified,
 }
 
 /// One load balancer of [`ensure`](ccm_cloud::LoadBalancers::ensure).
@@ -136,7 +133,7 @@ async fn update(mut job: Job<'_>, row: BalancerRow) -> Result<Progress<LoadBalan
     let cx = job.cx;
     job.adds_monitors = cx.pace.has_begun(&row.id);
     let mut compared = compare(&job, row).await?;
-    if compared.waits_for_monitors && cx.pace.begin(&compared.seen.row.id) {
+    if compared.verified.waits_for_monitors && cx.pace.begin(&compared.seen.row.id) {
         job.adds_monitors = true;
         compared = compare(&job, compared.seen.row).await?;
     }
@@ -149,8 +146,8 @@ async fn update(mut job: Job<'_>, row: BalancerRow) -> Result<Progress<LoadBalan
             Err(error) if is_unasked && local::is_refusal(&error) => {
                 let (id, why) = (&compared.seen.row.id, error.to_string());
                 let note = local::refused(&why);
-                if !compared.notes.contains(&note) {
-                    compared.notes.push(note);
+                if !compared.verified.notes.contains(&note) {
+                    compared.verified.notes.push(note);
                 }
                 let refused = Some((job.wanted.front_end.digest, why));
                 cx.memory.change(id, |known| known.unmonitored = refused);
@@ -170,10 +167,9 @@ async fn update(mut job: Job<'_>, row: BalancerRow) -> Result<Progress<LoadBalan
     if let Some(left) = compared.tried_for {
         return Ok(Progress::InProgress(local::trying(&compared.seen.row, left)));
     }
-    let Comparison { seen, notes, waits_for_monitors, ports, why_empty, .. } = compared;
-    let verified = view::verified(&job, &seen.row, &seen.floating, seen.parts(), notes);
-    let pools = pools::shown(&ports, seen.filled(), why_empty.as_deref());
-    let verified = Verified { waits_for_monitors, ports, why_empty, ..verified };
+    let Comparison { seen, verified, .. } = compared;
+    let pools = pools::shown(&verified.ports, seen.filled(), verified.why_empty.as_deref());
+    let verified = view::with_addresses(&job, &seen.row, &seen.floating, verified);
     cx.memory.change(&seen.row.id, |known| known.verify(verified));
     let mut balancer = view::view(cx, &seen.row, &job.wanted.front_end.owner.cluster);
     balancer.members = Some(current::nodes(&seen.members));
@@ -226,8 +222,6 @@ async fn compare(job: &Job<'_>, row: BalancerRow) -> Result<Comparison, CloudErr
         touched: cx.memory.read(&seen.row.id, |known| Some(known.touched)) == Some(true),
     };
     let mut steps = diff::diff(&seen, &goal, floating)?;
-    let waits_for_monitors = local::lacks_monitors(&seen, job)
-        && job.settings.local_checks.is_some_and(|local| local.for_all);
     let tried_for = match tried(job, &seen) {
         local::Found::Nothing => None,
         local::Found::Later(left) => Some(left),
@@ -236,9 +230,16 @@ async fn compare(job: &Job<'_>, row: BalancerRow) -> Result<Comparison, CloudErr
             None
         }
     };
-    let ports = pools::of_seen(&seen, &tree);
-    let why_empty = why_none(&job.wanted.members, &job.settings.selector, family);
-    Ok(Comparison { seen, notes, steps, waits_for_monitors, tried_for, ports, why_empty })
+    let verified = Verified {
+        notes,
+        parts: seen.parts(),
+        waits_for_monitors: local::lacks_monitors(&seen, job)
+            && job.settings.local_checks.is_some_and(|local| local.for_all),
+        ports: pools::of_seen(&seen, &tree),
+        why_empty: why_none(&job.wanted.members, &job.settings.selector, family),
+        ..Verified::default()
+    };
+    Ok(Comparison { seen, steps, tried_for, verified })
 }
 
 /// Returns the remarks on the health monitors of local traffic.
@@ -262,14 +263,13 @@ fn tried(job: &Job<'_>, seen: &Seen) -> local::Found {
         return local::Found::Nothing;
     }
     job.cx.memory.change(&seen.row.id, |known| {
-        let since = known.tried.get_or_insert_with(|| Some(Instant::now()));
-        let Some(elapsed) = since.map(|since| since.elapsed()) else {
+        let Trial::Since(since) = *known.tried.get_or_insert_with(|| Trial::Since(Instant::now()))
+        else {
             return local::Found::Nothing;
         };
-        let found = local::found(seen, &tried, elapsed);
+        let found = local::found(seen, &tried, since.elapsed());
         if found == local::Found::Nothing {
-            // They have let members through: if all fail later, the checks are right.
-            known.tried = Some(None);
+            known.tried = Some(Trial::Passed);
         }
         found
     })

@@ -6,10 +6,9 @@ use ccm_openstack_client::lbaas::{BalancerRow, Child, Provisioning, TreePool};
 use tokio::time::Instant;
 
 use super::{
-    Context, annotations, balancer_error,
-    blame::is_about,
-    current,
+    Context, annotations, balancer_error, current,
     current::Filled,
+    error_source::refuses_subnet,
     find::{Rows, unknown},
     memory::{KnownPool, Pools},
     merge::{SeenMember, Shape, changed, usual_port},
@@ -138,7 +137,7 @@ async fn set_pool(
     cx.memory.forget_pools(&row.id);
     let mut set = cx.octavia.set_members(id, wanted, cx.call).await;
     if let (Err(error), Some(given)) = (&set, &given)
-        && is_about(error, given)
+        && refuses_subnet(error, given)
         && let Some(wanted) = differing(&pool.members, own)
     {
         // The next full look reports the annotation on the Service; its members go on.

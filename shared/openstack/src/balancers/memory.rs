@@ -47,8 +47,9 @@ pub struct Memory {
     balancers: Mutex<HashMap<String, Known>>,
     /// By the UID of the Service, until it has a new load balancer.
     before: Mutex<HashMap<String, Before>>,
-    /// The load balancers that this process deletes with their floating IPs.
-    deleted: Mutex<HashSet<String>>,
+    /// The load balancers that this process deletes with their floating IPs, with the addresses of
+    /// the floating IPs that it keeps.
+    deleted: Mutex<HashMap<String, Vec<IpAddr>>>,
 }
 
 /// The facts about an owner's earlier load balancer.
@@ -82,6 +83,15 @@ pub struct Verified {
     pub created: Option<Vec<Pool>>,
 }
 
+/// The trial of new health monitors.
+#[derive(Clone, Copy)]
+pub enum Trial {
+    /// This process first saw the monitors at this time.
+    Since(Instant),
+    /// They have let members through: if all fail later, the checks are right.
+    Passed,
+}
+
 /// The facts about a load balancer.
 pub struct Known {
     pub verified: Option<Verified>,
@@ -89,9 +99,8 @@ pub struct Known {
     pub touched: bool,
     /// Its members as they were read, with the changes that this process has made since.
     pools: Option<Pools>,
-    /// When this process first saw its new health monitors: the inner value is `None` once they have
-    /// let members through.
-    pub tried: Option<Option<Instant>>,
+    /// The trial of its new health monitors.
+    pub tried: Option<Trial>,
     /// The configuration for which the cloud refused to create monitors that the Service had not
     /// requested, and why.
     pub unmonitored: Option<(Digest, String)>,
@@ -186,17 +195,18 @@ impl Memory {
         self.before.lock().remove(service);
     }
 
-    /// It is being deleted, and its floating IPs are.
-    pub fn keep_deleted(&self, id: &str) {
-        self.deleted.lock().insert(id.to_owned());
+    /// It is being deleted, and its floating IPs but these are.
+    pub fn keep_deleted(&self, id: &str, kept: Vec<IpAddr>) {
+        self.deleted.lock().insert(id.to_owned(), kept);
     }
 
     pub fn is_deleted(&self, id: &str) -> bool {
-        self.deleted.lock().contains(id)
+        self.deleted.lock().contains_key(id)
     }
 
-    pub fn forget_deleted(&self, id: &str) {
-        self.deleted.lock().remove(id);
+    /// Returns the addresses of the floating IPs that were kept.
+    pub fn forget_deleted(&self, id: &str) -> Vec<IpAddr> {
+        self.deleted.lock().remove(id).unwrap_or_default()
     }
 
     /// How much is remembered.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ccm_base::clock;
 use ccm_cloud::{
-    ClusterId, Cure, Ingress, IngressAddress, IpMode, LoadBalancer, Note, Phase, Title, Waiting,
+    ClusterId, Cure, Ingress, IngressAddress, IpMode, LoadBalancer, Phase, Title, Waiting,
 };
 use ccm_openstack_client::{
     lbaas::{BalancerRow, Provisioning},
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use super::{
     Context,
     annotations::{ADDRESS, ID, Settings},
-    current::{self, Parts, since, vips},
+    current::{self, since, vips},
     job::Job,
     memory::Verified,
     names, ownership,
@@ -107,15 +107,13 @@ pub fn view(cx: Context<'_>, row: &BalancerRow, cluster: &ClusterId) -> LoadBala
     balancer
 }
 
-/// The record of a load balancer that is as wanted.
-pub fn verified(
+/// Adds the addresses to the record of a load balancer that is as wanted.
+pub fn with_addresses(
     job: &Job<'_>,
     row: &BalancerRow,
     floating: &[FloatingIp],
-    parts: Parts,
-    notes: Vec<Note>,
+    verified: Verified,
 ) -> Verified {
-    let cx = job.cx;
     let stands =
         |ip: &&FloatingIp| ip.fixed_address.is_none() || ip.fixed_address == row.vip_address;
     let wished = job.wanted.front_end.address;
@@ -126,17 +124,9 @@ pub fn verified(
     if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
         *first = ip.address;
     }
-    Verified {
-        ingress: ingress(&addresses, &job.settings, &cx.options.balancer),
-        address: addresses.first().copied(),
-        floating: attached.is_some(),
-        notes,
-        parts,
-        waits_for_monitors: false,
-        ports: Vec::new(),
-        why_empty: None,
-        created: None,
-    }
+    let ingress = ingress(&addresses, &job.settings, &job.cx.options.balancer);
+    let (address, floating) = (addresses.first().copied(), attached.is_some());
+    Verified { ingress, address, floating, ..verified }
 }
 
 /// The state of a load balancer. `others` is what others have on it.

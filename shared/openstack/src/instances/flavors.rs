@@ -107,16 +107,13 @@ impl Flavors {
 
     /// The flavor's name; `None` if the cloud refuses to show this flavor.
     async fn name_of(&self, id: &str, call: Call) -> Result<Option<String>, CloudError> {
-        let operation = "flavor_get";
         let path = format!("/flavors/{}", query(id));
-        let get = Request::get(Service::Compute, operation, &path);
-        let answer = match self.api.send(get, call).await {
-            Ok(answer) if answer.status == 404 => return Ok(None),
-            Ok(answer) => answer,
-            Err(error) if is_refusal(&error) => return Ok(None),
-            Err(error) => return Err(error),
+        let get = Request::get(Service::Compute, "flavor_get", &path);
+        let flavor: Option<Listed> = match self.api.send(get, call).await {
+            Err(error) if is_refusal(&error) => None,
+            answer => answer?.object_or_none("flavor")?,
         };
-        answer.object(operation, "flavor").map(|flavor: Listed| Some(flavor.name))
+        Ok(flavor.map(|flavor| flavor.name))
     }
 
     /// Embedded flavors have no ID, so it is looked up by the name, which is unique in Nova.

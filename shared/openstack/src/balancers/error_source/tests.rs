@@ -23,7 +23,7 @@ fn settings() -> Settings {
 
 fn blame(kind: ErrorKind, about: About, words: &str) -> CloudError {
     let error = CloudError::new(kind, format!("an_operation: HTTP 404: {words}"));
-    let after = blamed(error.clone(), about, &settings());
+    let after = add_source(error.clone(), about, &settings());
     assert!(after.message.contains(words), "the service's words stay: {after}");
     if after.subject.is_none() {
         assert_eq!(after, error);
@@ -52,10 +52,10 @@ fn an_external_network_without_a_router_is_said_so() {
     );
     assert!(error.message.starts_with(&right), "{error}");
     assert!(error.message.contains("name another floating-network-id"), "{error}");
-    let wished = unattached(CloudError::new(ErrorKind::NotFound, words), [192, 0, 2, 1].into());
+    let wished = not_attached(CloudError::new(ErrorKind::NotFound, words), [192, 0, 2, 1].into());
     assert!(wished.message.contains(&right), "{wished}");
     assert!(wished.message.contains("choose another address"), "{wished}");
-    let again = blamed(wished.clone(), About::FloatingIp, &settings());
+    let again = add_source(wished.clone(), About::FloatingIp, &settings());
     assert_eq!(again, wished, "the wish is the cause");
 }
 
