@@ -67,7 +67,6 @@ use ccm_openstack_client::{
 use futures::{FutureExt as _, StreamExt as _, stream};
 use parking_lot::Mutex;
 
-pub use self::annotations::Options;
 #[cfg(any(test, feature = "fuzz"))]
 pub use self::annotations::lines_about;
 use self::{
@@ -77,6 +76,7 @@ use self::{
     memory::Memory,
     pace::Pace,
 };
+use crate::config::Config;
 
 /// The maximum number of load balancers that are worked on at once.
 const AT_ONCE: usize = 8;
@@ -85,7 +85,7 @@ const AT_ONCE: usize = 8;
 pub struct OctaviaBalancers {
     octavia: Octavia,
     neutron: Neutron,
-    options: Options,
+    config: Arc<Config>,
     /// The version, and `None` if the cloud has no Octavia; an error until it is known.
     version: Mutex<Result<Option<ApiVersion>, CloudError>>,
     memory: Memory,
@@ -98,12 +98,12 @@ pub struct OctaviaBalancers {
 
 impl OctaviaBalancers {
     /// Makes no request.
-    pub fn new(api: &Arc<dyn Api>, options: Options) -> Self {
+    pub fn new(api: &Arc<dyn Api>, config: impl Into<Arc<Config>>) -> Self {
         let unknown = "Octavia's versions have not been requested yet";
         Self {
             octavia: Octavia::new(Arc::clone(api)),
             neutron: Neutron::new(Arc::clone(api)),
-            options,
+            config: config.into(),
             version: Mutex::new(Err(CloudError::new(ErrorKind::Unavailable, unknown))),
             memory: Memory::default(),
             failures: Failures::default(),
@@ -210,11 +210,11 @@ fn balancer_error(kind: ErrorKind, id: &str, what: impl Into<String>) -> CloudEr
 impl LoadBalancers for OctaviaBalancers {
     fn traits(&self) -> LoadBalancerTraits {
         let version = self.version.lock().as_ref().ok().copied().flatten();
-        Features::of(version.unwrap_or(TAGS), &self.options.balancer.provider).traits()
+        Features::of(version.unwrap_or(TAGS), &self.config.load_balancer.provider).traits()
     }
 
     fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
-        annotations::selector(settings, &self.options)
+        annotations::selector(settings, &self.config)
     }
 
     async fn list(

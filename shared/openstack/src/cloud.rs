@@ -22,10 +22,10 @@ use url::Url;
 
 use crate::{
     NAME,
-    balancers::{OctaviaBalancers, Options},
+    balancers::OctaviaBalancers,
     config::Config,
     ids::{self, Parsed},
-    instances::OpenStackInstances,
+    instances::{OpenStackInstances, spelt},
     names_of_settings,
     routes::NeutronRoutes,
 };
@@ -35,7 +35,7 @@ pub struct OpenStackCloud {
     clients: Clients,
     client: Arc<Client>,
     /// The settings in use, but for credentials and certificates, which are replaced.
-    config: Config,
+    config: Arc<Config>,
     instances: Arc<OpenStackInstances>,
     /// The routes of the configured router; `None` without one.
     routes: Option<Arc<NeutronRoutes>>,
@@ -80,7 +80,8 @@ impl OpenStackCloud {
     pub fn new(clients: Clients, config: &Config) -> Result<Self, CloudError> {
         let client = Arc::new(clients.client(&config.access)?);
         client.activate();
-        let instances = OpenStackInstances::new(Arc::clone(&client) as _, config);
+        let config = Arc::new(config.clone());
+        let instances = OpenStackInstances::new(Arc::clone(&client) as _, Arc::clone(&config));
         let routes = config
             .route
             .router_id
@@ -89,7 +90,7 @@ impl OpenStackCloud {
         let balancers = config
             .load_balancer
             .enabled
-            .then(|| OctaviaBalancers::new(&(Arc::clone(&client) as _), Options::of(config)));
+            .then(|| OctaviaBalancers::new(&(Arc::clone(&client) as _), Arc::clone(&config)));
         Ok(Self {
             routes,
             balancers: balancers.map(Arc::new),
@@ -98,7 +99,7 @@ impl OpenStackCloud {
             answers: Notify::new(),
             clients,
             client,
-            config: config.clone(),
+            config,
             instances: Arc::new(instances),
             unknown: Mutex::new(Some(CloudError::new(
                 ErrorKind::Unavailable,
@@ -196,7 +197,7 @@ impl OpenStackCloud {
     /// Parses a provider ID. If no region is configured, the region of the endpoint in use
     /// counts.
     fn parse(&self, provider_id: &str) -> Parsed {
-        match ids::parse(provider_id, self.instances.shape.region.as_deref()) {
+        match ids::parse(provider_id, self.config.access.region.as_deref()) {
             Parsed::AnotherRegion(region) if self.client.lies_in(&region) => {
                 ids::parse(provider_id, Some(&region))
             }
@@ -348,7 +349,7 @@ impl Cloud for OpenStackCloud {
 
     fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
         match self.parse(provider_id) {
-            Parsed::Ours(id) => self.instances.shape.spelt(&id).into(),
+            Parsed::Ours(id) => spelt(&self.config, &id).into(),
             Parsed::AnotherRegion(_) | Parsed::Malformed(_) => provider_id.into(),
         }
     }

@@ -71,21 +71,6 @@ pub fn remark(reason: &str, message: impl Into<String>) -> Note {
     Note { reason: reason.to_owned(), message: message.into(), warning: true }
 }
 
-/// The options of `cloud.conf` about load balancers.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub balancer: LoadBalancer,
-    pub networks: LoadBalancerClass,
-    pub classes: BTreeMap<String, LoadBalancerClass>,
-}
-
-impl Options {
-    pub fn of(config: &Config) -> Self {
-        let (balancer, networks) = (config.load_balancer.clone(), config.networks.clone());
-        Self { balancer, networks, classes: config.classes.clone() }
-    }
-}
-
 /// Where a value is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -243,11 +228,11 @@ pub struct Settings {
 /// names all that is wrong.
 pub fn read(
     annotations: &BTreeMap<String, String>,
-    options: &Options,
+    options: &Config,
     traffic: Traffic,
 ) -> Result<Settings, CloudError> {
     let mut reading = Reading::new(annotations);
-    let config = &options.balancer;
+    let config = &options.load_balancer;
     let class = reading.class(options);
     let internal = config.internal || reading.flag_of(INTERNAL, false);
     let networks = reading.networks(options, class.as_ref(), internal);
@@ -292,16 +277,16 @@ pub fn read(
 
 /// The nodes that may be members; also read while other annotations are wrong. An annotation that
 /// selects by no labels is ignored: it would leave no member.
-pub fn selector(annotations: &BTreeMap<String, String>, options: &Options) -> Selector {
+pub fn selector(annotations: &BTreeMap<String, String>, options: &Config) -> Selector {
     let annotation = annotations.get(&format!("{PREFIX}node-selector"));
     let annotation = annotation.filter(|text| selector::is_valid(text));
-    let text = annotation.or(options.balancer.node_selector.as_ref());
+    let text = annotation.or(options.load_balancer.node_selector.as_ref());
     Selector::parse(text.map_or("", String::as_str))
 }
 
 /// The subnet that annotation or option gives to new members; also read while other annotations
 /// are wrong.
-pub fn member_subnet(annotations: &BTreeMap<String, String>, options: &Options) -> Option<Given> {
+pub fn member_subnet(annotations: &BTreeMap<String, String>, options: &Config) -> Option<Given> {
     let mut reading = Reading::new(annotations);
     let class = reading.class(options);
     let networks = reading.networks(options, class.as_ref(), false);
@@ -315,7 +300,7 @@ pub fn keeps_floating(annotations: &BTreeMap<String, String>) -> bool {
 
 impl Networks {
     /// The subnet of the members, as far as it is given.
-    pub fn members(&self, options: &Options) -> Option<Given> {
+    pub fn members(&self, options: &Config) -> Option<Given> {
         let of_options = || {
             let value = options.networks.subnet_id.clone()?;
             Some(Given { value, source: Source::Option("subnet-id") })
@@ -351,7 +336,7 @@ fn unmanaged(reading: &Reading<'_>, config: &LoadBalancer, networks: &Networks) 
 #[cfg(any(test, feature = "fuzz"))]
 pub fn lines_about(
     annotations: &BTreeMap<String, String>,
-    options: &Options,
+    options: &Config,
     traffic: Traffic,
 ) -> Result<Vec<String>, CloudError> {
     let others = (selector(annotations, options), keeps_floating(annotations));

@@ -20,7 +20,7 @@ use super::{
     merge::{Shape, first},
     names,
     place::{self, Place},
-    pools::{self, why_none},
+    pools::{self, PortPool, why_none},
     read,
     spec::{Listener, Tree, Unasked},
     steps::{Act, Step},
@@ -143,14 +143,11 @@ pub async fn create(
     let is_whole = !matches!(wish, Wish::External { .. }) || !attached.is_empty();
     if is_whole && row.vip_address.is_some() {
         let (selector, family) = (&settings.selector, place.family());
-        let verified = Verified {
-            notes,
-            parts: parts(&tree),
-            why_empty: why_none(members, selector, family),
-            ports: pools::of_creation(&tree),
-            created: Some(pools::created(&tree, members, selector, family)),
-            ..Verified::default()
-        };
+        let (parts, ports) = (parts(&tree), pools::of_creation(&tree));
+        let why_empty = why_none(members, selector, family);
+        let count = |port: &PortPool| pools::created(port, members, selector, family);
+        let created = pools::shown(&ports, count, why_empty.as_deref());
+        let verified = Verified { notes, parts, ports, why_empty, created, ..Verified::default() };
         let verified = view::with_addresses(job, &row, &attached, verified);
         cx.memory.change(&row.id, |known| known.verify(verified));
     }
@@ -222,7 +219,7 @@ fn check(job: &Job<'_>, is_first: bool) -> Result<(), CloudError> {
         return Err(invalid(&first.source, lines.collect::<Vec<_>>().join("; ")));
     }
     let is_open = !front_end.source_ranges.is_empty() && !job.features.allowed_cidrs();
-    if is_open && job.cx.options.balancer.require_source_ranges {
+    if is_open && job.cx.config.load_balancer.require_source_ranges {
         let what = "spec.loadBalancerSourceRanges: this Octavia or its driver restricts no clients, \
                     and [LoadBalancer] require-source-ranges is true: remove the ranges and \
                     restrict clients otherwise, or set it to false";
@@ -282,7 +279,7 @@ fn body(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
     let mut body = json!({
         "name": name,
         "description": names::description(owner),
-        "provider": job.cx.options.balancer.provider,
+        "provider": job.cx.config.load_balancer.provider,
         "tags": tags,
     });
     for (key, value) in [

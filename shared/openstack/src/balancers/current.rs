@@ -14,7 +14,7 @@ use ccm_openstack_client::{
 };
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-use super::{merge::SeenMember, names};
+use super::{merge::SeenMember, names, pools::PortPool};
 
 /// The numbers of parts, by which a status tree shows that some are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,14 +25,6 @@ pub struct Parts {
     pub bare: usize,
     /// Pools with members.
     pub filled: usize,
-}
-
-/// A pool that the cloud has.
-#[derive(Clone, Copy, Debug)]
-pub struct Filled<'a> {
-    pub id: &'a str,
-    pub name: &'a str,
-    pub members: usize,
 }
 
 /// A load balancer with all that belongs to it.
@@ -73,12 +65,10 @@ impl Seen {
         }
     }
 
-    /// Returns the number of members of each pool.
-    pub fn filled(&self) -> impl Iterator<Item = Filled<'_>> + Clone {
-        self.pools.iter().map(|pool| {
-            let members = self.members_of(&pool.id).len();
-            Filled { id: &pool.id, name: &pool.name, members }
-        })
+    /// Returns the number of members of the pool of a port.
+    pub fn count(&self, port: &PortPool) -> Option<usize> {
+        let pool = self.pools.iter().find(|pool| port.is(&pool.id, &pool.name))?;
+        Some(self.members_of(&pool.id).len())
     }
 
     /// The members of a pool.
@@ -118,10 +108,10 @@ pub fn pools(tree: &Tree) -> Vec<&TreePool> {
     pools
 }
 
-/// Returns the number of members of each pool in a tree.
-pub fn filled(tree: &Tree) -> Vec<Filled<'_>> {
-    let all = pools(tree).into_iter();
-    all.map(|pool| Filled { id: &pool.id, name: &pool.name, members: pool.members.len() }).collect()
+/// Returns the number of members of the pool of a port in a tree.
+pub fn count(tree: &Tree, port: &PortPool) -> Option<usize> {
+    let mut pools = pools(tree).into_iter();
+    pools.find(|pool| port.is(&pool.id, &pool.name)).map(|pool| pool.members.len())
 }
 
 /// The numbers of parts of a tree.

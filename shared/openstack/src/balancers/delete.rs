@@ -106,7 +106,7 @@ async fn delete_row(
         }
     }
     let kept = release(cx, row, unwanted).await?;
-    let cascade = cx.options.balancer.cascade_delete;
+    let cascade = cx.config.load_balancer.cascade_delete;
     if !cascade && let Some(waiting) = delete_child_of(cx, row).await? {
         return Ok(Progress::InProgress(waiting));
     }

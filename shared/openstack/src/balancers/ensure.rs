@@ -102,7 +102,7 @@ async fn looked_up<'a>(
     wanted: &'a Wanted,
     rows: &Rows,
 ) -> Result<(Job<'a>, Found), CloudError> {
-    let features = cx.features(&cx.options.balancer.provider, cx.call).await?;
+    let features = cx.features(&cx.config.load_balancer.provider, cx.call).await?;
     let mut job = Job::of(cx, wanted, features)?;
     place::check_member_subnet(&job).await?;
     let found = find::find(cx, wanted, rows).await?;
@@ -168,7 +168,8 @@ async fn update(mut job: Job<'_>, row: BalancerRow) -> Result<Progress<LoadBalan
         return Ok(Progress::InProgress(local::trying(&compared.seen.row, left)));
     }
     let Comparison { seen, verified, .. } = compared;
-    let pools = pools::shown(&verified.ports, seen.filled(), verified.why_empty.as_deref());
+    let pools =
+        pools::shown(&verified.ports, |port| seen.count(port), verified.why_empty.as_deref());
     let verified = view::with_addresses(&job, &seen.row, &seen.floating, verified);
     cx.memory.change(&seen.row.id, |known| known.verify(verified));
     let mut balancer = view::view(cx, &seen.row, &job.wanted.front_end.owner.cluster);
@@ -190,8 +191,7 @@ async fn compare(job: &Job<'_>, row: BalancerRow) -> Result<Comparison, CloudErr
     let name = names::of_existing(&seen.row.name, &seen.row.tags, &front_end.owner);
     let unasked = local::decide(&seen, job);
     let tree = Tree::of(name, front_end, &job.settings, job.features, &families, unasked)?;
-    let provider = &cx.options.balancer.provider;
-    let mut notes = differences::differences(&seen, job, provider, &families);
+    let mut notes = differences::differences(&seen, job, &families);
     notes.extend(of_monitors(job, &seen, unasked));
     notes.extend(tree.notes.iter().chain(&job.settings.notes).cloned());
     let wish = place::wish(job, family, &seen.floating, &mut notes).await?;
@@ -208,7 +208,7 @@ async fn compare(job: &Job<'_>, row: BalancerRow) -> Result<Comparison, CloudErr
     if floating.iter().any(Step::creates_floating) {
         check_floating(&job.settings)?;
     }
-    let given = job.settings.networks.members(&cx.options).map(|given| given.value);
+    let given = job.settings.networks.members(&cx.config).map(|given| given.value);
     let subnet = given.or_else(|| seen.row.vip_subnet_id.clone());
     let goal = Goal {
         owner,

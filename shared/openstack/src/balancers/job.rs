@@ -67,7 +67,7 @@ impl<'a> Job<'a> {
     pub fn of(cx: Context<'a>, wanted: &'a Wanted, features: Features) -> Result<Self, CloudError> {
         check(wanted, features)?;
         let FrontEnd { settings, traffic, .. } = &*wanted.front_end;
-        let settings = annotations::read(settings, &cx.options, *traffic)?;
+        let settings = annotations::read(settings, &cx.config, *traffic)?;
         Ok(Self { cx, wanted, settings, features, adds_monitors: false })
     }
 

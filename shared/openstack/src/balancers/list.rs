@@ -10,7 +10,13 @@ use ccm_openstack_client::{
 use futures::{StreamExt as _, stream};
 use tokio::time::Instant;
 
-use super::{AT_ONCE, Context, current, memory::Verified, names, pools, view};
+use super::{
+    AT_ONCE, Context, current,
+    memory::Verified,
+    names,
+    pools::{self, PortPool},
+    view,
+};
 
 /// See [`LoadBalancers::list`](ccm_cloud::LoadBalancers::list).
 pub async fn list(
@@ -90,8 +96,8 @@ async fn look_below(
         let has_turn = turns > 0 && known.as_ref().is_some_and(|it| it.waits_for_monitors);
         turns = turns.saturating_sub(usize::from(has_turn));
         balancer.pools = known.as_ref().and_then(|known| {
-            let there = current::filled(&tree);
-            pools::shown(&known.ports, there.iter().copied(), known.why_empty.as_deref())
+            let count = |port: &PortPool| current::count(&tree, port);
+            pools::shown(&known.ports, count, known.why_empty.as_deref())
         });
         let address = |known: &Verified| known.address.filter(|_| known.floating);
         let is_whole = known.is_some_and(|known| {

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use super::{
     Context, annotations, balancer_error, current,
-    current::Filled,
     error_source::refuses_subnet,
     find::{Rows, unknown},
     memory::{KnownPool, Pools},
@@ -53,8 +52,7 @@ pub async fn set_members(
     for (number, id) in ids.iter().enumerate() {
         let which = format!("pool {} of {count}", number + 1);
         let line = match set_pool(cx, row, id, &mut pools, &ports, change).await? {
-            Set::Written => format!("members of {which}"),
-            Set::Unlocked => format!("members of {which} become changeable"),
+            Set::Changed(how) => format!("members of {which}{how}"),
             Set::Same => continue,
             Set::NotSeen => {
                 let why = format!("{which} has no member that shows its port");
@@ -79,14 +77,13 @@ fn members_set(
     ports: &[PortPool],
     change: &MemberChange,
 ) -> MembersSet {
-    let selector = annotations::selector(&change.settings, &cx.options);
+    let selector = annotations::selector(&change.settings, &cx.config);
     let why_empty = why_none(&change.members, &selector, family(row));
-    let there = pools.by_id.iter().map(|(id, KnownPool { name, members, .. })| Filled {
-        id,
-        name,
-        members: members.len(),
-    });
-    let shown = pools::shown(ports, there, why_empty.as_deref());
+    let count = |port: &PortPool| {
+        let pool = pools.by_id.iter().find(|(id, pool)| port.is(id, &pool.name));
+        pool.map(|(_, pool)| pool.members.len())
+    };
+    let shown = pools::shown(ports, count, why_empty.as_deref());
     cx.memory.change_verified(&row.id, |verified| verified.why_empty = why_empty);
     let version = row.updated_at.clone().or_else(|| row.created_at.clone());
     MembersSet { version, changed: false, pools: shown }
@@ -101,8 +98,8 @@ async fn set_pool(
     ports: &[PortPool],
     change: &MemberChange,
 ) -> Result<Set, CloudError> {
-    let selector = annotations::selector(&change.settings, &cx.options);
-    let given = annotations::member_subnet(&change.settings, &cx.options);
+    let selector = annotations::selector(&change.settings, &cx.config);
+    let given = annotations::member_subnet(&change.settings, &cx.config);
     let own = row.vip_subnet_id.as_deref();
     let subnet = given.as_ref().map(|given| &*given.value).or(own);
     let Some(pool) = pools.by_id.get_mut(id) else { return Ok(Set::NotSeen) };
@@ -124,7 +121,7 @@ async fn set_pool(
         pool.is_left_pending = false;
         cx.octavia.update_child(Child::Pool, id, unchanged(&pool.name), cx.call).await?;
         cx.memory.keep_pools(&row.id, pools.clone());
-        return Ok(Set::Unlocked);
+        return Ok(Set::Changed(" become changeable"));
     }
     if needs_details(&pool.members, &change.members, pool.is_http) {
         pool.members = read::details(cx, id).await?;
@@ -148,7 +145,7 @@ async fn set_pool(
         pool.members = after;
         cx.memory.keep_pools(&row.id, pools.clone());
     }
-    Ok(Set::Written)
+    Ok(Set::Changed(""))
 }
 
 /// The members of the pools that were made for the load balancer.
@@ -179,10 +176,9 @@ async fn pools(
 
 /// The result for one pool.
 enum Set {
-    /// Its members were written.
-    Written,
-    /// The pool itself was updated, so that its members can be changed next.
-    Unlocked,
+    /// Its members were written, or the pool itself was updated, so that its members can be changed
+    /// next.
+    Changed(&'static str),
     /// Nothing differs.
     Same,
     /// It has no members, and the port of its members is not known.

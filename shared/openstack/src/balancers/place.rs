@@ -63,7 +63,7 @@ pub async fn find_place(job: &Job<'_>) -> Result<Place, CloudError> {
     let value = |given: &Option<Given>| given.as_ref().map(|given| given.value.clone());
     let families = &job.wanted.front_end.families;
     let first = families.first().copied().unwrap_or(IpFamily::V4);
-    let members = networks.members(&cx.options).map(|given| given.value);
+    let members = networks.members(&cx.config).map(|given| given.value);
     let mut place = Place {
         port: value(&networks.port),
         network: value(&networks.network),

@@ -105,7 +105,7 @@ impl Tree {
     }
 }
 
-/// Options that read the content of a connection need a driver that ends connections.
+/// Config that read the content of a connection need a driver that ends connections.
 fn check_layer_7(settings: &Settings, features: Features) -> Result<(), CloudError> {
     let annotation = |key: &str| format!("annotation {PREFIX}{key}");
     if features.ovn && settings.proxy.is_some() {

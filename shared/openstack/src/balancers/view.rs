@@ -20,7 +20,7 @@ use super::{
     memory::Verified,
     names, ownership,
 };
-use crate::config::LoadBalancer as Options;
+use crate::config::Config;
 
 /// When it is worth to look again at what Octavia works on.
 pub const CHECK_AFTER: Duration = Duration::from_secs(1);
@@ -28,14 +28,14 @@ pub const CHECK_AFTER: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_mins(10);
 
 /// The entries of the status for these addresses.
-pub fn ingress(addresses: &[IpAddr], settings: &Settings, options: &Options) -> Vec<Ingress> {
+pub fn ingress(addresses: &[IpAddr], settings: &Settings, config: &Config) -> Vec<Ingress> {
     let entry = |address, ip_mode| Ingress { address, ip_mode, failed_ports: Vec::new() };
     if let Some(name) = &settings.hostname {
         return vec![entry(IngressAddress::Hostname(name.clone()), IpMode::Vip)];
     }
     let of = |ip: &IpAddr| match settings.proxy {
-        Some(_) if options.enable_ingress_hostname => {
-            let suffix = &options.ingress_hostname_suffix;
+        Some(_) if config.load_balancer.enable_ingress_hostname => {
+            let suffix = &config.load_balancer.ingress_hostname_suffix;
             entry(IngressAddress::Hostname(format!("{ip}.{suffix}")), IpMode::Vip)
         }
         Some(_) => entry(IngressAddress::Ip(*ip), IpMode::Proxy),
@@ -124,7 +124,7 @@ pub fn with_addresses(
     if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
         *first = ip.address;
     }
-    let ingress = ingress(&addresses, &job.settings, &job.cx.options.balancer);
+    let ingress = ingress(&addresses, &job.settings, &job.cx.config);
     let (address, floating) = (addresses.first().copied(), attached.is_some());
     Verified { ingress, address, floating, ..verified }
 }

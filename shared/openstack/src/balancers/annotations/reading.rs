@@ -7,20 +7,18 @@ use ccm_cloud::{CloudError, ErrorKind, Note, is_host_name};
 use ccm_openstack_client::text::{MAX_MESSAGE, MAX_VALUE};
 
 use super::{
-    Checks, FloatingNetwork, Given, INTERNAL, LocalChecks, Networks, Options, PREFIX, Proxy,
-    Source, Timeouts, remark,
+    Checks, Config, FloatingNetwork, Given, INTERNAL, LocalChecks, Networks, PREFIX, Proxy, Source,
+    Timeouts, remark,
     selector::is_valid,
     unknown::{self, Unknown},
 };
 use crate::{
     balancers::names,
-    config::{LoadBalancer, LoadBalancerClass, LocalMonitor},
+    config::{LoadBalancer, LoadBalancerClass, LocalMonitor, METHODS},
 };
 
 /// The name of the annotation that turns health monitors on or off.
 const MONITOR: &str = "enable-health-monitor";
-/// Octavia's algorithms.
-const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 /// Octavia's longest time limit of a listener, in milliseconds.
 const LONGEST: i64 = 86_400_000;
 
@@ -132,7 +130,7 @@ impl<'a> Reading<'a> {
     }
 
     /// The class that the Service chooses.
-    pub fn class(&mut self, options: &Options) -> Option<(String, LoadBalancerClass)> {
+    pub fn class(&mut self, options: &Config) -> Option<(String, LoadBalancerClass)> {
         let name = self.text("class").filter(|name| !name.is_empty())?;
         let class = options.classes.get(name).cloned();
         if class.is_none() {
@@ -152,7 +150,7 @@ impl<'a> Reading<'a> {
     fn placed(
         &self,
         key: &'static str,
-        options: &Options,
+        options: &Config,
         class: Option<&(String, LoadBalancerClass)>,
         class_first: bool,
         value: impl Fn(&LoadBalancerClass) -> Option<&String>,
@@ -174,7 +172,7 @@ impl<'a> Reading<'a> {
 
     pub fn networks(
         &self,
-        options: &Options,
+        options: &Config,
         class: Option<&(String, LoadBalancerClass)>,
         internal: bool,
     ) -> Networks {

@@ -4,7 +4,6 @@ use ccm_cloud::Traffic;
 use ccm_openstack_client::scripted::uuid;
 
 use super::*;
-use crate::balancers::Options;
 
 /// One Service has all of these values, and a message may contain several of them.
 fn settings() -> Settings {
@@ -16,7 +15,7 @@ fn settings() -> Settings {
     ];
     let annotation = |(key, id): (&str, usize)| (format!("{PREFIX}{key}"), uuid(id));
     let annotations: BTreeMap<_, _> = annotations.into_iter().map(annotation).collect();
-    let mut options = Options::of(&crate::tests::config());
+    let mut options = crate::tests::config();
     options.networks.subnet_id = Some(uuid(2));
     annotations::read(&annotations, &options, Traffic::Cluster).unwrap()
 }

@@ -92,8 +92,8 @@ async fn one_that_is_being_created_is_deleted_after_that_and_a_failed_one_at_onc
 #[tokio::test]
 async fn without_a_cascade_each_call_deletes_one_child() {
     let rig = Rig::with(|options| {
-        options.balancer.cascade_delete = false;
-        options.balancer.internal = true;
+        options.load_balancer.cascade_delete = false;
+        options.load_balancer.internal = true;
         options.networks.subnet_id = Some(ccm_openstack_client::scripted::uuid(1));
     });
     let web = wanted("web");

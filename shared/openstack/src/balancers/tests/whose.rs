@@ -324,7 +324,7 @@ async fn those_of_other_projects_do_not_count() {
     rig.deleted(&rig.unwanted(&known)).await;
     assert_eq!(ip(&rig)["port_id"], Value::Null);
     // The subnet of the nodes is the subnet of the project's own port.
-    let rig = Rig::with(|options| options.balancer.internal = true);
+    let rig = Rig::with(|options| options.load_balancer.internal = true);
     for (number, subnet, project) in [(1, 9, "another"), (2, 1, "p1")] {
         let mut port = ccm_openstack_client::scripted::port(number);
         port["fixed_ips"] = json!([{ "subnet_id": uuid(subnet), "ip_address": "10.8.1.1" }]);
