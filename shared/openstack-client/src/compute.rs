@@ -97,7 +97,7 @@ impl Nova {
     pub async fn servers_by_name(&self, name: &str, call: Call) -> Result<Listing, CloudError> {
         let path = format!("{LIST}?name={}", query(&exactly(name)));
         let mut rows = Rows::default();
-        let read = servers(&path).read(&*self.api, call, |entry| rows.add(entry)).await;
+        let read = servers(&path).read(&*self.api, call, |entry| rows.add(entry), || true).await;
         let read = rows.memory.enough("server_list", read)?;
         let gap = Some("it contains servers of one name only".to_owned());
         Ok(Listing { rows: rows.all, whole: true, request_id: read.request_id, gap })
@@ -163,7 +163,7 @@ impl Nova {
             *self.long.lock() = Some(Instant::now());
             count < most
         };
-        let read = servers(path).read_while(&*self.api, call, counted, goes_on).await?;
+        let read = servers(path).read(&*self.api, call, counted, goes_on).await?;
         if read.whole {
             self.size.store(count.into_inner(), Ordering::Relaxed);
             if read.pages == 1 {

@@ -31,14 +31,6 @@ struct Name {
     effect: &'static str,
 }
 
-/// The named objects that Neutron shows.
-#[derive(Debug, Default)]
-struct Seen {
-    names: BTreeSet<String>,
-    networks: BTreeSet<String>,
-    subnets: BTreeSet<String>,
-}
-
 /// The objects that the settings of used capabilities name but Neutron does not show.
 pub async fn unresolved(
     config: &Config,
@@ -53,12 +45,14 @@ pub async fn unresolved(
     };
     let (by_name, by_id) = (values(&[Kind::Network]), values(&[Kind::Network, Kind::NetworkId]));
     let subnets = neutron.subnets(&values(&[Kind::SubnetId]), call).await?;
-    let seen = Seen {
-        names: neutron.networks_named(&by_name, call).await?,
-        networks: neutron.network_names(&by_id, call).await?.into_keys().collect(),
-        subnets: subnets.into_iter().map(|subnet| subnet.id).collect(),
+    let seen = neutron.networks_named(&by_name, call).await?;
+    let networks = neutron.network_names(&by_id, call).await?;
+    let exists = |Name { kind, value, .. }: &&Name| match kind {
+        Kind::Network => seen.contains(value) || networks.contains_key(value),
+        Kind::NetworkId => networks.contains_key(value),
+        Kind::SubnetId => subnets.iter().any(|subnet| subnet.id == *value),
     };
-    Ok(names.iter().filter(|name| !seen.has(name)).map(Name::shortfall).collect())
+    Ok(names.iter().filter(|name| !exists(name)).map(Name::shortfall).collect())
 }
 
 /// All values that name something.
@@ -113,17 +107,6 @@ fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<Name> {
         })
     });
     named.collect()
-}
-
-impl Seen {
-    fn has(&self, name: &Name) -> bool {
-        let Self { names, networks, subnets } = self;
-        match name.kind {
-            Kind::Network => names.contains(&name.value) || networks.contains(&name.value),
-            Kind::NetworkId => networks.contains(&name.value),
-            Kind::SubnetId => subnets.contains(&name.value),
-        }
-    }
 }
 
 impl Name {

@@ -74,15 +74,18 @@ impl Client {
     ) -> Result<(Outgoing, Arc<Token>), Failure> {
         let token = session.token(call).await?;
         let url = self.url(request.service, session, &token)?;
-        let endpoint = match request.service {
-            Service::Compute => session.compute(&token, url, call).await?,
-            Service::LoadBalancer => endpoints::load_balancer(url)?,
-            Service::Network | Service::Identity => endpoints::network(url)?,
+        let (base, microversion) = match request.service {
+            Service::Compute => {
+                let endpoint = session.compute(&token, url, call).await?;
+                (endpoint.base, endpoint.microversion)
+            }
+            Service::LoadBalancer => (endpoints::load_balancer(url)?, None),
+            Service::Network | Service::Identity => (endpoints::network(url)?, None),
         };
-        let url = format!("{}{}", endpoint.base, request.path.trim_start_matches('/'));
+        let url = format!("{base}{}", request.path.trim_start_matches('/'));
         let mut outgoing = Outgoing::new(request, url);
         outgoing.headers.insert(TOKEN, token.value.clone());
-        outgoing.headers.extend(endpoint.microversion.into_iter().flat_map(Microversion::headers));
+        outgoing.headers.extend(microversion.into_iter().flat_map(Microversion::headers));
         Ok((outgoing, token))
     }
 

@@ -39,20 +39,6 @@ pub struct Read {
 }
 
 impl Collection<'_> {
-    /// Passes each entry of all pages to `take`, which returns the entry's ID if it is a valid
-    /// marker for the next page.
-    ///
-    /// The requests have no page size: services use their maximum, and with a page size Nova
-    /// omits servers of cells that are down. A page that cannot be read fails the call.
-    pub async fn read(
-        &self,
-        api: &dyn Api,
-        call: Call,
-        take: impl FnMut(&str) -> Option<String> + Send,
-    ) -> Result<Read, CloudError> {
-        self.read_while(api, call, take, || true).await
-    }
-
     /// Passes each entry of all pages to `take`. Fails if the entries take too much of the memory.
     pub async fn entries(
         &self,
@@ -66,12 +52,18 @@ impl Collection<'_> {
             take(entry);
             id_of(entry)
         };
-        let read = self.read(api, call, take).await;
+        let read = self.read(api, call, take, || true).await;
         memory.enough(self.operation, read)
     }
 
-    /// Like [`Collection::read`], but asks before each further page whether to request it.
-    pub async fn read_while(
+    /// Passes each entry of all pages to `take`, which returns the entry's ID if it is a valid
+    /// marker for the next page.
+    ///
+    /// Asks `goes_on` before each further page whether to request it.
+    ///
+    /// The requests have no page size: services use their maximum, and with a page size Nova
+    /// omits servers of cells that are down. A page that cannot be read fails the call.
+    pub async fn read(
         &self,
         api: &dyn Api,
         call: Call,
@@ -195,7 +187,7 @@ mod tests {
             pages < 5
         };
         let call = Call::waiting(Duration::from_secs(1));
-        let read = list.read_while(&Endless(MAX_ENTRIES / 2), call, take, goes_on).await;
+        let read = list.read(&Endless(MAX_ENTRIES / 2), call, take, goes_on).await;
         let error = read.expect_err("the list has no end");
         assert!(error.message.contains("the list has more than 200000 entries"), "{error}");
         assert_eq!(taken, MAX_ENTRIES);

@@ -16,7 +16,7 @@ use ccm_cloud::{CloudError, Note, Traffic};
 
 use self::reading::Reading;
 pub use self::selector::Selector;
-use crate::config::{Config, LoadBalancer, LoadBalancerClass, unmanaged};
+use crate::config::{Config, LoadBalancer, unmanaged};
 
 /// How the annotations begin.
 pub const PREFIX: &str = "loadbalancer.openstack.org/";
@@ -231,11 +231,10 @@ pub fn read(
     options: &Config,
     traffic: Traffic,
 ) -> Result<Settings, CloudError> {
-    let mut reading = Reading::new(annotations);
+    let mut reading = Reading::new(annotations, options);
     let config = &options.load_balancer;
-    let class = reading.class(options);
     let internal = config.internal || reading.flag_of(INTERNAL, false);
-    let networks = reading.networks(options, class.as_ref(), internal);
+    let networks = reading.networks(internal);
     let unmanaged = unmanaged(&reading, config, &networks);
     let settings = Settings {
         internal,
@@ -246,11 +245,11 @@ pub fn read(
         proxy: reading.proxy(),
         forwarded_for: reading.flag("x-forwarded-for", false),
         tls: reading.given("default-tls-container-ref", config.default_tls_container.as_ref()),
-        method: reading.method(&config.method),
+        method: reading.method(),
         timeouts: reading.timeouts(),
-        checks: reading.checks(config),
+        checks: reading.checks(),
         local_checks: match traffic {
-            Traffic::Local { .. } => reading.local_checks(config),
+            Traffic::Local { .. } => reading.local_checks(),
             Traffic::Cluster => None,
         },
         flavor: reading.given("flavor-id", config.flavor_id.as_ref()),
@@ -287,15 +286,12 @@ pub fn selector(annotations: &BTreeMap<String, String>, options: &Config) -> Sel
 /// The subnet that annotation or option gives to new members; also read while other annotations
 /// are wrong.
 pub fn member_subnet(annotations: &BTreeMap<String, String>, options: &Config) -> Option<Given> {
-    let mut reading = Reading::new(annotations);
-    let class = reading.class(options);
-    let networks = reading.networks(options, class.as_ref(), false);
-    Networks::members(&networks, options)
+    Reading::new(annotations, options).networks(false).members(options)
 }
 
 /// Returns true if the floating IP outlives its load balancer.
 pub fn keeps_floating(annotations: &BTreeMap<String, String>) -> bool {
-    Reading::new(annotations).flag("keep-floatingip", false)
+    annotations.get(&format!("{PREFIX}keep-floatingip")).is_some_and(|text| text.trim() == "true")
 }
 
 impl Networks {

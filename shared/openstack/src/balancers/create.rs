@@ -143,11 +143,18 @@ pub async fn create(
     let is_whole = !matches!(wish, Wish::External { .. }) || !attached.is_empty();
     if is_whole && row.vip_address.is_some() {
         let (selector, family) = (&settings.selector, place.family());
-        let (parts, ports) = (parts(&tree), pools::of_creation(&tree));
+        let ports = pools::of_creation(&tree);
         let why_empty = why_none(members, selector, family);
         let count = |port: &PortPool| pools::created(port, members, selector, family);
         let created = pools::shown(&ports, count, why_empty.as_deref());
-        let verified = Verified { notes, parts, ports, why_empty, created, ..Verified::default() };
+        let verified = Verified {
+            notes,
+            parts: parts(&tree),
+            ports,
+            why_empty,
+            created,
+            ..Verified::default()
+        };
         let verified = view::with_addresses(job, &row, &attached, verified);
         cx.memory.change(&row.id, |known| known.verify(verified));
     }

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use ccm_base::clock;
 use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Owner, Progress, ProofMethod, Unwanted};
 use ccm_openstack_client::{
     api::Deletion,
@@ -97,12 +96,9 @@ async fn delete_row(
 ) -> Result<Progress<AbsenceProof>, CloudError> {
     match row.provisioning_status {
         Provisioning::Active | Provisioning::Error | Provisioning::Deleted => {}
-        Provisioning::PendingDelete => {
-            return Ok(Progress::InProgress(view::waiting(row, None, clock::wall())));
-        }
+        Provisioning::PendingDelete => return Ok(view::in_progress(row, None)),
         Provisioning::Pending(_) => {
-            let more = Some("it is deleted after that");
-            return Ok(Progress::InProgress(view::waiting(row, more, clock::wall())));
+            return Ok(view::in_progress(row, Some("it is deleted after that")));
         }
     }
     let kept = release(cx, row, unwanted).await?;
@@ -205,7 +201,7 @@ async fn prove(cx: Context<'_>, unwanted: &Unwanted) -> Result<Progress<AbsenceP
         Some(row) if row.provisioning_status != Provisioning::Deleted => {
             // A list that lacks it proves nothing.
             let more = Some("the list of load balancers does not show it");
-            Ok(Progress::InProgress(view::waiting(&row, more, clock::wall())))
+            Ok(view::in_progress(&row, more))
         }
         _ => {
             let kept = cx.memory.forget_deleted(id);

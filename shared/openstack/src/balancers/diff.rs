@@ -21,7 +21,7 @@ use super::{
     current::Seen,
     merge::{Shape, changed},
     names,
-    spec::{Listener, Tree, transport},
+    spec::{Listener, Tree, key},
     steps::{Act, Step},
 };
 
@@ -55,7 +55,6 @@ impl<'a> Goal<'a> {
 /// last one. Fails if a listener of another owner is in the way.
 pub fn diff(seen: &Seen, goal: &Goal<'_>, floating: Vec<Step>) -> Result<Vec<Step>, CloudError> {
     let name = names::of_existing(&seen.row.name, &seen.row.tags, goal.owner);
-    let key = |listener: &ListenerRow| (transport(&listener.protocol), listener.protocol_port);
     let wanted: BTreeSet<(Protocol, u16)> =
         goal.tree.listeners.iter().map(|one| (one.transport, one.port)).collect();
     let (mut steps, mut updates) = (Vec::new(), Vec::new());

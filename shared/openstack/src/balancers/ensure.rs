@@ -52,7 +52,7 @@ pub async fn ensure(
         Found::Nothing | Found::Gone(_) => create::create(&job, had_one(cx, wanted)).await,
         Found::Adoptable(row) => match row.provisioning_status {
             Provisioning::Active => adopt(&job, &row).await,
-            _ => Ok(in_progress(&row, "it is adopted after that")),
+            _ => Ok(view::in_progress(&row, Some("it is adopted after that"))),
         },
         Found::Own(row) => match row.provisioning_status {
             Provisioning::Active => {
@@ -60,8 +60,8 @@ pub async fn ensure(
                 update(job, *row).await
             }
             Provisioning::Error | Provisioning::Deleted => repair::repair(&job, &row).await,
-            Provisioning::PendingDelete => Ok(in_progress(&row, "a new one follows")),
-            Provisioning::Pending(_) => Ok(in_progress(&row, "changes may follow")),
+            Provisioning::PendingDelete => Ok(view::in_progress(&row, Some("a new one follows"))),
+            Provisioning::Pending(_) => Ok(view::in_progress(&row, Some("changes may follow"))),
         },
     }
 }
@@ -194,24 +194,11 @@ async fn compare(job: &Job<'_>, row: BalancerRow) -> Result<Comparison, CloudErr
     let mut notes = differences::differences(&seen, job, &families);
     notes.extend(of_monitors(job, &seen, unasked));
     notes.extend(tree.notes.iter().chain(&job.settings.notes).cloned());
-    let wish = place::wish(job, family, &seen.floating, &mut notes).await?;
-    let is_new = cx.memory.verified(&seen.row.id).is_none();
-    let search = floating::search(&wish, &seen.floating, is_new || seen.floating.is_empty());
-    let elsewhere = read::elsewhere(job, search).await?;
-    let outer = place::floating_subnet(cx, &wish, &job.settings, &seen.floating).await?;
-    let (attached, outer) = (&seen.floating, outer.as_ref());
-    notes.extend(differences::of_floating(&wish, &job.settings, attached, &elsewhere, outer));
-    let owner = &front_end.owner;
-    let mut floating = floating::plan(&wish, owner, attached, &elsewhere)?;
-    let is_changing = front_end.digest.differs_from(names::digest(&seen.row.tags));
-    floating.extend(floating::asked_for(&wish, owner, attached, is_changing, &floating));
-    if floating.iter().any(Step::creates_floating) {
-        check_floating(&job.settings)?;
-    }
+    let floating = floating_steps(job, &seen, family, &mut notes).await?;
     let given = job.settings.networks.members(&cx.config).map(|given| given.value);
     let subnet = given.or_else(|| seen.row.vip_subnet_id.clone());
     let goal = Goal {
-        owner,
+        owner: &front_end.owner,
         digest: front_end.digest,
         tree: &tree,
         tags: &job.settings.tags.balancer,
@@ -240,6 +227,29 @@ async fn compare(job: &Job<'_>, row: BalancerRow) -> Result<Comparison, CloudErr
         ..Verified::default()
     };
     Ok(Comparison { seen, steps, tried_for, verified })
+}
+
+/// Returns the changes of the floating IP.
+async fn floating_steps(
+    job: &Job<'_>,
+    seen: &Seen,
+    family: IpFamily,
+    notes: &mut Vec<Note>,
+) -> Result<Vec<Step>, CloudError> {
+    let (settings, attached, front_end) = (&job.settings, &seen.floating, &job.wanted.front_end);
+    let wish = place::wish(job, family, attached, notes).await?;
+    let is_new = job.cx.memory.verified(&seen.row.id).is_none();
+    let search = floating::search(&wish, attached, is_new || attached.is_empty());
+    let elsewhere = read::elsewhere(job, search).await?;
+    let outer = place::floating_subnet(job, &wish, attached).await?;
+    notes.extend(differences::of_floating(&wish, settings, attached, &elsewhere, outer.as_ref()));
+    let mut steps = floating::plan(&wish, &front_end.owner, attached, &elsewhere)?;
+    let is_changing = front_end.digest.differs_from(names::digest(&seen.row.tags));
+    steps.extend(floating::asked_for(&wish, &front_end.owner, attached, is_changing, &steps));
+    if steps.iter().any(Step::creates_floating) {
+        check_floating(settings)?;
+    }
+    Ok(steps)
 }
 
 /// Returns the remarks on the health monitors of local traffic.
@@ -282,8 +292,4 @@ fn creates_monitor(step: &Step) -> bool {
 fn adoption_line(row: &BalancerRow, wanted: &Wanted) -> String {
     let owner = &wanted.front_end.owner;
     format!("record Service {owner} of this cluster as the owner of load balancer {}", row.id)
-}
-
-fn in_progress(row: &BalancerRow, what: &str) -> Progress<LoadBalancer> {
-    Progress::InProgress(view::waiting(row, Some(what), clock::wall()))
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, ErrorKind, FrontEnd, Note, Traffic, Waiting};
+use ccm_cloud::{CloudError, ErrorKind, FrontEnd, Note, Protocol, Traffic, Waiting};
 use ccm_openstack_client::lbaas::{BalancerRow, ListenerRow, MonitorRow, PoolRow};
 use jiff::Timestamp;
 use serde_json::json;
@@ -17,7 +17,7 @@ use super::{
     features::Features,
     job::Job,
     names,
-    spec::{HTTP, Unasked, transport},
+    spec::{HTTP, Unasked, key},
     steps::{Act, Step},
 };
 
@@ -46,8 +46,7 @@ pub fn decide(seen: &Seen, job: &Job<'_>) -> Unasked {
 }
 
 fn is_wanted(listener: &ListenerRow, front_end: &FrontEnd) -> bool {
-    let key = (transport(&listener.protocol), listener.protocol_port);
-    front_end.ports.iter().any(|port| (port.protocol, port.port) == key)
+    front_end.ports.iter().any(|port| (port.protocol, port.port) == key(listener))
 }
 
 /// Returns the pools of the Service's ports that have HTTP monitors.
@@ -82,10 +81,10 @@ fn unchecked(
     features: Features,
     can: bool,
 ) -> Vec<String> {
-    let is_checked = |key| {
+    let is_checked = |of: (Protocol, u16)| {
         let Some(seen) = seen else { return false };
-        let own = |one: &&ListenerRow| (transport(&one.protocol), one.protocol_port) == key;
-        let pool = seen.listeners.iter().find(own).and_then(|listener| seen.pool_of(listener));
+        let own = seen.listeners.iter().find(|one| key(one) == of);
+        let pool = own.and_then(|listener| seen.pool_of(listener));
         pool.is_some_and(|pool| seen.monitor_of(pool).is_some())
     };
     let ports = front_end.ports.iter().filter(|port| {

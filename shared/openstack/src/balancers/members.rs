@@ -1,8 +1,8 @@
 //! Changes members, and nothing else: by one pool per call.
 
-use ccm_base::clock;
 use ccm_cloud::{CloudError, ErrorKind, IpFamily, MemberChange, MembersSet, Progress};
 use ccm_openstack_client::lbaas::{BalancerRow, Child, Provisioning, TreePool};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
@@ -35,8 +35,7 @@ pub async fn set_members(
             return Err(balancer_error(ErrorKind::Unavailable, &row.id, what));
         }
         Provisioning::PendingDelete | Provisioning::Pending(_) => {
-            let more = Some("members follow");
-            return Ok(Progress::InProgress(view::waiting(row, more, clock::wall())));
+            return Ok(view::in_progress(row, Some("members follow")));
         }
     }
     cx.memory.change_verified(&row.id, |verified| verified.created = None);
@@ -231,13 +230,11 @@ fn usual_check(members: &[SeenMember]) -> Option<u16> {
 }
 
 /// A member as it is after it was written.
-fn written(body: &serde_json::Value) -> Option<SeenMember> {
-    let mut row = body.clone();
-    // Octavia knows its ID, which is not needed here.
-    row["id"] = "".into();
-    let row: ccm_openstack_client::lbaas::MemberRow = serde_json::from_value(row).ok()?;
-    let seen = SeenMember::of_row(row);
-    Some(SeenMember { details: None, ..seen })
+fn written(body: &Value) -> Option<SeenMember> {
+    let name = body["name"].as_str()?.to_owned();
+    let address = body["address"].as_str()?.parse().ok()?;
+    let port = u16::try_from(body["protocol_port"].as_u64()?).ok()?;
+    Some(SeenMember { name, address, port, details: None })
 }
 
 #[cfg(test)]

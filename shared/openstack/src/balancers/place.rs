@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::{
     Context,
-    annotations::{self, FloatingNetwork, Given, PREFIX, Settings, Source, remark},
+    annotations::{self, FloatingNetwork, Given, PREFIX, Source, remark},
     floating::Wish,
     job::{Job, SINGLE_STACK, invalid},
 };
@@ -233,12 +233,12 @@ pub async fn wish(
 
 /// The subnet that the Service asks for, if an existing floating IP can be compared with it.
 pub async fn floating_subnet(
-    cx: Context<'_>,
+    job: &Job<'_>,
     wish: &Wish,
-    settings: &Settings,
     attached: &[FloatingIp],
 ) -> Result<Option<Subnet>, CloudError> {
-    let given = settings.networks.floating_subnet.as_ref();
+    let cx = job.cx;
+    let given = job.settings.networks.floating_subnet.as_ref();
     let is_compared = matches!(wish, Wish::External { address: None, .. });
     match given.filter(|given| is_compared && given.source.is_of_service() && !attached.is_empty())
     {

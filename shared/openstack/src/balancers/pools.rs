@@ -11,7 +11,7 @@ use super::{
     annotations::Selector,
     current::Seen,
     merge::{Shape, first},
-    spec::{self, Tree, transport},
+    spec::{self, Tree, key},
 };
 
 /// The pool of a port.
@@ -69,9 +69,8 @@ pub fn created(
 /// Returns the pools of a load balancer that is as wanted.
 pub fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
     let pool = |listener: &spec::Listener| {
-        let key = (listener.transport, listener.port);
         let mut there = seen.listeners.iter();
-        let own = there.find(|row| (transport(&row.protocol), row.protocol_port) == key)?;
+        let own = there.find(|row| key(row) == (listener.transport, listener.port))?;
         seen.pool_of(own).map(|pool| PortPool::of(listener, &pool.id))
     };
     tree.listeners.iter().filter_map(pool).collect()

@@ -8,6 +8,7 @@ use std::{
 };
 
 use ccm_cloud::{CloudError, ErrorKind, FrontEnd, FrontEndPort, IpFamily, Note, Protocol, Traffic};
+use ccm_openstack_client::lbaas::ListenerRow;
 use ipnet::IpNet;
 
 use super::{
@@ -335,6 +336,11 @@ pub fn transport(protocol: &str) -> Protocol {
         "SCTP" => Protocol::Sctp,
         _ => Protocol::Tcp,
     }
+}
+
+/// The protocol and port of a listener, by which it belongs to a port of the Service.
+pub fn key(row: &ListenerRow) -> (Protocol, u16) {
+    (transport(&row.protocol), row.protocol_port)
 }
 
 #[cfg(test)]

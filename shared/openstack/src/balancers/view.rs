@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ccm_base::clock;
 use ccm_cloud::{
-    ClusterId, Cure, Ingress, IngressAddress, IpMode, LoadBalancer, Phase, Title, Waiting,
+    ClusterId, Cure, Ingress, IngressAddress, IpMode, LoadBalancer, Phase, Progress, Title, Waiting,
 };
 use ccm_openstack_client::{
     lbaas::{BalancerRow, Provisioning},
@@ -67,6 +67,11 @@ pub fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> Waiting
     };
     let id = Some(row.id.clone());
     Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: false }
+}
+
+/// Octavia's current work is waited for.
+pub fn in_progress<T>(row: &BalancerRow, more: Option<&str>) -> Progress<T> {
+    Progress::InProgress(waiting(row, more, clock::wall()))
 }
 
 /// The wait after a change.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::tests::config;
+use crate::{config::LoadBalancerClass, tests::config};
 
 fn annotations(all: &[(&str, &str)]) -> BTreeMap<String, String> {
     all.iter().map(|(key, value)| (format!("{PREFIX}{key}"), (*value).to_owned())).collect()

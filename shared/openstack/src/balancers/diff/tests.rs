@@ -13,6 +13,7 @@ use crate::balancers::{
     features::Features,
     merge::SeenMember,
     spec::Unasked,
+    spec::transport,
 };
 
 fn owner() -> Owner {
