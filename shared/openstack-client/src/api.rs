@@ -37,7 +37,7 @@ pub use self::{
     bounded::members_of,
     endpoints::Microversion,
     memory::{Memory, OVERHEAD},
-    page::{Collection, Read, id_of, members},
+    page::{Collection, PagesRead, id_of, members},
     retry::Failure,
     session::{REFUSED, is_refused_login},
     single_flight::{Pending, SingleFlight},

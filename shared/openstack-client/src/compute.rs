@@ -22,7 +22,7 @@ use tokio::time::Instant;
 pub use server::{Address, Row, Server};
 
 use crate::{
-    api::{Answer, Api, Collection, Memory, Microversion, OVERHEAD, Read, Request, Service},
+    api::{Answer, Api, Collection, Memory, Microversion, OVERHEAD, PagesRead, Request, Service},
     ids::ServerId,
     text::{MAX_MESSAGE, exactly, query},
 };
@@ -151,7 +151,7 @@ impl Nova {
         call: Call,
         most: usize,
         mut take: impl FnMut(&str) -> Option<String> + Send,
-    ) -> Result<Read, CloudError> {
+    ) -> Result<PagesRead, CloudError> {
         let count = AtomicUsize::new(0);
         let counted = |entry: &str| {
             count.fetch_add(1, Ordering::Relaxed);

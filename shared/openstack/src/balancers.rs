@@ -72,7 +72,7 @@ pub use self::annotations::lines_about;
 use self::{
     failures::Failures,
     features::{Features, TAGS},
-    find::{Look, Rows},
+    find::{BalancerQuery, Rows},
     memory::Memory,
     pace::Pace,
 };
@@ -173,7 +173,7 @@ fn each<'a, Q: Sync, T: Send + 'a, F>(
     cx: Context<'a>,
     items: &'a [Q],
     refused: BTreeMap<usize, CloudError>,
-    look: Look<'a>,
+    look: BalancerQuery<'a>,
     work: impl Fn(&'a Q, Arc<Rows>) -> F + Send + 'a,
 ) -> Answers<'a, T>
 where
@@ -254,7 +254,7 @@ impl LoadBalancers for OctaviaBalancers {
         let cx = self.context(call);
         let refused = repeated(changes.iter().map(|one| &one.owner));
         let ids = changes.iter().map(|one| one.id.clone()).collect();
-        let look = Look { ids, ..Look::default() };
+        let look = BalancerQuery { ids, ..BalancerQuery::default() };
         each(cx, changes, refused, look, move |one, rows| async move {
             members::set_members(cx, one, &rows).await
         })
@@ -273,7 +273,7 @@ impl LoadBalancers for OctaviaBalancers {
         // list of the project, by which several IDs are looked up anyway, shows it.
         let whole = ids.len() > 1 || ids.iter().any(|id| self.memory.is_deleted(id));
         let owners = unwanted.iter().map(|one| &one.owner).filter(|_| whole).collect();
-        let look = Look { ids, owners, whole };
+        let look = BalancerQuery { ids, owners, whole };
         each(cx, unwanted, refused, look, move |one, rows| async move {
             delete::delete(cx, one, &rows).await
         })
@@ -281,12 +281,12 @@ impl LoadBalancers for OctaviaBalancers {
 }
 
 /// The load balancers that are named, and the owners of those that are not.
-fn looked_for(wanted: &[Wanted]) -> Look<'_> {
+fn looked_for(wanted: &[Wanted]) -> BalancerQuery<'_> {
     let ids = wanted.iter().flat_map(|one| [&one.known, &one.adopt]).flatten().cloned();
     let ids: std::collections::BTreeSet<String> = ids.collect();
     let unnamed = wanted.iter().filter(|one| one.known.is_none());
     let owners = unnamed.map(|one| &one.front_end.owner).collect();
-    Look { ids: ids.into_iter().collect(), owners, whole: false }
+    BalancerQuery { ids: ids.into_iter().collect(), owners, whole: false }
 }
 
 #[cfg(test)]

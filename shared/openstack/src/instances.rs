@@ -148,7 +148,7 @@ impl OpenStackInstances {
     /// Reads the ports of servers that may not exist.
     async fn early(&self, servers: BTreeSet<ServerId>, call: Call) -> Early {
         let ports = self.neutron.ports_of(&servers, call).await;
-        Early { servers, ports }
+        (servers, ports)
     }
 
     async fn find(
@@ -234,9 +234,10 @@ impl OpenStackInstances {
         if servers.is_empty() {
             return Ok(RelatedData::default());
         }
-        let mut ports = early.ports?;
+        let (known, ports) = early;
+        let mut ports = ports?;
         let ids = servers.iter().map(|server| &server.id);
-        let late = ids.filter(|id| !early.servers.contains(*id)).cloned().collect();
+        let late = ids.filter(|id| !known.contains(*id)).cloned().collect();
         let late = self.neutron.ports_of(&late, call);
         let (late, flavors) = tokio::join!(late, self.flavors.fetch(servers, call));
         flavors?;
@@ -272,11 +273,8 @@ fn wants_ports(detail: Detail) -> bool {
     detail == Detail::Everything
 }
 
-/// The ports of servers that may not exist.
-struct Early {
-    servers: BTreeSet<ServerId>,
-    ports: Result<Ports, CloudError>,
-}
+/// Servers that may not exist, and their ports.
+type Early = (BTreeSet<ServerId>, Result<Ports, CloudError>);
 
 /// Data about servers from other requests.
 #[derive(Default)]

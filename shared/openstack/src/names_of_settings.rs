@@ -21,7 +21,7 @@ enum Kind {
 
 /// A value of the settings that names something in the cloud.
 #[derive(Debug, PartialEq, Eq)]
-struct Name {
+struct NamedObject {
     /// Section and key.
     place: String,
     value: String,
@@ -38,7 +38,8 @@ pub async fn unresolved(
     uses: impl Fn(Capability) -> bool,
     call: Call,
 ) -> Result<Vec<Shortfall>, CloudError> {
-    let names: Vec<Name> = names(config).into_iter().filter(|it| uses(it.capability)).collect();
+    let names: Vec<NamedObject> =
+        names(config).into_iter().filter(|it| uses(it.capability)).collect();
     let values = |kinds: &[Kind]| -> BTreeSet<String> {
         let of = names.iter().filter(|name| kinds.contains(&name.kind));
         of.map(|name| name.value.clone()).collect()
@@ -47,16 +48,16 @@ pub async fn unresolved(
     let subnets = neutron.subnets(&values(&[Kind::SubnetId]), call).await?;
     let seen = neutron.networks_named(&by_name, call).await?;
     let networks = neutron.network_names(&by_id, call).await?;
-    let exists = |Name { kind, value, .. }: &&Name| match kind {
+    let exists = |NamedObject { kind, value, .. }: &&NamedObject| match kind {
         Kind::Network => seen.contains(value) || networks.contains_key(value),
         Kind::NetworkId => networks.contains_key(value),
         Kind::SubnetId => subnets.iter().any(|subnet| subnet.id == *value),
     };
-    Ok(names.iter().filter(|name| !exists(name)).map(Name::shortfall).collect())
+    Ok(names.iter().filter(|name| !exists(name)).map(NamedObject::shortfall).collect())
 }
 
 /// All values that name something.
-fn names(config: &Config) -> Vec<Name> {
+fn names(config: &Config) -> Vec<NamedObject> {
     let mut all = Vec::new();
     for (key, list, effect) in [
         (
@@ -70,7 +71,7 @@ fn names(config: &Config) -> Vec<Name> {
             "no address counts as InternalIP by it",
         ),
     ] {
-        all.extend(list.iter().map(|value| Name {
+        all.extend(list.iter().map(|value| NamedObject {
             place: format!("[Networking] {key}"),
             value: value.clone(),
             kind: Kind::Network,
@@ -86,7 +87,7 @@ fn names(config: &Config) -> Vec<Name> {
     all
 }
 
-fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<Name> {
+fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<NamedObject> {
     let named = [
         ("subnet-id", &class.subnet_id, Kind::SubnetId),
         ("network-id", &class.network_id, Kind::NetworkId),
@@ -95,7 +96,7 @@ fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<Name> {
         ("floating-subnet-id", &class.floating_subnet_id, Kind::SubnetId),
     ];
     let named = named.into_iter().filter_map(|(key, value, kind)| {
-        Some(Name {
+        Some(NamedObject {
             place: format!("{section} {key}"),
             value: value.clone()?,
             kind,
@@ -109,7 +110,7 @@ fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<Name> {
     named.collect()
 }
 
-impl Name {
+impl NamedObject {
     fn shortfall(&self) -> Shortfall {
         let Self { place, value, kind, capability, effect } = self;
         let what = match kind {

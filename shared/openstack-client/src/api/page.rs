@@ -29,7 +29,7 @@ pub struct Collection<'a> {
 
 /// The result of reading a collection.
 #[derive(Clone, Debug)]
-pub struct Read {
+pub struct PagesRead {
     /// The request ID of the last page.
     pub request_id: Option<String>,
     /// The number of pages.
@@ -46,7 +46,7 @@ impl Collection<'_> {
         memory: &Memory,
         call: Call,
         mut take: impl FnMut(&str) + Send,
-    ) -> Result<Read, CloudError> {
+    ) -> Result<PagesRead, CloudError> {
         let take = |entry: &str| {
             memory.take_entry(entry)?;
             take(entry);
@@ -69,7 +69,7 @@ impl Collection<'_> {
         call: Call,
         mut take: impl FnMut(&str) -> Option<String> + Send,
         mut goes_on: impl FnMut() -> bool + Send,
-    ) -> Result<Read, CloudError> {
+    ) -> Result<PagesRead, CloudError> {
         let (mut marker, mut count) = (None::<String>, 0);
         for pages in 1..=MAX_PAGES {
             let path = self.page_path(marker.as_deref());
@@ -85,7 +85,7 @@ impl Collection<'_> {
             let whole = !has_next;
             match last {
                 _ if whole || !goes_on() => {
-                    return Ok(Read { request_id: answer.request_id, pages, whole });
+                    return Ok(PagesRead { request_id: answer.request_id, pages, whole });
                 }
                 Some(last) if marker.as_ref() != Some(&last) => marker = Some(last),
                 _ => {

@@ -15,7 +15,7 @@ use super::{
     PoolRow, Reference, Tree,
 };
 use crate::{
-    api::{AT_ONCE, Answer, Api, Collection, Deletion, Memory, Read, Request, Service, id_of},
+    api::{AT_ONCE, Answer, Api, Collection, Deletion, Memory, PagesRead, Request, Service, id_of},
     text::{MAX_MESSAGE, MAX_VALUE, query},
 };
 
@@ -127,7 +127,7 @@ impl Octavia {
             Err(error) => read.malformed.push(unreadable(operation, entry, &error)),
         };
         let list = list("loadbalancers", operation, &path);
-        let Read { request_id, .. } =
+        let PagesRead { request_id, .. } =
             list.entries(&*self.api, &Memory::default(), call, take).await?;
         Ok(BalancerRows { request_id, ..read })
     }
@@ -345,7 +345,7 @@ impl Octavia {
                 trouble.get_or_insert_with(|| unreadable(list.operation, entry, &error));
             }
         };
-        let Read { request_id, .. } = list.entries(&*self.api, memory, call, take).await?;
+        let PagesRead { request_id, .. } = list.entries(&*self.api, memory, call, take).await?;
         match trouble {
             None => Ok(rows),
             Some(line) => {

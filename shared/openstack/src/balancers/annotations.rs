@@ -115,12 +115,6 @@ impl fmt::Display for Source {
     }
 }
 
-impl From<&Source> for String {
-    fn from(source: &Source) -> Self {
-        source.to_string()
-    }
-}
-
 /// A value, and where it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {

@@ -18,11 +18,8 @@ use super::{
 pub async fn make(job: &Job<'_>, row: &BalancerRow, step: Step) -> Result<(), CloudError> {
     let cx = job.cx;
     let octavia = &cx.octavia;
-    let about = match &step.act {
-        Act::Floating(_) => About::FloatingIp,
-        _ => About::LoadBalancer,
-    };
-    let is_floating = about == About::FloatingIp;
+    let is_floating = matches!(step.act, Act::Floating(_));
+    let about = if is_floating { About::FloatingIp } else { About::LoadBalancer };
     if !is_floating {
         cx.memory.forget_pools(&row.id);
     }
@@ -86,13 +83,11 @@ pub async fn make_floating(
             made.map(Some).map_err(|error| not_attached(error, ip.address))
         }
         FloatingAct::Detach(ip) => {
-            neutron.update_floating_ip(&ip, None, cx.call).await?;
-            Ok(None)
+            neutron.update_floating_ip(&ip, None, cx.call).await.map(|_| None)
         }
         FloatingAct::Release(id) => release(cx, &id).await.map(|_| None),
         FloatingAct::Tag(id, tags) => {
-            neutron.tag_floating_ip(&id, &tags, cx.call).await?;
-            Ok(None)
+            neutron.tag_floating_ip(&id, &tags, cx.call).await.map(|()| None)
         }
     }
 }

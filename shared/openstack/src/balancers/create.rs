@@ -9,9 +9,9 @@ use ccm_openstack_client::{lbaas::BalancerRow, network::FloatingIp};
 use serde_json::{Value, json};
 
 use super::{
-    annotations::remark,
+    annotations::{Given, remark},
     apply,
-    current::Parts,
+    current::PartCounts,
     error_source::{About, add_source},
     floating::{self, Elsewhere, Wish},
     job::{Job, SINGLE_STACK, invalid},
@@ -223,7 +223,7 @@ fn check(job: &Job<'_>, is_first: bool) -> Result<(), CloudError> {
     let refused = if is_first && !misspelt.is_empty() { misspelt } else { &settings.unmanaged };
     if let Some(first) = refused.first() {
         let lines = refused.iter().map(|given| format!("{}: {}", given.source, given.value));
-        return Err(invalid(&first.source, lines.collect::<Vec<_>>().join("; ")));
+        return Err(invalid(first.source.to_string(), lines.collect::<Vec<_>>().join("; ")));
     }
     let is_open = !front_end.source_ranges.is_empty() && !job.features.allowed_cidrs();
     if is_open && job.cx.config.load_balancer.require_source_ranges {
@@ -283,34 +283,26 @@ fn body(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
     if unasked(job) == Unasked::TakenBack {
         tags.push(names::tag(names::TAKEN_BACK, front_end.digest));
     }
+    let value = |given: &Option<Given>, is_offered: bool| {
+        given.as_ref().filter(|_| is_offered).map(|given| given.value.clone())
+    };
     let mut body = json!({
         "name": name,
         "description": names::description(owner),
         "provider": job.cx.config.load_balancer.provider,
         "tags": tags,
+        "vip_port_id": place.port,
+        "vip_subnet_id": place.subnet,
+        "vip_network_id": place.network,
+        "vip_address": place.address,
+        "additional_vips": place.additional,
+        "flavor_id": value(&settings.flavor, job.features.flavors()),
+        "availability_zone": value(&settings.zone, job.features.zones()),
+        "listeners": listeners(job, place, tree),
     });
-    for (key, value) in [
-        ("vip_port_id", place.port.clone()),
-        ("vip_subnet_id", place.subnet.clone()),
-        ("vip_network_id", place.network.clone()),
-        ("vip_address", place.address.map(|address| address.to_string())),
-    ] {
-        if let Some(value) = value {
-            body[key] = value.into();
-        }
+    if let Some(fields) = body.as_object_mut() {
+        fields.retain(|_, value| !value.is_null() && *value != json!([]));
     }
-    if !place.additional.is_empty() {
-        body["additional_vips"] = json!(place.additional);
-    }
-    for (key, given, offered) in [
-        ("flavor_id", &settings.flavor, job.features.flavors()),
-        ("availability_zone", &settings.zone, job.features.zones()),
-    ] {
-        if let Some(given) = given.as_ref().filter(|_| offered) {
-            body[key] = given.value.clone().into();
-        }
-    }
-    body["listeners"] = listeners(job, place, tree);
     body
 }
 
@@ -342,9 +334,9 @@ fn listeners(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
 }
 
 /// The numbers of parts that are created.
-fn parts(tree: &Tree) -> Parts {
+fn parts(tree: &Tree) -> PartCounts {
     let with_members = |listener: &&Listener| listener.pool.member_port.is_some();
-    Parts {
+    PartCounts {
         listeners: tree.listeners.len(),
         bare: 0,
         filled: tree.listeners.iter().filter(with_members).count(),

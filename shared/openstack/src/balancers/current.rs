@@ -18,7 +18,7 @@ use super::{merge::SeenMember, names, pools::PortPool};
 
 /// The numbers of parts, by which a status tree shows that some are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct PartCounts {
     /// The number of all listeners, others' included.
     pub listeners: usize,
     /// Listeners without a pool.
@@ -57,8 +57,8 @@ impl Seen {
     }
 
     /// The numbers of its parts.
-    pub fn parts(&self) -> Parts {
-        Parts {
+    pub fn parts(&self) -> PartCounts {
+        PartCounts {
             listeners: self.listeners.len(),
             bare: self.listeners.iter().filter(|one| self.pool_of(one).is_none()).count(),
             filled: self.members.values().filter(|members| !members.is_empty()).count(),
@@ -115,8 +115,8 @@ pub fn count(tree: &Tree, port: &PortPool) -> Option<usize> {
 }
 
 /// The numbers of parts of a tree.
-pub fn parts(tree: &Tree) -> Parts {
-    Parts {
+pub fn parts(tree: &Tree) -> PartCounts {
+    PartCounts {
         listeners: tree.listeners.len(),
         bare: tree.listeners.iter().filter(|listener| listener.pools.is_empty()).count(),
         filled: pools(tree).iter().filter(|pool| !pool.members.is_empty()).count(),

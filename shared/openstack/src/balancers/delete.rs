@@ -21,13 +21,8 @@ pub async fn delete(
     unwanted: &Unwanted,
     rows: &Rows,
 ) -> Result<Progress<AbsenceProof>, CloudError> {
-    if unwanted.known.as_deref().is_some_and(|id| !names::is_id(id)) {
-        // Octavia cannot have assigned this ID. Deletes what the owner's tags find.
-        let unnamed = Unwanted { known: None, ..unwanted.clone() };
-        return Box::pin(delete(cx, &unnamed, rows)).await;
-    }
     let owner = &unwanted.owner;
-    let known = unwanted.known.as_deref().map(|id| rows.get(id)).transpose()?.flatten();
+    let known = known_id(unwanted).map(|id| rows.get(id)).transpose()?.flatten();
     if let Some(row) = known {
         ownership::check(row, owner)?;
     }
@@ -55,8 +50,7 @@ pub async fn delete(
     let progress = match gone {
         Some(proof) => Progress::Done(proof),
         None => {
-            let was_deleted = unwanted.known.as_deref().is_some_and(|id| cx.memory.is_deleted(id));
-            if !was_deleted {
+            if !known_id(unwanted).is_some_and(|id| cx.memory.is_deleted(id)) {
                 release_left(cx, unwanted).await?;
             }
             prove(cx, unwanted).await?
@@ -194,7 +188,7 @@ async fn release_left(cx: Context<'_>, unwanted: &Unwanted) -> Result<(), CloudE
 
 /// The proof that nothing is left.
 async fn prove(cx: Context<'_>, unwanted: &Unwanted) -> Result<Progress<AbsenceProof>, CloudError> {
-    let Some(id) = &unwanted.known else {
+    let Some(id) = known_id(unwanted) else {
         return Ok(Progress::Done(by_owner(&unwanted.owner)));
     };
     match cx.octavia.balancer(id, cx.call).await? {
@@ -208,6 +202,12 @@ async fn prove(cx: Context<'_>, unwanted: &Unwanted) -> Result<Progress<AbsenceP
             Ok(Progress::Done(by_id(id, None, &kept)))
         }
     }
+}
+
+/// The ID of the load balancer. `None` if Octavia cannot have assigned it: the owner's tags then find
+/// what is deleted.
+fn known_id(unwanted: &Unwanted) -> Option<&str> {
+    unwanted.known.as_deref().filter(|id| names::is_id(id))
 }
 
 /// Returns true if all floating IPs must stay. The settings of a deleted Service are unknown, and a

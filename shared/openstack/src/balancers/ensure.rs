@@ -210,9 +210,9 @@ async fn compare(job: &Job<'_>, row: BalancerRow) -> Result<Comparison, CloudErr
     };
     let mut steps = diff::diff(&seen, &goal, floating)?;
     let tried_for = match tried(job, &seen) {
-        local::Found::Nothing => None,
-        local::Found::Later(left) => Some(left),
-        local::Found::AllFail(listener) => {
+        local::TrialResult::Nothing => None,
+        local::TrialResult::Later(left) => Some(left),
+        local::TrialResult::AllFail(listener) => {
             steps.insert(0, local::taking_back(&seen, job, &listener));
             None
         }
@@ -267,18 +267,18 @@ fn of_monitors(job: &Job<'_>, seen: &Seen, unasked: Unasked) -> Vec<Note> {
 }
 
 /// Returns the results of new health monitors.
-fn tried(job: &Job<'_>, seen: &Seen) -> local::Found {
+fn tried(job: &Job<'_>, seen: &Seen) -> local::TrialResult {
     let tried = local::on_trial(seen, job, clock::wall());
     if tried.is_empty() {
-        return local::Found::Nothing;
+        return local::TrialResult::Nothing;
     }
     job.cx.memory.change(&seen.row.id, |known| {
         let Trial::Since(since) = *known.tried.get_or_insert_with(|| Trial::Since(Instant::now()))
         else {
-            return local::Found::Nothing;
+            return local::TrialResult::Nothing;
         };
         let found = local::found(seen, &tried, since.elapsed());
-        if found == local::Found::Nothing {
+        if found == local::TrialResult::Nothing {
             known.tried = Some(Trial::Passed);
         }
         found

@@ -13,7 +13,7 @@ use super::{AT_ONCE, Context, balancer_error, names, ownership};
 
 /// The load balancers that the items of a call look for together.
 #[derive(Clone, Debug, Default)]
-pub struct Look<'a> {
+pub struct BalancerQuery<'a> {
     pub ids: Vec<String>,
     /// The owners whose load balancers are looked for by their tags.
     pub owners: Vec<&'a Owner>,
@@ -79,7 +79,7 @@ fn exists(row: &BalancerRow) -> bool {
 
 /// The first search of a call, for all its items together: one request for the load balancers
 /// with these IDs, and another one for these owners'.
-pub async fn rows(cx: Context<'_>, look: &Look<'_>) -> Result<Rows, CloudError> {
+pub async fn rows(cx: Context<'_>, look: &BalancerQuery<'_>) -> Result<Rows, CloudError> {
     if look.whole {
         let listed = cx.octavia.balancers(Filter::All, cx.call).await?;
         let complete = look.owners.iter().filter(|_| listed.malformed.is_empty());
@@ -100,22 +100,20 @@ async fn tagged_of(
     cx: Context<'_>,
     owners: &[&Owner],
 ) -> Result<BTreeMap<String, Vec<BalancerRow>>, CloudError> {
-    let mut tagged = BTreeMap::new();
     // Of more owners, the last ones would be created long after this look.
-    let Some(first) = owners.first().filter(|_| (2..=AT_ONCE).contains(&owners.len())) else {
-        return Ok(tagged);
+    let Some(first) = owners.first().filter(|first| {
+        let are_of_one = owners.iter().all(|owner| owner.cluster == first.cluster);
+        are_of_one && (2..=AT_ONCE).contains(&owners.len())
+    }) else {
+        return Ok(BTreeMap::new());
     };
-    if owners.iter().any(|owner| owner.cluster != first.cluster) {
-        return Ok(tagged);
-    }
     let [cluster, _] = names::owner_tags(first);
     let services: Vec<String> =
         owners.iter().map(|owner| names::owner_tags(owner)).map(|[_, uid]| uid).collect();
     let services: Vec<&str> = services.iter().map(String::as_str).collect();
     let listed = cx.octavia.balancers(Filter::AnyTag(&cluster, &services), cx.call).await?;
     let complete = owners.iter().filter(|_| listed.malformed.is_empty());
-    tagged.extend(complete.map(|owner| of_owner(&listed.rows, owner)));
-    Ok(tagged)
+    Ok(complete.map(|owner| of_owner(&listed.rows, owner)).collect())
 }
 
 /// The load balancers of an owner by their tags, the oldest first.

@@ -82,7 +82,7 @@ impl<'a> Job<'a> {
 pub fn check_floating(settings: &Settings) -> Result<(), CloudError> {
     match settings.networks.floating_patterns.first() {
         Some(Given { source, .. }) => {
-            Err(invalid(source, format!("{source}: {}", unmanaged::PATTERNS)))
+            Err(invalid(source.to_string(), format!("{source}: {}", unmanaged::PATTERNS)))
         }
         None => Ok(()),
     }

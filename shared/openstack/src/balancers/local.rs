@@ -19,6 +19,7 @@ use super::{
     names,
     spec::{HTTP, Unasked, key},
     steps::{Act, Step},
+    view,
 };
 
 /// A pool that is at least this old when it gets a monitor has served clients before.
@@ -158,7 +159,7 @@ pub fn remarks(
 
 /// The results of new monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum TrialResult {
     /// There are no new monitors, or they do not fail all members of a pool.
     Nothing,
     /// The results are not known yet. Contains the remaining time.
@@ -200,26 +201,25 @@ pub fn found(
     seen: &Seen,
     tried: &[(&ListenerRow, &PoolRow, &MonitorRow)],
     elapsed: Duration,
-) -> Found {
+) -> TrialResult {
     let Some(takes) = tried.iter().map(|(_, _, monitor)| takes(monitor)).max() else {
-        return Found::Nothing;
+        return TrialResult::Nothing;
     };
     if elapsed < takes {
-        return Found::Later(takes.saturating_sub(elapsed));
+        return TrialResult::Later(takes.saturating_sub(elapsed));
     }
     match tried.iter().find(|(_, pool, _)| seen.failing.contains(&pool.id)) {
         Some((listener, _, _)) => {
-            Found::AllFail(format!("{}/{}", listener.protocol_port, listener.protocol))
+            TrialResult::AllFail(format!("{}/{}", listener.protocol_port, listener.protocol))
         }
-        None => Found::Nothing,
+        None => TrialResult::Nothing,
     }
 }
 
 /// Returns the wait for the first results of new health monitors.
 pub fn trying(row: &BalancerRow, left: Duration) -> Waiting {
     let what = "the first results of the health monitors follow".to_owned();
-    let id = Some(row.id.clone());
-    Waiting { what, check_after: left.min(LOOK), id, request_id: None, changed: false }
+    view::waiting_for(row, what, left.min(LOOK))
 }
 
 /// Returns true if the cloud refuses monitors for good. Other changes then do not wait for them.

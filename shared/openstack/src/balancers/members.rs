@@ -6,7 +6,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Context, annotations, balancer_error, current,
+    Context,
+    annotations::{self, Selector},
+    balancer_error, current,
     error_source::refuses_subnet,
     find::{Rows, unknown},
     memory::{KnownPool, Pools},
@@ -18,6 +20,16 @@ use super::{
     steps::unchanged,
     view,
 };
+
+/// A change of the members of a load balancer.
+struct Change<'a> {
+    cx: Context<'a>,
+    row: &'a BalancerRow,
+    wanted: &'a MemberChange,
+    selector: Selector,
+    /// The pool of each port, as far as this process knows them.
+    ports: Vec<PortPool>,
+}
 
 /// One load balancer of [`set_members`](ccm_cloud::LoadBalancers::set_members). Needs nothing
 /// of the configuration but what says which nodes may be members.
@@ -40,20 +52,22 @@ pub async fn set_members(
     }
     cx.memory.change_verified(&row.id, |verified| verified.created = None);
     let ports = cx.memory.verified(&row.id).map(|known| known.ports).unwrap_or_default();
+    let selector = annotations::selector(&change.settings, &cx.config);
+    let change = Change { cx, row, wanted: change, selector, ports };
     let mut pools = match cx.memory.pools(&row.id) {
         Some(pools) => pools,
-        None => pools(cx, row, &ports).await?,
+        None => pools(&change).await?,
     };
     let count = pools.by_id.len();
     let ids: Vec<String> = pools.by_id.keys().cloned().collect();
-    let names_any = !change.members.present.is_empty();
-    let mut not_seen = missing(row, &pools, &ports).filter(|_| names_any);
+    let names_any = !change.wanted.members.present.is_empty();
+    let mut not_seen = missing(row, &pools, &change.ports).filter(|_| names_any);
     for (number, id) in ids.iter().enumerate() {
         let which = format!("pool {} of {count}", number + 1);
-        let line = match set_pool(cx, row, id, &mut pools, &ports, change).await? {
-            Set::Changed(how) => format!("members of {which}{how}"),
-            Set::Same => continue,
-            Set::NotSeen => {
+        let line = match set_pool(&change, id, &mut pools).await? {
+            PoolResult::Changed(how) => format!("members of {which}{how}"),
+            PoolResult::Same => continue,
+            PoolResult::NotSeen => {
                 let why = format!("{which} has no member that shows its port");
                 not_seen = not_seen.or(names_any.then_some(why));
                 continue;
@@ -65,19 +79,15 @@ pub async fn set_members(
     if let Some(why) = not_seen {
         return Ok(Progress::NotSeen(why));
     }
-    Ok(Progress::Done(members_set(cx, row, &pools, &ports, change)))
+    Ok(Progress::Done(members_set(&change, &pools)))
 }
 
 /// Returns the answer if no pool differs.
 fn members_set(
-    cx: Context<'_>,
-    row: &BalancerRow,
+    Change { cx, row, wanted, selector, ports }: &Change<'_>,
     pools: &Pools,
-    ports: &[PortPool],
-    change: &MemberChange,
 ) -> MembersSet {
-    let selector = annotations::selector(&change.settings, &cx.config);
-    let why_empty = why_none(&change.members, &selector, family(row));
+    let why_empty = why_none(&wanted.members, selector, family(row));
     let count = |port: &PortPool| {
         let pool = pools.by_id.iter().find(|(id, pool)| port.is(id, &pool.name));
         pool.map(|(_, pool)| pool.members.len())
@@ -90,28 +100,25 @@ fn members_set(
 
 /// Changes the members of one pool.
 async fn set_pool(
-    cx: Context<'_>,
-    row: &BalancerRow,
+    change: &Change<'_>,
     id: &str,
     pools: &mut Pools,
-    ports: &[PortPool],
-    change: &MemberChange,
-) -> Result<Set, CloudError> {
-    let selector = annotations::selector(&change.settings, &cx.config);
+) -> Result<PoolResult, CloudError> {
+    let Change { cx, row, wanted: change, selector, ports } = change;
     let given = annotations::member_subnet(&change.settings, &cx.config);
     let own = row.vip_subnet_id.as_deref();
     let subnet = given.as_ref().map(|given| &*given.value).or(own);
-    let Some(pool) = pools.by_id.get_mut(id) else { return Ok(Set::NotSeen) };
+    let Some(pool) = pools.by_id.get_mut(id) else { return Ok(PoolResult::NotSeen) };
     let port = ports.iter().find(|port| port.is(id, &pool.name));
     let differing = |members: &[SeenMember], subnet: Option<&str>| {
         let Targets { port, monitor_port } = targets(members, port)?;
-        let shape = Shape { port, family: family(row), selector: &selector, subnet, monitor_port };
+        let shape = Shape { port, family: family(row), selector, subnet, monitor_port };
         changed(members, &change.members, shape)
     };
     // An empty pool does not show the port of its members: the process must have compared it.
     let same = |members: &[SeenMember]| match members.is_empty() && port.is_none() {
-        true => Set::NotSeen,
-        false => Set::Same,
+        true => PoolResult::NotSeen,
+        false => PoolResult::Same,
     };
     let Some(mut wanted) = differing(&pool.members, subnet) else {
         return Ok(same(&pool.members));
@@ -120,10 +127,10 @@ async fn set_pool(
         pool.is_left_pending = false;
         cx.octavia.update_child(Child::Pool, id, unchanged(&pool.name), cx.call).await?;
         cx.memory.keep_pools(&row.id, pools.clone());
-        return Ok(Set::Changed(" become changeable"));
+        return Ok(PoolResult::Changed(" become changeable"));
     }
     if needs_details(&pool.members, &change.members, pool.is_http) {
-        pool.members = read::details(cx, id).await?;
+        pool.members = read::details(*cx, id).await?;
         let Some(again) = differing(&pool.members, subnet) else {
             return Ok(same(&pool.members));
         };
@@ -144,17 +151,13 @@ async fn set_pool(
         pool.members = after;
         cx.memory.keep_pools(&row.id, pools.clone());
     }
-    Ok(Set::Changed(""))
+    Ok(PoolResult::Changed(""))
 }
 
 /// The members of the pools that were made for the load balancer.
-async fn pools(
-    cx: Context<'_>,
-    row: &BalancerRow,
-    ports: &[PortPool],
-) -> Result<Pools, CloudError> {
+async fn pools(Change { cx, row, ports, .. }: &Change<'_>) -> Result<Pools, CloudError> {
     let read = Instant::now();
-    let tree = read::tree(cx, &row.id).await?;
+    let tree = read::tree(*cx, &row.id).await?;
     let is_own = |pool: &&TreePool| {
         let is_known = ports.iter().any(|port| port.is(&pool.id, &pool.name));
         is_known || is_made_for(&pool.name, row)
@@ -174,7 +177,7 @@ async fn pools(
 }
 
 /// The result for one pool.
-enum Set {
+enum PoolResult {
     /// Its members were written, or the pool itself was updated, so that its members can be changed
     /// next.
     Changed(&'static str),

@@ -11,7 +11,7 @@ use ccm_cloud::{Digest, Ingress, Note, Pool};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{current::Parts, merge::SeenMember, pools::PortPool};
+use super::{current::PartCounts, merge::SeenMember, pools::PortPool};
 
 /// How long members that were read serve again. Octavia shows the end of a change of members only
 /// after seconds, in which the other pools of the same load balancer wait for their turn.
@@ -44,7 +44,7 @@ pub struct KnownPool {
 #[derive(Default)]
 pub struct Memory {
     /// By the ID of the load balancer.
-    balancers: Mutex<HashMap<String, Known>>,
+    balancers: Mutex<HashMap<String, BalancerFacts>>,
     /// By the UID of the Service, until it has a new load balancer.
     before: Mutex<HashMap<String, Before>>,
     /// The load balancers that this process deletes with their floating IPs, with the addresses of
@@ -72,7 +72,7 @@ pub struct Verified {
     /// True if the address is a floating IP.
     pub floating: bool,
     pub notes: Vec<Note>,
-    pub parts: Parts,
+    pub parts: PartCounts,
     /// True if the load balancer waits for its turn to get health monitors.
     pub waits_for_monitors: bool,
     /// The pool of each port.
@@ -93,7 +93,7 @@ pub enum Trial {
 }
 
 /// The facts about a load balancer.
-pub struct Known {
+pub struct BalancerFacts {
     pub verified: Option<Verified>,
     /// True if its configuration is being changed.
     pub touched: bool,
@@ -108,14 +108,14 @@ pub struct Known {
     at: Instant,
 }
 
-impl Default for Known {
+impl Default for BalancerFacts {
     fn default() -> Self {
         let (verified, pools, tried, unmonitored) = (None, None, None, None);
         Self { verified, touched: false, pools, tried, unmonitored, at: Instant::now() }
     }
 }
 
-impl Known {
+impl BalancerFacts {
     /// It is as wanted.
     pub fn verify(&mut self, verified: Verified) {
         (self.verified, self.touched) = (Some(verified), false);
@@ -124,7 +124,7 @@ impl Known {
 
 impl Memory {
     /// Changes what is remembered of a load balancer.
-    pub fn change<R>(&self, id: &str, change: impl FnOnce(&mut Known) -> R) -> R {
+    pub fn change<R>(&self, id: &str, change: impl FnOnce(&mut BalancerFacts) -> R) -> R {
         let mut all = self.balancers.lock();
         let known = all.entry(id.to_owned()).or_default();
         known.at = Instant::now();
@@ -132,7 +132,7 @@ impl Memory {
     }
 
     /// Returns a fact about a load balancer.
-    pub fn read<R>(&self, id: &str, read: impl FnOnce(&Known) -> Option<R>) -> Option<R> {
+    pub fn read<R>(&self, id: &str, read: impl FnOnce(&BalancerFacts) -> Option<R>) -> Option<R> {
         self.balancers.lock().get(id).and_then(read)
     }
 

@@ -103,7 +103,7 @@ pub async fn check_member_subnet(job: &Job<'_>) -> Result<(), CloudError> {
             let (value, right) =
                 (one_line(value, MAX_VALUE), "must be one that this project may use");
             let what = format!("{source}: {value}: {right}: Neutron has no such subnet");
-            Err(invalid(source, what))
+            Err(invalid(source.to_string(), what))
         }
     }
 }

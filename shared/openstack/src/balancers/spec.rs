@@ -99,7 +99,7 @@ impl Tree {
         notes.extend(ignored(settings, features));
         notes.extend(unchecked(front_end, settings, features));
         let all =
-            Parts { front_end, settings, features, allowed_cidrs, algorithm, balancer, unasked };
+            Rules { front_end, settings, features, allowed_cidrs, algorithm, balancer, unasked };
         let ports = front_end.ports.iter().enumerate();
         let listeners = ports.map(|(place, port)| all.listener(place, port)).collect();
         Ok(Self { listeners, notes })
@@ -229,7 +229,7 @@ fn unchecked(front_end: &FrontEnd, settings: &Settings, features: Features) -> O
 }
 
 /// The common parts of all ports of a front end.
-struct Parts<'a> {
+struct Rules<'a> {
     front_end: &'a FrontEnd,
     settings: &'a Settings,
     features: Features,
@@ -239,7 +239,7 @@ struct Parts<'a> {
     unasked: Unasked,
 }
 
-impl Parts<'_> {
+impl Rules<'_> {
     fn listener(&self, place: usize, port: &FrontEndPort) -> Listener {
         let Settings { tls, forwarded_for, .. } = self.settings;
         // Octavia pairs UDP and SCTP listeners with pools of their own protocol only.

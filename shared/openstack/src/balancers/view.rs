@@ -23,7 +23,7 @@ use super::{
 use crate::config::Config;
 
 /// When it is worth to look again at what Octavia works on.
-pub const CHECK_AFTER: Duration = Duration::from_secs(1);
+const CHECK_AFTER: Duration = Duration::from_secs(1);
 /// The cloud's work that takes longer than this needs a person.
 const LONG: Duration = Duration::from_mins(10);
 
@@ -65,8 +65,12 @@ pub fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> Waiting
         (None, Some(more)) => format!("{status}: {more}"),
         (None, None) => status.to_string(),
     };
-    let id = Some(row.id.clone());
-    Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: false }
+    waiting_for(row, what, CHECK_AFTER)
+}
+
+/// A wait for the cloud.
+pub fn waiting_for(row: &BalancerRow, what: String, check_after: Duration) -> Waiting {
+    Waiting { what, check_after, id: Some(row.id.clone()), request_id: None, changed: false }
 }
 
 /// Octavia's current work is waited for.
@@ -81,8 +85,7 @@ pub fn after_change(row: &BalancerRow, line: String) -> Waiting {
 
 /// The wait for this state after a change.
 pub fn after(state: &Provisioning, row: &BalancerRow, line: String) -> Waiting {
-    let (what, id) = (format!("{state}: {line}"), Some(row.id.clone()));
-    Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: true }
+    Waiting { changed: true, ..waiting_for(row, format!("{state}: {line}"), CHECK_AFTER) }
 }
 
 /// A load balancer as a row of Octavia and the memory show it. What only annotations and

@@ -43,19 +43,19 @@ pub struct Flavors {
     /// True if IDs are wanted besides the names.
     ids_wanted: bool,
     /// Names by ID.
-    names: Mutex<BTreeMap<String, Name>>,
-    ids: Mutex<Option<Ids>>,
+    names: Mutex<BTreeMap<String, FlavorName>>,
+    ids: Mutex<Option<FlavorIds>>,
 }
 
 /// The name of a flavor.
-enum Name {
+enum FlavorName {
     Known(String),
     /// Refused at this time: this project may not see the flavor, or no longer.
     Refused(Instant),
 }
 
 /// IDs by name. A flavor that is no longer listed keeps its ID: servers may still use it.
-struct Ids {
+struct FlavorIds {
     by_name: BTreeMap<String, String>,
     /// When the last list was read or refused.
     read_at: Instant,
@@ -83,8 +83,8 @@ impl Flavors {
             let ids = servers.iter().filter_map(|server| needed(server));
             let is_open = |id: &&str| match names.get(*id) {
                 None => true,
-                Some(Name::Known(_)) => false,
-                Some(Name::Refused(at)) => at.elapsed() >= ASK_AGAIN,
+                Some(FlavorName::Known(_)) => false,
+                Some(FlavorName::Refused(at)) => at.elapsed() >= ASK_AGAIN,
             };
             ids.filter(is_open).map(str::to_owned).collect()
         };
@@ -94,7 +94,8 @@ impl Flavors {
         for (id, name) in asked {
             match name {
                 Ok(name) => {
-                    let name = name.map_or_else(|| Name::Refused(Instant::now()), Name::Known);
+                    let name =
+                        name.map_or_else(|| FlavorName::Refused(Instant::now()), FlavorName::Known);
                     self.names.lock().insert(id.clone(), name);
                 }
                 Err(error) => {
@@ -155,7 +156,7 @@ impl Flavors {
     fn keep(&self, listed: BTreeMap<String, String>) {
         let read_at = Instant::now();
         let mut ids = self.ids.lock();
-        let ids = ids.get_or_insert_with(|| Ids { by_name: BTreeMap::new(), read_at });
+        let ids = ids.get_or_insert_with(|| FlavorIds { by_name: BTreeMap::new(), read_at });
         ids.by_name.extend(listed);
         ids.read_at = read_at;
     }
@@ -186,8 +187,8 @@ impl Flavors {
 
     fn name_or_id(&self, id: &str) -> Option<String> {
         match self.names.lock().get(id)? {
-            Name::Known(name) if is_label_value(name) => Some(name.clone()),
-            Name::Known(_) | Name::Refused(_) => label_value(id),
+            FlavorName::Known(name) if is_label_value(name) => Some(name.clone()),
+            FlavorName::Known(_) | FlavorName::Refused(_) => label_value(id),
         }
     }
 

@@ -50,7 +50,7 @@ impl<'a> Reading<'a> {
         };
         let lines = self.problems.iter().map(|(source, what)| format!("{source}: {what}"));
         let what = lines.collect::<Vec<_>>().join("; ");
-        Err(CloudError::new(ErrorKind::Invalid, what).about(first))
+        Err(CloudError::new(ErrorKind::Invalid, what).about(first.to_string()))
     }
 
     pub fn problem(&mut self, key: &str, what: String) {
