@@ -293,8 +293,7 @@ impl Shared {
     fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
         self.metrics.items(class, results);
         let mut kinds = BTreeMap::new();
-        // An item that a change in progress refuses for the moment is not a failure.
-        for kind in results.iter().flatten().filter(|kind| **kind != ErrorKind::Busy) {
+        for kind in results.iter().flatten().filter(|kind| !kind.is_at_work()) {
             *kinds.entry(kind.reason()).or_default() += 1;
         }
         if !kinds.is_empty() {
