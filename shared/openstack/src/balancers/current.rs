@@ -14,7 +14,7 @@ use ccm_openstack_client::{
 };
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-use super::{merge::SeenMember, names, pools::PortPool};
+use super::{merge::SeenMember, names};
 
 /// The numbers of parts, by which a status tree shows that some are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,12 +65,6 @@ impl Seen {
         }
     }
 
-    /// Returns the number of members of the pool of a port.
-    pub fn count(&self, port: &PortPool) -> Option<usize> {
-        let pool = self.pools.iter().find(|pool| port.is(&pool.id, &pool.name))?;
-        Some(self.members_of(&pool.id).len())
-    }
-
     /// The members of a pool.
     pub fn members_of(&self, pool: &str) -> &[SeenMember] {
         self.members.get(pool).map_or(&[], Vec::as_slice)
@@ -106,12 +100,6 @@ pub fn pools(tree: &Tree) -> Vec<&TreePool> {
         }
     }
     pools
-}
-
-/// Returns the number of members of the pool of a port in a tree.
-pub fn count(tree: &Tree, port: &PortPool) -> Option<usize> {
-    let mut pools = pools(tree).into_iter();
-    pools.find(|pool| port.is(&pool.id, &pool.name)).map(|pool| pool.members.len())
 }
 
 /// The numbers of parts of a tree.

@@ -168,8 +168,11 @@ async fn update(mut job: Job<'_>, row: BalancerRow) -> Result<Progress<LoadBalan
         return Ok(Progress::InProgress(local::trying(&compared.seen.row, left)));
     }
     let Comparison { seen, verified, .. } = compared;
-    let pools =
-        pools::shown(&verified.ports, |port| seen.count(port), verified.why_empty.as_deref());
+    let pools = pools::shown(
+        &verified.ports,
+        |port| pools::count(&seen, port),
+        verified.why_empty.as_deref(),
+    );
     let verified = view::with_addresses(&job, &seen.row, &seen.floating, verified);
     cx.memory.change(&seen.row.id, |known| known.verify(verified));
     let mut balancer = view::view(cx, &seen.row, &job.wanted.front_end.owner.cluster);

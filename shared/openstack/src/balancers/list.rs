@@ -96,7 +96,10 @@ async fn look_below(
         let has_turn = turns > 0 && known.as_ref().is_some_and(|it| it.waits_for_monitors);
         turns = turns.saturating_sub(usize::from(has_turn));
         balancer.pools = known.as_ref().and_then(|known| {
-            let count = |port: &PortPool| current::count(&tree, port);
+            let count = |port: &PortPool| {
+                let mut pools = current::pools(&tree).into_iter();
+                pools.find(|pool| port.is(&pool.id, &pool.name)).map(|pool| pool.members.len())
+            };
             pools::shown(&known.ports, count, known.why_empty.as_deref())
         });
         let address = |known: &Verified| known.address.filter(|_| known.floating);

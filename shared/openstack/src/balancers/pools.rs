@@ -76,6 +76,12 @@ pub fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
     tree.listeners.iter().filter_map(pool).collect()
 }
 
+/// Returns the number of members of the pool of a port that exists.
+pub fn count(seen: &Seen, port: &PortPool) -> Option<usize> {
+    let pool = seen.pools.iter().find(|pool| port.is(&pool.id, &pool.name))?;
+    Some(seen.members_of(&pool.id).len())
+}
+
 /// Returns the pools of ports that must have members. `None` if no port is known. `count` returns the
 /// number of members of a pool that exists.
 pub fn shown(
