@@ -179,7 +179,7 @@ impl Controller {
             let (parts, lease) = (self.parts.clone(), lease.clone());
             context.explanations.add("routes", kind, move |name| {
                 let Parts { entrance, nodes, perform } = &parts;
-                let pass = look(nodes, perform, 0);
+                let pass = look(&parts, nodes.all(), 0);
                 let node = pass.nodes.iter().find(|view| *view.node.name == *name);
                 let left_out = node.and_then(|view| nodes.why_left_out(view));
                 let bare = node.filter(|view| view.node.pod_cidrs.is_empty());

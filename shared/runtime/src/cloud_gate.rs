@@ -293,8 +293,10 @@ impl Shared {
     fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
         self.metrics.items(class, results);
         let mut kinds = BTreeMap::new();
-        // An item that a change in progress refuses for the moment is not a failure.
-        for kind in results.iter().flatten().filter(|kind| **kind != ErrorKind::Busy) {
+        // An item that a change in progress refuses for the moment is not a failure, nor is one that the cloud is still
+        // making.
+        let failed = |kind: &&ErrorKind| !matches!(kind, ErrorKind::Busy | ErrorKind::Pending);
+        for kind in results.iter().flatten().filter(failed) {
             *kinds.entry(kind.reason()).or_default() += 1;
         }
         if !kinds.is_empty() {

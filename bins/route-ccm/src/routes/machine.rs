@@ -26,7 +26,7 @@ mod recorded;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_base::At;
-use ccm_cloud::{ClusterId, Route};
+use ccm_cloud::ClusterId;
 use ccm_controller::brake::approval::SetApproval;
 use ccm_controller::machine;
 use ccm_controller::repeats::Repeats;
@@ -36,11 +36,11 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     effect::{Blocked, Call, Effect, Page},
-    event::{Applied, Basis, Event, Parameters, Pass, Sending, Term, Written},
+    event::{Applied, Event, Parameters, Pass, Sending, Term, Written},
     explain::Asked,
 };
 use self::{listing::Listing, progress::Progress};
-use super::plan::{Planned, Planner, targets::Former, widths::Widths};
+use super::plan::{Planner, targets::Former, widths::Widths};
 use crate::networks::Config;
 
 /// The parts of the settings that do not change, and what the program is.
@@ -72,11 +72,8 @@ pub(crate) struct Machine {
     former: Former,
     /// The pod CIDRs of nodes that have changed since the last plan; `None` before the first one.
     changed: Option<BTreeSet<IpNet>>,
-    /// Routes of nodes that were refused because others have changed the table, with what was there. They follow the
-    /// list at once: if others write all the time, a later call is refused again.
-    refused: Vec<(Planned, Vec<Route>)>,
-    /// By what the changes were decided that were sent last.
-    sent_by: Option<Basis>,
+    /// When the settings or the approval last changed: a change that was decided earlier is not sent.
+    decided_anew: At,
     is_asking: bool,
     is_looking_up: bool,
     /// The confirmed writes of conditions, by node.
@@ -110,8 +107,7 @@ impl Machine {
             progress: Progress::default(),
             former: Former::default(),
             changed: None,
-            refused: Vec::new(),
-            sent_by: None,
+            decided_anew: At::default(),
             is_asking: false,
             is_looking_up: false,
             conditions: BTreeMap::new(),
@@ -122,9 +118,11 @@ impl Machine {
     fn take(&mut self, event: Event, now: At, effects: &mut Vec<Effect>) {
         match event {
             Event::Term(term) => self.begin(*term, now),
-            Event::Settings(parameters) => self.parameters = parameters,
+            Event::Settings(parameters) => {
+                (self.parameters, self.decided_anew) = (parameters, now);
+            }
             Event::Approval(approval) => {
-                self.approval = approval;
+                self.approved(now, approval);
                 effects.push(Effect::Wake);
             }
             Event::Changed { before, after } => self.changed(before.as_ref(), &after, effects),
@@ -134,7 +132,7 @@ impl Machine {
                 effects.push(Effect::Wake);
             }
             Event::Pass(pass) => self.pass(&pass, now, effects),
-            Event::Listed { answer, traits } => self.listed(answer, &traits, now, effects),
+            Event::Listed { answer, pass } => self.listed(answer, &pass, now, effects),
             Event::Asked { answers, witnesses } => {
                 self.is_asking = false;
                 let lie = self.planner.answered(now, answers, &witnesses);
@@ -167,6 +165,13 @@ impl Machine {
         self.blocks = blocks;
         self.listing = Listing::new(now);
         self.progress = Progress::new(begun);
+    }
+
+    /// A user has approved changes, or does not any more.
+    fn approved(&mut self, now: At, approval: Option<SetApproval>) {
+        if self.approval != approval {
+            (self.approval, self.decided_anew) = (approval, now);
+        }
     }
 
     /// How wide pod CIDRs may be.

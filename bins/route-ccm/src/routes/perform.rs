@@ -182,7 +182,7 @@ impl Perform {
     /// A change was answered.
     fn answered(&self, effect: Effect) {
         let Effect::Answered { planned, answer, node, replaces } = effect else { return };
-        self.metrics.changed(&planned.change, answer.as_ref().map(drop), replaces);
+        self.metrics.changed(&planned, answer.as_ref().map(drop), replaces);
         match answer {
             Ok(defect) => report::changed(&planned, replaces, defect.as_deref()),
             Err(error) if !is_failure(&error) => {

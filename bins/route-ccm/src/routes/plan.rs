@@ -14,7 +14,6 @@
 //! cloud has proven twice, [`CONFIRM`](cases::CONFIRM) apart, that the target is gone. Everything
 //! else is foreign: counted, never touched.
 
-pub mod again;
 pub mod cases;
 pub mod claims;
 pub mod condition;
@@ -36,8 +35,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_base::At;
 use ccm_cloud::{
-    AppliedChange, CloudError, ClusterId, ErrorKind, LookupResult, Owner, RouteTarget, RouteTraits,
-    TargetState,
+    AppliedChange, CloudError, ClusterId, ErrorKind, LookupResult, Owner, RouteChange, RouteTarget,
+    RouteTraits, TargetState,
 };
 use ccm_controller::brake::{Brake, Budget, Transition, Window, approval::SetApproval};
 use ccm_objects::Shared;
@@ -53,7 +52,7 @@ use self::{
     planned::target_of,
     table::Table,
     targets::{Former, Targets, is_target},
-    wanted::{LeftOut, NodeView, Problem, Terms, wanted},
+    wanted::{LeftOut, NodeView, Problem, wanted},
     widths::Widths,
 };
 pub use self::{
@@ -88,20 +87,6 @@ pub struct View<'a> {
     pub approval: Option<&'a SetApproval>,
     /// How many nodes may get a route by the calls that follow. The others wait: a burst is not in memory as a whole.
     pub sendable: usize,
-}
-
-impl<'a> View<'a> {
-    /// The inputs that decide on the routes that nodes need.
-    const fn terms(&self) -> Terms<'a> {
-        Terms {
-            cluster_cidrs: self.cluster_cidrs,
-            traits: self.traits,
-            widths: self.widths,
-            approval: self.approval,
-            table: self.table,
-            former: self.former,
-        }
-    }
 }
 
 /// How many routes of each kind there are.
@@ -254,7 +239,7 @@ impl Planner {
     /// Plans. A deletion that is due is charged to the budget.
     pub fn plan(&mut self, now: At, view: &View<'_>) -> Plan {
         let targets = Targets::of(view.nodes);
-        let wanted = wanted(view.nodes, &targets, &view.terms());
+        let wanted = wanted(&targets, view);
         let mut destinations: BTreeMap<IpNet, Option<usize>> =
             view.table.destinations().map(|destination| (destination, None)).collect();
         destinations.extend(wanted.routes.iter().map(|(cidr, node)| (*cidr, Some(*node))));
@@ -281,6 +266,22 @@ impl Planner {
         let mut copy = self.clone();
         copy.node_changed(changed);
         copy.plan(now, view)
+    }
+
+    /// The changes by which a route goes that the plan of now makes as well, without another charge. `waiting`: changes
+    /// that are in flight, and not sent yet.
+    pub fn again(&self, now: At, view: &View<'_>, waiting: &[Planned]) -> Vec<RouteChange> {
+        let mut copy = self.clone();
+        for planned in waiting {
+            copy.in_flight.remove(planned.change.destination());
+        }
+        let plan = copy.plan(now, view);
+        let is_charged = |planned: &Planned| {
+            let destination = planned.change.destination();
+            self.passed.contains_key(&destination) || !copy.passed.contains_key(&destination)
+        };
+        let due = plan.changes.into_iter().filter(|one| one.held.is_none() && one.old().is_some());
+        due.filter(is_charged).map(|planned| planned.change).collect()
     }
 
     /// The last failure of a change of this destination.
@@ -404,7 +405,7 @@ impl Planner {
     /// The table was listed.
     pub fn listed(&mut self, now: At, table: &Table) {
         self.claims.retain(now, &table.targets());
-        self.failures.forget_open();
+        self.failures.forget_conflicts();
     }
 
     /// The cloud has confirmed this change several times and does not keep it: if the change is due

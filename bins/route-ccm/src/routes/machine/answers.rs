@@ -1,27 +1,21 @@
 //! The cloud has answered; changes are about to be sent.
 
-use std::{collections::HashMap, mem};
-
 use ccm_base::At;
-use ccm_cloud::{AppliedChange, CloudError, RouteChange, RouteTable, RouteTraits};
+use ccm_cloud::{AppliedChange, CloudError, RouteTable};
 use ccm_controller::queue::Priority;
 use ccm_controller::repeats::Content;
 use ccm_objects::Shared as Name;
 
-use super::{Applied, Basis, Call, Effect, Machine, Sending};
-use crate::routes::plan::{
-    Planned,
-    again::Again,
-    failures::{is_conflict, is_failure},
-    wanted::{NodeView, Terms},
-};
+use super::{Applied, Call, Effect, Machine, Pass, Sending};
+use crate::routes::plan::{Planned, failures::is_failure, wanted::NodeView};
 
 impl Machine {
-    /// The table was listed, or not.
+    /// The table was listed, or not. If others have changed it, the next plan follows at once: if they write all the
+    /// time, a later call is refused again.
     pub(super) fn listed(
         &mut self,
         answer: Result<RouteTable, CloudError>,
-        traits: &RouteTraits,
+        pass: &Pass,
         now: At,
         effects: &mut Vec<Effect>,
     ) {
@@ -42,65 +36,36 @@ impl Machine {
             let told = all.filter(|_| self.fixed.gives_cidrs);
             effects
                 .extend(told.map(|(destinations, read)| Effect::RoutesAre { destinations, read }));
-        }
-        effects.push(self.repeated(now, traits).unwrap_or(Effect::Wake));
-    }
-
-    /// The call that repeats what was refused only because others have changed other routes, right
-    /// after the list that shows it.
-    fn repeated(&mut self, now: At, traits: &RouteTraits) -> Option<Effect> {
-        if !traits.compares_version || self.listing.is_stale || !self.is_idle() {
-            return None;
-        }
-        let base = self.listing.table.as_ref()?.version.clone();
-        let mut refused = mem::take(&mut self.refused);
-        refused.retain(|(planned, seen)| self.listing.seen(planned) == seen.as_slice());
-        refused.truncate(traits.max_batch.max(1));
-        let batch: Vec<Planned> = refused.into_iter().map(|(planned, _)| planned).collect();
-        let by = self.sent_by.clone().filter(|_| !batch.is_empty())?;
-        Some(self.sent(now, batch, base, by))
-    }
-
-    /// Sends the changes that are still due. Left out are those whose nodes, settings or approval are not the same any
-    /// more: the next plan decides again.
-    pub(super) fn sending(&mut self, sending: Sending, now: At, effects: &mut Vec<Effect>) {
-        let Sending { batch, base, by, approval, nodes, traits } = sending;
-        let current = Basis { parameters: self.parameters.clone(), approval };
-        let named: HashMap<&Name, &NodeView> =
-            nodes.iter().map(|view| (&view.node.name, view)).collect();
-        let is_due = |planned: &Planned| {
-            let node = planned.node.as_ref().map(|name| named.get(name));
-            let suits = node.is_none_or(|node| node.is_some_and(|view| planned.suits(view)));
-            let is_approved = planned.old().is_none() || current.approval == by.approval;
-            suits && is_approved && current.parameters == by.parameters
-        };
-        let widths = self.widths();
-        let (due, over): (Vec<_>, Vec<_>) = match &self.listing.table {
-            Some(table) => {
-                let terms = Terms {
-                    cluster_cidrs: &current.parameters.cluster_cidrs,
-                    traits: &traits,
-                    widths: &widths,
-                    approval: current.approval.as_ref(),
-                    table,
-                    former: &self.former,
-                };
-                let again = Again::new(&nodes, &terms);
-                let may_go = |one: &Planned| one.old().is_none_or(|old| again.may_go(old));
-                batch.into_iter().partition(|planned| is_due(planned) && may_go(planned))
+            if self.listing.is_after_conflict() && self.is_idle() {
+                self.pass(pass, now, effects);
             }
-            None => (Vec::new(), batch),
+        }
+        effects.push(Effect::Wake);
+    }
+
+    /// Sends the changes that are still due. The next plan decides again about the others: those of nodes that are
+    /// others now, and those that were decided by other settings or another approval.
+    pub(super) fn sending(&mut self, sending: Sending, now: At, effects: &mut Vec<Effect>) {
+        let Sending { batch, base, approval, pass } = sending;
+        self.approved(now, approval);
+        let lost = self.lost_again(&batch, &pass, now);
+        let is_due = |planned: &Planned| {
+            let is_recent = self.planner.in_flight().since(planned.change.destination());
+            let is_recent = is_recent.is_some_and(|sent| sent > self.decided_anew);
+            let suits = match planned.old() {
+                Some(_) => lost.contains(&planned.change),
+                None => pass.nodes.iter().any(|view| planned.suits(view)),
+            };
+            is_recent && suits
         };
+        let (due, over): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_due);
         for planned in over {
             self.planner.withdrawn(&planned);
             effects.push(Effect::Withdrawn(planned));
         }
         match due.is_empty() {
             true => self.ended(now, effects),
-            false => {
-                self.sent_by = Some(by);
-                effects.push(Effect::Call(Call::Send { batch: due, base }));
-            }
+            false => effects.push(Effect::Call(Call::Send { batch: due, base })),
         }
     }
 
@@ -164,12 +129,6 @@ impl Machine {
         if is_outdated {
             // The next attempt is another change.
             self.planner.node_changed([destination].into_iter());
-        }
-        let is_refused = answer.as_ref().is_err_and(is_conflict);
-        // A route that needs no budget of the brake is repeated.
-        if is_refused && matches!(planned.change, RouteChange::Create(_)) {
-            let seen = self.listing.seen(planned).to_vec();
-            self.refused.push((planned.clone(), seen));
         }
         self.listing.answered(now, &planned.change, answer, must_look);
         view.is_some_and(|view| self.progress.answered(destination, answer, view))

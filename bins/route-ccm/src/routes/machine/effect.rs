@@ -10,7 +10,6 @@ use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
 use serde::Serialize;
 
-use super::event::Basis;
 use crate::routes::plan::{
     Cause, Counts, Planned,
     claims::Claim,
@@ -104,7 +103,7 @@ pub(crate) enum Call {
     /// Looks up the instances of nodes.
     LookUp(Vec<Claim>),
     /// Changes the table, when a lane is free.
-    Apply { batch: Vec<Planned>, base: Option<String>, by: Basis },
+    Apply { batch: Vec<Planned>, base: Option<String> },
     /// Changes the table now.
     Send { batch: Vec<Planned>, base: Option<String> },
 }

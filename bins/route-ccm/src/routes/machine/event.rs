@@ -42,8 +42,8 @@ pub(crate) enum Event {
     Listed {
         /// The answer.
         answer: Result<RouteTable, CloudError>,
-        /// The traits of the provider.
-        traits: RouteTraits,
+        /// The nodes as they are then.
+        pass: Box<Pass>,
     },
     /// The cloud has answered about targets.
     Asked {
@@ -105,14 +105,6 @@ pub(crate) struct Parameters {
     pub(crate) node_selector: NodeSelector,
 }
 
-/// The settings and the approval by which changes were decided.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Basis {
-    pub(crate) parameters: Parameters,
-    /// The user's approval.
-    pub(crate) approval: Option<SetApproval>,
-}
-
 /// All that a look depends on, besides the memory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Pass {
@@ -137,14 +129,10 @@ pub(crate) struct Sending {
     pub(crate) batch: Vec<Planned>,
     /// The version of the table.
     pub(crate) base: Option<String>,
-    /// By what they were decided.
-    pub(crate) by: Basis,
     /// The approval of the user now.
     pub(crate) approval: Option<SetApproval>,
-    /// The nodes: all nodes if a route goes, otherwise the nodes of the changes.
-    pub(crate) nodes: Vec<NodeView>,
-    /// The traits of the provider.
-    pub(crate) traits: RouteTraits,
+    /// The nodes now: all nodes if a route goes, otherwise the nodes of the changes.
+    pub(crate) pass: Pass,
 }
 
 /// The answer about a change.

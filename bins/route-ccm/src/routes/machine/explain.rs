@@ -302,7 +302,7 @@ impl Machine {
             _ => {
                 let next = self.planner.asks_at(about.now).map(|at| moment(at, about.now));
                 let next = next.map(|at| format!("the cloud is asked again {at}"));
-                let mend = "wait: the cloud is asked again automatically; a target is gone if it says so twice, a minute apart";
+                let mend = "wait: the cloud is asked again automatically; a target is gone if it says so twice, at least a minute apart";
                 let explanation = Explanation::new(Fares::Working, &*lack.cause, mend);
                 Explanation { next: next.unwrap_or_default(), ..explanation }
             }

@@ -3,10 +3,11 @@
 use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use ccm_base::At;
+use ccm_cloud::RouteChange;
 use ccm_controller::queue::Priority;
 use ccm_objects::{Node, Shared as Name};
 
-use super::{Basis, Blocked, Call, Effect, Machine, Page, Pass};
+use super::{Blocked, Call, Effect, Machine, Page, Pass};
 use crate::routes::plan::{Held, Plan, Planned, Planner, View, wanted::NodeView, widths::Widths};
 
 /// How long to sleep when nothing is due; any change wakes the loop.
@@ -97,6 +98,16 @@ impl Machine {
         Some(self.planner.rehearse(now, &view, self.changed.iter().flatten().copied()))
     }
 
+    /// The changes of this call by which a route goes, as far as the plan of now has them as well.
+    pub(super) fn lost_again(&self, batch: &[Planned], pass: &Pass, now: At) -> Vec<RouteChange> {
+        if batch.iter().all(|planned| planned.old().is_none()) {
+            return Vec::new();
+        }
+        let widths = self.widths();
+        let view = self.view(pass, &widths, usize::MAX);
+        view.map(|view| self.planner.again(now, &view, batch)).unwrap_or_default()
+    }
+
     fn sendable(&self, planner: &Planner, pass: &Pass, now: At) -> usize {
         match self.fixed.is_observing {
             true => usize::MAX,
@@ -170,9 +181,6 @@ impl Machine {
             true => 1,
             false => pass.room,
         };
-        if calls > 0 {
-            self.refused.clear();
-        }
         let mut due = plan.due();
         for _ in 0..calls {
             let batch: Vec<Planned> = due.by_ref().take(traits.max_batch.max(1)).cloned().collect();
@@ -181,23 +189,12 @@ impl Machine {
             }
             let version = self.listing.table.as_ref().and_then(|table| table.version.clone());
             let base = version.filter(|_| traits.compares_version);
-            let by = Basis { parameters: self.parameters.clone(), approval: self.approval.clone() };
-            effects.push(self.sent(now, batch, base, by));
+            // They are under way from now on.
+            for planned in &batch {
+                self.planner.sent(now, planned);
+            }
+            effects.push(Effect::Call(Call::Apply { batch, base }));
         }
-    }
-
-    /// The call that makes these changes, which are under way from now on.
-    pub(super) fn sent(
-        &mut self,
-        now: At,
-        batch: Vec<Planned>,
-        base: Option<String>,
-        by: Basis,
-    ) -> Effect {
-        for planned in &batch {
-            self.planner.sent(now, planned);
-        }
-        Effect::Call(Call::Apply { batch, base, by })
     }
 
     /// A node has all its routes: how long it took, if that is new.
@@ -247,7 +244,7 @@ fn tell(plan: &Plan, nodes: &Nodes<'_>, effects: &mut Vec<Effect>) {
     effects.extend(waiting);
     let example = plan.changes.iter().find_map(|planned| {
         let held = planned.held.as_ref();
-        let held = held.filter(|held| !matches!(held, Held::Retry { .. } | Held::NoRoom))?;
+        let held = held.filter(|held| !matches!(held, Held::Retry(_) | Held::NoRoom))?;
         Some(format!("{} ({}): {held}", planned.words(), planned.why))
     });
     let count = plan.counts.held;

@@ -335,9 +335,8 @@ impl<'a> Decider<'a> {
             && self.view.table.to(destination).iter().all(|route| route.defect.is_none());
         let (held, state) = match self.planner.failures.get(destination) {
             Some(failure) if !failure.retry.is_due(self.now) => {
-                let (error, until) = (failure.error.clone(), failure.retry.at);
-                self.plan.again(until);
-                (Some(Held::Retry { error, until }), Some(failure.lack()))
+                self.plan.again(failure.retry.at);
+                (Some(Held::Retry(failure.clone())), Some(failure.lack()))
             }
             failure => {
                 let state = failure.map(Failure::lack);

@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 use crate::routes::{
     Parts,
     machine::{Call, Effect, Event, Pass},
-    nodes::Nodes,
-    perform::{Perform, calls},
+    perform::calls,
+    plan::wanted::NodeView,
 };
 
 /// The calls of a look that do not change routes: a list and two questions.
@@ -28,7 +28,7 @@ impl passes::Pass for Looks {
 
     async fn pass(&mut self) -> Next {
         let room = self.calls.capacity().saturating_sub(QUESTIONS);
-        let look = look(&self.parts.nodes, &self.parts.perform, room);
+        let look = look(&self.parts, self.parts.nodes.all(), room);
         let timeline = self.parts.entrance.timeline();
         let mut due = timeline.now() + self.period();
         self.parts.apply(Event::Pass(Box::new(look)), |request| match request {
@@ -49,13 +49,13 @@ impl Looks {
     }
 }
 
-/// All that a look depends on. `room`: how many calls may wait for a lane.
-pub(crate) fn look(nodes: &Nodes, perform: &Perform, room: usize) -> Pass {
-    let (cloud, ipam) = (&*nodes.cloud, perform.ipam.as_ref());
+/// All that a look at these nodes depends on. `room`: how many calls may wait for a lane.
+pub(crate) fn look(parts: &Parts, nodes: Vec<NodeView>, room: usize) -> Pass {
+    let (cloud, ipam) = (&*parts.nodes.cloud, parts.perform.ipam.as_ref());
     Pass {
         lacks: ipam.map(|ipam| ipam.lacks()).unwrap_or_default(),
         awaited: ipam.map(|ipam| ipam.awaited()).unwrap_or_default(),
-        nodes: nodes.all(),
+        nodes,
         traits: calls::traits(cloud),
         has_instances: !matches!(cloud.instances(), Ok(None)),
         room,

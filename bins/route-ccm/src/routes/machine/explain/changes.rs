@@ -1,6 +1,6 @@
 //! A change of a route that is under way, due, held or failing.
 
-use ccm_cloud::{CloudError, Route, RouteTarget};
+use ccm_cloud::{CloudError, ErrorKind, Route, RouteTarget};
 use ccm_controller::brake::{
     Hold,
     approval::{SELECTOR, UNTIL},
@@ -52,7 +52,7 @@ impl Machine {
                 format!("{} is held: {held}", named(planned)),
                 "raise the quota of the cloud's route table, or remove routes that are not needed; a route of this cluster that goes makes room as well",
             ),
-            Some(Held::Retry { .. }) | None => match failure {
+            Some(Held::Retry(_)) | None => match failure {
                 Some(failure) => failed(&named(planned), failure, about),
                 None => self.due(planned),
             },
@@ -145,7 +145,10 @@ pub(super) fn failed(what: &str, failure: &Failure, about: &About<'_>) -> Explan
     let times = if retry.times == 1 { "once" } else { &*format!("{} times in a row", retry.times) };
     let mut explanation = match kind {
         Some(kind) => {
-            let cause = format!("{what} has failed {times}: {error}");
+            let cause = match kind {
+                ErrorKind::Pending => format!("the cloud is still making {what}: {error}"),
+                _ => format!("{what} has failed {times}: {error}"),
+            };
             Explanation::of_error(&CloudError::new(*kind, ""), cause)
         }
         None if retry.times > 0 => Explanation::new(

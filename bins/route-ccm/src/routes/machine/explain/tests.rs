@@ -115,8 +115,12 @@ impl World {
         self.pass(0);
         let table =
             RouteTable { routes: self.routes.clone(), room: self.room, ..RouteTable::default() };
-        let traits = self.asked.pass.traits.clone();
-        self.machine.apply(Event::Listed { answer: Ok(table), traits }, at(1));
+        self.listed(1, Ok(table));
+    }
+
+    fn listed(&mut self, second: u64, answer: Result<RouteTable, CloudError>) {
+        let pass = Box::new(self.asked.pass.clone());
+        self.machine.apply(Event::Listed { answer, pass }, at(second));
     }
 
     fn pass(&mut self, second: u64) -> Vec<Effect> {
@@ -179,8 +183,7 @@ fn before_the_first_list_the_page_says_only_what_nodes_say() {
         (ErrorKind::Unavailable, Fares::Working, "wait"),
     ] {
         let error = CloudError::new(kind, "no").with_request_id("r-1");
-        let traits = world.asked.pass.traits.clone();
-        world.machine.apply(Event::Listed { answer: Err(error), traits }, at(1));
+        world.listed(1, Err(error));
         let explained = world.route("10.120.1.0/24");
         let cause = format!("cannot list the routes: {kind}: no (request r-1)");
         says(&explained, fares, &cause, mend);
@@ -197,8 +200,7 @@ fn a_list_that_fails_later_is_named_with_what_was_seen_before() {
     let fine = "the route of 10.120.1.0/24 to 10.0.0.1 exists, by the list of the cloud's routes that began at 1970-01-12T13:46:40Z, 1 min ago, and the answers since";
     assert_eq!(explained.cause, fine);
     says(&explained, Fares::Fine, fine, NOTHING);
-    let (error, traits) = (CloudError::new(ErrorKind::Timeout, "late"), RouteTraits::default());
-    world.machine.apply(Event::Listed { answer: Err(error), traits }, at(50));
+    world.listed(50, Err(CloudError::new(ErrorKind::Timeout, "late")));
     let cause = "1 min ago, and the answers since; the last list has failed (at 1970-01-12T13:47:30Z, 10 s ago): timeout: late";
     says(&world.node("n1"), Fares::Fine, cause, NOTHING);
 }
@@ -294,6 +296,20 @@ fn a_route_of_others_in_the_way_is_named() {
         (vec![own()], vec![foreign], Fares::Blocked, "to nothing, of another owner", "remove it"),
         (vec![own()], vec![unknown], Fares::Working, "asking the cloud", "wait"),
     ]);
+}
+
+/// It is not a failure, and the page says when it is sent again.
+#[test]
+fn a_change_that_the_cloud_is_still_making_says_so() {
+    let mut world = listed(vec![own()], Vec::new());
+    world.answer(59, Err(CloudError::new(ErrorKind::Pending, "the fabric is programmed")));
+    let explained = world.node("n1");
+    let cause = "the cloud is still making the change `create 10.120.1.0/24 to n1`: pending: the fabric is programmed";
+    says(&explained, Fares::Working, cause, "wait: the cloud is still making the change");
+    assert!(
+        explained.next.starts_with("it is tried again at 1970-01-12T13:47:41Z"),
+        "{explained:?}"
+    );
 }
 
 #[test]

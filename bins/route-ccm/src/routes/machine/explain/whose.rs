@@ -40,7 +40,7 @@ impl Machine {
             Some(Title::Open(why)) => Explanation::new(
                 Fares::Working,
                 why,
-                "wait: if the cloud says twice, a minute apart, that its target does not exist, the route goes",
+                "wait: if the cloud says twice, at least a minute apart, that its target does not exist, the route goes",
             ),
             Some(Title::Ours(why)) => {
                 Explanation::fine(format!("the route is this cluster's ({why}) and stays as it is"))

@@ -66,6 +66,8 @@ enum Due {
     Reach { batch: Vec<Planned>, asked: Vec<Vec<RouteChange>>, base: Option<String> },
     /// A change is answered.
     Answer(Box<Planned>, Result<AppliedChange, CloudError>),
+    /// The table is listed.
+    Listed(Result<RouteTable, CloudError>),
     /// Any other answer.
     Tell(Box<Event>),
     /// The store of a new leader is as new as its term.
@@ -329,6 +331,10 @@ impl World {
             Due::Lane(call) => self.lane(call),
             Due::Reach { batch, asked, base } => self.reach(batch, &asked, base.as_deref()),
             Due::Answer(planned, answer) => self.answer(*planned, answer),
+            Due::Listed(answer) => {
+                let pass = Box::new(self.look());
+                self.tell(Event::Listed { answer, pass });
+            }
             Due::Tell(event) => self.tell(*event),
             Due::CatchUp => {
                 self.is_blind = false;
