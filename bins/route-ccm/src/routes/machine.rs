@@ -27,7 +27,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_base::At;
 use ccm_cloud::ClusterId;
-use ccm_controller::brake::approval::SetApproval;
 use ccm_controller::machine;
 use ccm_controller::repeats::Repeats;
 use ccm_objects::Shared as Name;
@@ -36,11 +35,11 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     effect::{Blocked, Call, Effect, Page},
-    event::{Applied, Event, Parameters, Pass, Sending, Term, Written},
+    event::{Applied, Event, Pass, Sending, Term, Written},
     explain::Asked,
 };
 use self::{listing::Listing, progress::Progress};
-use super::plan::{Planner, targets::Former, widths::Widths};
+use super::plan::{Parameters, Planner, targets::Former};
 use crate::networks::Config;
 
 /// The parts of the settings that do not change, and what the program is.
@@ -60,8 +59,9 @@ pub(crate) struct Fixed {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     fixed: Fixed,
-    parameters: Parameters,
-    approval: Option<SetApproval>,
+    /// By what the last changes were decided, and since when: a change that was decided by something else is not sent.
+    decided_by: Option<Parameters>,
+    decided_since: At,
     /// How nodes get their pod CIDRs, if they get them from this program.
     blocks: Option<Config>,
     leads: bool,
@@ -72,8 +72,6 @@ pub(crate) struct Machine {
     former: Former,
     /// The pod CIDRs of nodes that have changed since the last plan; `None` before the first one.
     changed: Option<BTreeSet<IpNet>>,
-    /// When the settings or the approval last changed: a change that was decided earlier is not sent.
-    decided_anew: At,
     is_asking: bool,
     is_looking_up: bool,
     /// The confirmed writes of conditions, by node.
@@ -95,11 +93,11 @@ impl machine::Machine for Machine {
 
 impl Machine {
     /// Nothing is known yet.
-    pub(crate) fn new(fixed: Fixed, parameters: Parameters) -> Self {
+    pub(crate) fn new(fixed: Fixed) -> Self {
         Self {
             fixed,
-            parameters,
-            approval: None,
+            decided_by: None,
+            decided_since: At::default(),
             blocks: None,
             leads: false,
             planner: Planner::default(),
@@ -107,7 +105,6 @@ impl Machine {
             progress: Progress::default(),
             former: Former::default(),
             changed: None,
-            decided_anew: At::default(),
             is_asking: false,
             is_looking_up: false,
             conditions: BTreeMap::new(),
@@ -118,15 +115,8 @@ impl Machine {
     fn take(&mut self, event: Event, now: At, effects: &mut Vec<Effect>) {
         match event {
             Event::Term(term) => self.begin(*term, now),
-            Event::Settings(parameters) => {
-                (self.parameters, self.decided_anew) = (parameters, now);
-            }
-            Event::Approval(approval) => {
-                self.approved(now, approval);
-                effects.push(Effect::Wake);
-            }
             Event::Changed { before, after } => self.changed(before.as_ref(), &after, effects),
-            Event::Gone(view) => self.gone(&view, effects),
+            Event::Gone { view, is_marked } => self.gone(&view, is_marked, effects),
             Event::Assigned(view) => {
                 self.has_changed(&view);
                 effects.push(Effect::Wake);
@@ -167,16 +157,11 @@ impl Machine {
         self.progress = Progress::new(begun);
     }
 
-    /// A user has approved changes, or does not any more.
-    fn approved(&mut self, now: At, approval: Option<SetApproval>) {
-        if self.approval != approval {
-            (self.approval, self.decided_anew) = (approval, now);
+    /// Decides by these settings and this approval from now on.
+    fn decide_by(&mut self, parameters: &Parameters, now: At) {
+        if self.decided_by.as_ref() != Some(parameters) {
+            (self.decided_by, self.decided_since) = (Some(parameters.clone()), now);
         }
-    }
-
-    /// How wide pod CIDRs may be.
-    fn widths(&self) -> Widths {
-        Widths { blocks: self.blocks.clone(), most: self.parameters.max_pod_cidr }
     }
 
     /// Returns true if the table does not have a route to this destination, and route-ccm is not making one.

@@ -31,7 +31,10 @@ pub mod targets;
 pub mod wanted;
 pub mod widths;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use ccm_base::At;
 use ccm_cloud::{
@@ -39,6 +42,7 @@ use ccm_cloud::{
     RouteTraits, TargetState,
 };
 use ccm_controller::brake::{Brake, Budget, Transition, Window, approval::SetApproval};
+use ccm_kube::selector::NodeSelector;
 use ccm_objects::Shared;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -53,7 +57,6 @@ use self::{
     table::Table,
     targets::{Former, Targets, is_target},
     wanted::{LeftOut, NodeView, Problem, wanted},
-    widths::Widths,
 };
 pub use self::{
     decide::Title,
@@ -61,6 +64,24 @@ pub use self::{
     node_routes::{Lack, LackSource, NodeRoutes},
     planned::Planned,
 };
+use crate::networks::{Config, MaxPodCidr};
+
+/// The settings that decide on routes, and the approval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// `--cluster-cidr`.
+    pub cluster_cidrs: Vec<IpNet>,
+    /// `--max-pod-cidr`.
+    pub max_pod_cidr: MaxPodCidr,
+    /// How many routes may be deleted.
+    pub budget: Budget,
+    /// The time between two lists.
+    pub period: Duration,
+    /// The nodes that get routes.
+    pub node_selector: NodeSelector,
+    /// The user's approval.
+    pub approval: Option<SetApproval>,
+}
 
 /// All that a plan depends on, besides the planner's memory.
 #[derive(Clone, Copy, Debug)]
@@ -73,18 +94,14 @@ pub struct View<'a> {
     pub traits: &'a RouteTraits,
     /// This cluster.
     pub cluster: &'a ClusterId,
-    /// `--cluster-cidr`.
-    pub cluster_cidrs: &'a [IpNet],
-    /// How wide pod CIDRs may be.
-    pub widths: &'a Widths,
+    /// The settings and the approval.
+    pub parameters: &'a Parameters,
+    /// The blocks, if this program gives nodes their pod CIDRs.
+    pub blocks: Option<&'a Config>,
     /// Targets that belonged to nodes while this process watched.
     pub former: &'a Former,
     /// True if the cloud can be asked for the instances of nodes. If not, route-ccm believes the nodes.
     pub has_instances: bool,
-    /// How many routes may be deleted.
-    pub budget: Budget,
-    /// A user's approval.
-    pub approval: Option<&'a SetApproval>,
     /// How many nodes may get a route by the calls that follow. The others wait: a burst is not in memory as a whole.
     pub sendable: usize,
 }

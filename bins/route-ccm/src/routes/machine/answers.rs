@@ -26,7 +26,7 @@ impl Machine {
             }
             Err(error) => Err(error.clone()),
         }));
-        if self.listing.ended(now, answer, self.parameters.period) {
+        if self.listing.ended(now, answer, pass.parameters.period) {
             effects.push(Effect::TableKnown);
         }
         if let (true, Some(table)) = (is_listed, &self.listing.table) {
@@ -46,12 +46,12 @@ impl Machine {
     /// Sends the changes that are still due. The next plan decides again about the others: those of nodes that are
     /// others now, and those that were decided by other settings or another approval.
     pub(super) fn sending(&mut self, sending: Sending, now: At, effects: &mut Vec<Effect>) {
-        let Sending { batch, base, approval, pass } = sending;
-        self.approved(now, approval);
+        let Sending { batch, base, pass } = sending;
+        self.decide_by(&pass.parameters, now);
         let lost = self.lost_again(&batch, &pass, now);
         let is_due = |planned: &Planned| {
             let is_recent = self.planner.in_flight().since(planned.change.destination());
-            let is_recent = is_recent.is_some_and(|sent| sent > self.decided_anew);
+            let is_recent = is_recent.is_some_and(|sent| sent >= self.decided_since);
             let suits = match planned.old() {
                 Some(_) => lost.contains(&planned.change),
                 None => pass.nodes.iter().any(|view| planned.suits(view)),

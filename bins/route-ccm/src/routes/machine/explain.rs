@@ -80,7 +80,7 @@ impl Machine {
             explanation.there = there(&destinations, &self.titles(&destinations, about));
         }
         explanation.there.extend(view.iter().flat_map(|view| shown(view)));
-        self.complete(explanation, about.as_ref(), now)
+        self.complete(explanation, about.as_ref(), asked, now)
     }
 
     /// Explains the routes of one destination.
@@ -102,7 +102,7 @@ impl Machine {
             None => vec!["no route: no node has this pod CIDR".to_owned()],
         };
         explanation.there = there(&[destination], &titles);
-        self.complete(explanation, Some(&about), now)
+        self.complete(explanation, Some(&about), asked, now)
     }
 
     fn about<'a>(&'a self, asked: &'a Asked, now: At) -> Option<About<'a>> {
@@ -314,6 +314,7 @@ impl Machine {
         &self,
         mut explanation: Explanation,
         about: Option<&About<'_>>,
+        asked: &Asked,
         now: At,
     ) -> Explanation {
         if about.is_some() {
@@ -321,7 +322,7 @@ impl Machine {
                 .last
                 .push(format!("the routes are known by {}", self.listing.known_by(now)));
         }
-        let approval = self.approval.as_ref();
+        let approval = asked.pass.parameters.approval.as_ref();
         explanation
             .last
             .extend(approval.map(|approval| format!("approved on the Lease: {approval}")));

@@ -8,7 +8,7 @@ use ccm_controller::queue::Priority;
 use ccm_objects::{Node, Shared as Name};
 
 use super::{Blocked, Call, Effect, Machine, Page, Pass};
-use crate::routes::plan::{Held, Plan, Planned, Planner, View, wanted::NodeView, widths::Widths};
+use crate::routes::plan::{Held, Plan, Planned, Planner, View, wanted::NodeView};
 
 /// How long to sleep when nothing is due; any change wakes the loop.
 const IDLE: Duration = Duration::from_mins(1);
@@ -22,7 +22,8 @@ impl Machine {
     /// Plans, and says what follows. Waits for no call.
     pub(super) fn pass(&mut self, pass: &Pass, now: At, effects: &mut Vec<Effect>) {
         let nodes: Nodes<'_> = pass.nodes.iter().map(|view| (&*view.node.name, view)).collect();
-        self.listing.within(self.parameters.period);
+        self.decide_by(&pass.parameters, now);
+        self.listing.within(pass.parameters.period);
         if self.listing.begin(now) {
             effects.push(Effect::Call(Call::List));
         }
@@ -84,17 +85,16 @@ impl Machine {
         let table = self.listing.table.as_ref()?;
         self.planner.node_changed(changed.into_iter());
         self.former.retain(now, &table.targets());
-        let (widths, mut planner) = (self.widths(), mem::take(&mut self.planner));
+        let mut planner = mem::take(&mut self.planner);
         let sendable = self.sendable(&planner, pass, now);
-        let plan = self.view(pass, &widths, sendable).map(|view| planner.plan(now, &view));
+        let plan = self.view(pass, sendable).map(|view| planner.plan(now, &view));
         self.planner = planner;
         plan
     }
 
     /// The plan that would be made now, without any consequence; `None` before the first list.
     pub(super) fn rehearse(&self, pass: &Pass, now: At) -> Option<Plan> {
-        let (widths, sendable) = (self.widths(), self.sendable(&self.planner, pass, now));
-        let view = self.view(pass, &widths, sendable)?;
+        let view = self.view(pass, self.sendable(&self.planner, pass, now))?;
         Some(self.planner.rehearse(now, &view, self.changed.iter().flatten().copied()))
     }
 
@@ -103,8 +103,7 @@ impl Machine {
         if batch.iter().all(|planned| planned.old().is_none()) {
             return Vec::new();
         }
-        let widths = self.widths();
-        let view = self.view(pass, &widths, usize::MAX);
+        let view = self.view(pass, usize::MAX);
         view.map(|view| self.planner.again(now, &view, batch)).unwrap_or_default()
     }
 
@@ -116,23 +115,16 @@ impl Machine {
     }
 
     /// The inputs of a plan; `None` before the first list.
-    pub(super) fn view<'a>(
-        &'a self,
-        pass: &'a Pass,
-        widths: &'a Widths,
-        sendable: usize,
-    ) -> Option<View<'a>> {
+    pub(super) fn view<'a>(&'a self, pass: &'a Pass, sendable: usize) -> Option<View<'a>> {
         Some(View {
             nodes: &pass.nodes,
             table: self.listing.table.as_ref()?,
             traits: &pass.traits,
             cluster: &self.fixed.cluster,
-            cluster_cidrs: &self.parameters.cluster_cidrs,
-            widths,
+            parameters: &pass.parameters,
+            blocks: self.blocks.as_ref(),
             former: &self.former,
             has_instances: pass.has_instances,
-            budget: self.parameters.budget,
-            approval: self.approval.as_ref(),
             sendable,
         })
     }

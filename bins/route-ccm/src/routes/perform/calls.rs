@@ -6,8 +6,7 @@ use ccm_cloud::{
     Call as Limits, Cloud, CloudError, ClusterId, Detail, ErrorKind, RouteChange, RouteTarget,
     RouteTraits, Routes, TargetState,
 };
-use ccm_controller::{approvals::Approvals, instances, workers};
-use ccm_runtime::leadership::LeaseAnnotations;
+use ccm_controller::{instances, workers};
 use futures::StreamExt as _;
 use tokio::{sync::mpsc, time::timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -28,7 +27,6 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Calls {
     pub(crate) parts: Parts,
     pub(crate) cluster: ClusterId,
-    pub(crate) lease: LeaseAnnotations,
 }
 
 /// The provider's routes.
@@ -132,7 +130,7 @@ impl Calls {
         let loses = batch.iter().any(|planned| planned.old().is_some());
         if loses {
             // The next leader should know of the deletions even if this one dies of them.
-            self.lease.stored().await;
+            self.parts.lease.stored().await;
         }
         let nodes = &self.parts.nodes;
         let names = batch.iter().filter_map(|planned| planned.node.as_ref());
@@ -140,8 +138,8 @@ impl Calls {
             true => nodes.all(),
             false => names.filter_map(|name| nodes.named(name)).collect(),
         };
-        let (approval, pass) = (Approvals::right_now(&self.lease), look(&self.parts, now, 0));
-        Event::Sending(Box::new(Sending { batch, base, approval, pass }))
+        let pass = look(&self.parts, now, 0);
+        Event::Sending(Box::new(Sending { batch, base, pass }))
     }
 
     async fn send(&self, batch: Vec<Planned>, base: Option<String>) {

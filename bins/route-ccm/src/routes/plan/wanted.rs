@@ -61,14 +61,15 @@ impl View<'_> {
             let node = holder(&target)?;
             Some(Problem::SameTarget { target, node })
         });
-        let doubt = same.next().or_else(|| self.widths.problem(&view.node, cidr, usual))?;
+        let doubt = same.next().or_else(|| self.too_wide(&view.node, cidr, usual))?;
         (!self.stands(cidr, view)).then_some(doubt)
     }
 
     /// Returns true if a person has approved what is in doubt.
     fn approves(&self, doubt: &Problem, view: &NodeView) -> bool {
         let is_covered = |approval: &SetApproval| approval.covers(&view.node.labels);
-        matches!(doubt, Problem::WiderThanMost { .. }) && self.approval.is_some_and(is_covered)
+        matches!(doubt, Problem::WiderThanMost { .. })
+            && self.parameters.approval.as_ref().is_some_and(is_covered)
     }
 }
 
@@ -77,7 +78,7 @@ impl View<'_> {
 pub(super) fn wanted(targets: &Targets<'_>, given: &View<'_>) -> Wanted {
     let nodes = given.nodes;
     let (mut wanted, mut taken, mut approved) = (Wanted::default(), Taken::default(), Vec::new());
-    let usual = Usual::of(nodes, given.cluster_cidrs);
+    let usual = Usual::of(nodes, &given.parameters.cluster_cidrs);
     for (place, view) in oldest_first(nodes) {
         if view.left_out.is_some() {
             continue;
@@ -127,7 +128,7 @@ impl Wanted {
 fn accept(text: &str, given: &View<'_>) -> Result<IpNet, Problem> {
     let cidr = network(text).ok_or_else(|| Problem::Unreadable(text.into()))?.trunc();
     let family = IpFamily::of(cidr.addr());
-    if !is_inside(cidr, given.cluster_cidrs) {
+    if !is_inside(cidr, &given.parameters.cluster_cidrs) {
         Err(Problem::Outside(cidr))
     } else if !given.traits.families.contains(&family) {
         Err(Problem::Family(cidr))

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use ccm_controller::passes::{self, Next};
+use ccm_controller::{
+    approvals::Approvals,
+    passes::{self, Next},
+};
 use tokio::sync::mpsc;
 
 use crate::routes::{
     Parts,
     machine::{Call, Effect, Event, Pass},
     perform::calls,
-    plan::wanted::NodeView,
+    plan::{Parameters, wanted::NodeView},
 };
 
 /// The calls of a look that do not change routes: a list and two questions.
@@ -29,7 +32,7 @@ impl passes::Pass for Looks {
     async fn pass(&mut self) -> Next {
         let room = self.calls.capacity().saturating_sub(QUESTIONS);
         let look = look(&self.parts, self.parts.nodes.all(), room);
-        let timeline = self.parts.entrance.timeline();
+        let timeline = self.parts.door.timeline();
         let mut due = timeline.now() + self.period();
         self.parts.apply(Event::Pass(Box::new(look)), |request| match request {
             Effect::Call(call) => self.send(call),
@@ -52,7 +55,17 @@ impl Looks {
 /// All that a look at these nodes depends on. `room`: how many calls may wait for a lane.
 pub(crate) fn look(parts: &Parts, nodes: Vec<NodeView>, room: usize) -> Pass {
     let (cloud, ipam) = (&*parts.nodes.cloud, parts.perform.ipam.as_ref());
+    let settings = parts.nodes.settings.borrow();
+    let parameters = Parameters {
+        cluster_cidrs: settings.cluster_cidrs(),
+        max_pod_cidr: settings.max_pod_cidr(),
+        budget: settings.budget(),
+        period: settings.route_reconciliation_period,
+        node_selector: settings.node_selector.clone(),
+        approval: Approvals::right_now(&parts.lease),
+    };
     Pass {
+        parameters,
         lacks: ipam.map(|ipam| ipam.lacks()).unwrap_or_default(),
         awaited: ipam.map(|ipam| ipam.awaited()).unwrap_or_default(),
         nodes,

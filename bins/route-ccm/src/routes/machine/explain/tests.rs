@@ -87,10 +87,10 @@ impl World {
             max_pod_cidr: MaxPodCidr::default(),
             budget: Budget { limit: Limit::Count(3), window: Duration::from_mins(10) },
             period: Duration::from_mins(10),
-            scale_down_taints: Vec::new(),
             node_selector: ccm_kube::selector::NodeSelector::default(),
+            approval: None,
         };
-        let mut machine = Machine::new(fixed, parameters);
+        let mut machine = Machine::new(fixed);
         machine.apply(term(Vec::new()), at(0));
         let traits = RouteTraits {
             target_ids: false,
@@ -99,6 +99,7 @@ impl World {
             ..RouteTraits::default()
         };
         let pass = Pass {
+            parameters,
             nodes,
             lacks: BTreeMap::new(),
             awaited: Vec::new(),
@@ -373,7 +374,7 @@ fn what_is_held_names_the_approval() {
     let mut world = listed(vec![now.clone()], vec![old.clone()]);
     let moved = Event::Changed { before: Some(before), after: now };
     world.machine.apply(moved, at(1));
-    world.machine.parameters.budget.limit = Limit::Count(0);
+    world.asked.pass.parameters.budget.limit = Limit::Count(0);
     says(&world.node("n1"), Fares::Held, "--route-loss=0 lets no route go", &of_one);
     says(&world.node("n1"), Fares::Held, "--route-loss=0 lets no route go", "raise --route-loss");
     says(
@@ -388,7 +389,7 @@ fn what_is_held_names_the_approval() {
     // This leader has not seen the node, but the note has its name.
     let recorded = Route { owner: Some(owner("ours", "n8")), ..route("10.120.8.0/24", 8) };
     let mut world = listed(vec![node(1, &[])], vec![recorded]);
-    world.machine.parameters.budget.limit = Limit::Count(0);
+    world.asked.pass.parameters.budget.limit = Limit::Count(0);
     let all = approval("*") + " (this approves all routes that are held: look at /plan first)";
     says(&world.node("n8"), Fares::Held, "the change `delete 10.120.8.0/24 to 10.0.0.8` is", &all);
     says(&world.node("n9"), Fares::Unknown, "does not show a node \"n9\"", "check the name");

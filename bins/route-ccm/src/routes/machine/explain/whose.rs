@@ -14,9 +14,8 @@ impl Machine {
         destinations: &[IpNet],
         about: &'a About<'_>,
     ) -> Vec<(&'a Route, Title)> {
-        let widths = self.widths();
         let routes = destinations.iter().flat_map(|destination| about.table.to(*destination));
-        let view = self.view(&about.asked.pass, &widths, 0);
+        let view = self.view(&about.asked.pass, 0);
         view.map(|view| self.planner.titles(about.now, &view, routes)).unwrap_or_default()
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ccm_base::At;
 use ccm_cloud::{CloudError, ErrorKind, Route, RouteTable, RouteTarget, RouteTraits};
 use ccm_controller::{
-    brake::{Budget, Limit, Window, approval::SetApproval},
+    brake::{Budget, Limit, Window},
     machine::Machine as _,
 };
 use ccm_objects::{Address, Condition, Node};
@@ -14,11 +14,10 @@ use crate::{
     networks::MaxPodCidr,
     routes::{
         machine::{
-            Applied, Call, Effect, Event, Fixed, Machine, Page, Parameters, Pass, Sending, Term,
-            Written,
+            Applied, Call, Effect, Event, Fixed, Machine, Page, Pass, Sending, Term, Written,
         },
         plan::{
-            Planned, Planner,
+            Parameters, Planned, Planner,
             condition::{NETWORK_UNAVAILABLE, Status},
             tests::{approves, net, node},
             wanted::{LeftOut, NodeView},
@@ -54,6 +53,7 @@ fn left_out(view: &NodeView) -> NodeView {
 /// A machine that leads, and its nodes.
 struct Bench {
     machine: Machine,
+    parameters: Parameters,
     nodes: Vec<NodeView>,
 }
 
@@ -70,10 +70,10 @@ impl Bench {
             max_pod_cidr: MaxPodCidr::default(),
             budget: Budget { limit: Limit::Count(3), window: Duration::from_mins(10) },
             period: Duration::from_mins(10),
-            scale_down_taints: Vec::new(),
             node_selector: ccm_kube::selector::NodeSelector::default(),
+            approval: None,
         };
-        let mut bench = Self { machine: Machine::new(fixed, parameters), nodes };
+        let mut bench = Self { machine: Machine::new(fixed), parameters, nodes };
         let (deleted, networks) = (Window::default(), Vec::new());
         let term = Term { begun: at(0), deleted, networks, blocks: None };
         bench.tell(0, Event::Term(Box::new(term)));
@@ -86,6 +86,7 @@ impl Bench {
 
     fn look(&self) -> Pass {
         Pass {
+            parameters: self.parameters.clone(),
             nodes: self.nodes.clone(),
             lacks: BTreeMap::new(),
             awaited: Vec::new(),
@@ -113,17 +114,7 @@ impl Bench {
 
     /// The changes of a call get a lane.
     fn sending(&mut self, second: u64, batch: Vec<Planned>) -> (Vec<Planned>, Vec<Planned>) {
-        self.approved(second, batch, None)
-    }
-
-    /// The same with this approval.
-    fn approved(
-        &mut self,
-        second: u64,
-        batch: Vec<Planned>,
-        approval: Option<SetApproval>,
-    ) -> (Vec<Planned>, Vec<Planned>) {
-        let sending = Sending { batch, base: None, approval, pass: self.look() };
+        let sending = Sending { batch, base: None, pass: self.look() };
         let (mut sent, mut withdrawn) = (Vec::new(), Vec::new());
         for effect in self.tell(second, Event::Sending(Box::new(sending))) {
             match effect {
@@ -156,7 +147,7 @@ fn losing() -> (Bench, Vec<Planned>) {
     let mut bench = Bench::new(vec![one.clone(), two]);
     bench.listed(0, &[(CIDR, 1), ("10.120.2.0/24", 2)]);
     bench.nodes.remove(0);
-    bench.tell(1, Event::Gone(one));
+    bench.tell(1, Event::Gone { view: one, is_marked: false });
     let call = waiting(bench.pass(2));
     assert_eq!(call.len(), 1);
     (bench, call)
@@ -168,14 +159,12 @@ fn a_loss_that_waits_is_made_by_the_same_settings_and_the_same_approval() {
     assert_eq!(bench.sending(3, call).0.len(), 1);
 
     let (mut bench, call) = losing();
-    let mut other = bench.machine.parameters.clone();
-    other.budget.limit = Limit::Count(2);
-    bench.tell(3, Event::Settings(other));
+    bench.parameters.budget.limit = Limit::Count(2);
     assert_eq!(bench.sending(3, call).1.len(), 1);
 
     let (mut bench, call) = losing();
-    let approval = Some(approves("*"));
-    assert_eq!(bench.approved(3, call, approval).1.len(), 1, "another approval");
+    bench.parameters.approval = Some(approves("*"));
+    assert_eq!(bench.sending(3, call).1.len(), 1, "another approval");
 }
 
 #[test]

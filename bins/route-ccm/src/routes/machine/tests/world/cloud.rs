@@ -228,7 +228,7 @@ impl World {
         let nodes = self.store.values().filter(is_named).cloned();
         let nodes = nodes.chain(self.phantom()).collect();
         let pass = Pass { nodes, ..self.look() };
-        Event::Sending(Box::new(Sending { batch, base, approval: None, pass }))
+        Event::Sending(Box::new(Sending { batch, base, pass }))
     }
 
     /// A call leaves the program.
