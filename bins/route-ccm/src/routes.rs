@@ -25,7 +25,7 @@ mod report;
 mod translate;
 
 use std::{
-    sync::{Arc, OnceLock, Weak},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -141,22 +141,21 @@ impl Controller {
         let nodes = Arc::new(Nodes { store, cloud, settings });
         let queues = QueueMetrics::new(&context.metrics);
         let conditions = WorkQueue::new(QUEUE, QueueConfig::default(), &queues);
-        let perform = Arc::new_cyclic(|perform: &Weak<Perform>| {
-            let assigned = has_routes.then(|| told(perform, &door, &nodes));
-            let (store, queue) = (nodes.store.clone(), conditions.clone());
-            let common = node_ipam::Common { store, conditions: queue, queues, assigned };
-            Perform {
-                passes: Passes::default(),
-                conditions,
-                plans: context.plans.clone(),
-                reports: RouteReports::new(context),
-                metrics: RouteMetrics::new(&context.metrics),
-                lines: Lines { listed, brake, left_over },
-                throttle: parking_lot::Mutex::default(),
-                cloud: Arc::clone(&context.cloud),
-                ipam: blocks.map(|config| NodeIpam::new(context, config, common)),
-                handover: OnceLock::new(),
-            }
+        let passes = Passes::default();
+        let assigned = has_routes.then(|| told(&door, &nodes, &passes));
+        let (store, queue) = (nodes.store.clone(), conditions.clone());
+        let common = node_ipam::Common { store, conditions: queue, queues, assigned };
+        let perform = Arc::new(Perform {
+            passes,
+            conditions,
+            plans: context.plans.clone(),
+            reports: RouteReports::new(context),
+            metrics: RouteMetrics::new(&context.metrics),
+            lines: Lines { listed, brake, left_over },
+            throttle: parking_lot::Mutex::default(),
+            cloud: Arc::clone(&context.cloud),
+            ipam: blocks.map(|config| NodeIpam::new(context, config, common)),
+            handover: OnceLock::new(),
         });
         let lease = context.leadership.annotations().clone();
         Ok(Self { parts: Parts { door, lease, nodes, perform }, cluster })
@@ -248,13 +247,11 @@ impl Controller {
     }
 }
 
-/// How node IPAM tells the machine that a node has got its pod CIDRs.
-fn told(perform: &Weak<Perform>, door: &Door<Machine>, nodes: &Arc<Nodes>) -> node_ipam::Assigned {
-    let (perform, door, nodes) = (Weak::clone(perform), door.clone(), Arc::clone(nodes));
+/// How node IPAM tells the machine that a node has got its pod CIDRs: the next look gives it its routes.
+fn told(door: &Door<Machine>, nodes: &Arc<Nodes>, passes: &Passes) -> node_ipam::Assigned {
+    let (door, nodes, passes) = (door.clone(), Arc::clone(nodes), passes.clone());
     Box::new(move |node| {
-        let effects = door.apply(Event::Assigned(nodes.view(node)));
-        if let Some(perform) = perform.upgrade() {
-            perform.perform(effects, drop);
-        }
+        drop(door.apply(Event::Assigned(nodes.view(node))));
+        passes.wake();
     })
 }

@@ -117,10 +117,7 @@ impl Machine {
             Event::Term(term) => self.begin(*term, now),
             Event::Changed { before, after } => self.changed(before.as_ref(), &after, effects),
             Event::Gone { view, is_marked } => self.gone(&view, is_marked, effects),
-            Event::Assigned(view) => {
-                self.has_changed(&view);
-                effects.push(Effect::Wake);
-            }
+            Event::Assigned(view) => self.has_changed(&view),
             Event::Pass(pass) => self.pass(&pass, now, effects),
             Event::Listed { answer, pass } => self.listed(answer, &pass, now, effects),
             Event::Asked { answers, witnesses } => {
@@ -166,12 +163,12 @@ impl Machine {
 
     /// Returns true if the table does not have a route to this destination, and route-ccm is not making one.
     fn has_no_route(&self, destination: IpNet) -> bool {
-        self.listing.has_no_route(destination, self.planner.in_flight())
+        self.listing.has_no_route(destination, &self.planner.in_flight)
     }
 
     /// Returns true if no change waits for its answer.
     pub(crate) fn is_idle(&self) -> bool {
-        self.planner.in_flight().is_empty()
+        self.planner.in_flight.is_empty()
     }
 
     /// How long the node that waits longest has lacked a route, and how many routes can be added, if the cloud says so.

@@ -51,7 +51,7 @@ use self::{
     cases::Cases,
     claims::{Claim, Claims},
     decide::Decider,
-    failures::{Failure, Failures},
+    failures::Failures,
     in_flight::InFlight,
     planned::target_of,
     table::Table,
@@ -220,16 +220,17 @@ pub struct Planner {
     brake: Brake<Cause>,
     cases: Cases,
     claims: Claims,
-    failures: Failures,
+    pub(super) failures: Failures,
     /// The changes that are not answered yet.
-    in_flight: InFlight,
+    pub(super) in_flight: InFlight,
     /// The counted losses that the brake lets pass and that are not made yet. True if they were charged. False if an
     /// earlier one of the destination was charged: that one was made.
     passed: BTreeMap<IpNet, bool>,
     /// How many questions about targets were answered.
     questions: usize,
-    /// The cluster CIDRs that were in force when no route was in doubt; empty if that is not known.
-    networks: Vec<IpNet>,
+    /// The cluster CIDRs that were in force when no route was in doubt; empty if that is not known. The leader leaves them
+    /// to the next one.
+    pub(super) networks: Vec<IpNet>,
 }
 
 impl Planner {
@@ -238,19 +239,9 @@ impl Planner {
         Self { brake: Brake::resume(now, window), networks, ..Self::default() }
     }
 
-    /// The last cluster CIDRs that put no route in doubt. The leader leaves them to the next one.
-    pub fn networks(&self) -> &[IpNet] {
-        &self.networks
-    }
-
     /// Recent deletions, for the next leader.
     pub fn window(&self) -> &Window {
         self.brake.window()
-    }
-
-    /// The changes that are not answered yet.
-    pub const fn in_flight(&self) -> &InFlight {
-        &self.in_flight
     }
 
     /// Plans. A deletion that is due is charged to the budget.
@@ -299,11 +290,6 @@ impl Planner {
         };
         let due = plan.changes.into_iter().filter(|one| one.held.is_none() && one.old().is_some());
         due.filter(is_charged).map(|planned| planned.change).collect()
-    }
-
-    /// The last failure of a change of this destination.
-    pub fn failure(&self, destination: IpNet) -> Option<&Failure> {
-        self.failures.get(destination)
     }
 
     /// When the cloud is asked next about the targets of routes.
@@ -423,12 +409,6 @@ impl Planner {
     pub fn listed(&mut self, now: At, table: &Table) {
         self.claims.retain(now, &table.targets());
         self.failures.forget_conflicts();
-    }
-
-    /// The cloud has confirmed this change several times and does not keep it: if the change is due
-    /// again, it waits until then.
-    pub fn postpone(&mut self, destination: IpNet, until: At, why: &str) {
-        self.failures.postpone(destination, until, why);
     }
 
     /// A node has changed: what has failed for its routes is tried at once.

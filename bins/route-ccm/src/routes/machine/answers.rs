@@ -7,7 +7,10 @@ use ccm_controller::repeats::Content;
 use ccm_objects::Shared as Name;
 
 use super::{Applied, Call, Effect, Machine, Pass, Sending};
-use crate::routes::plan::{Planned, failures::is_failure, wanted::NodeView};
+use crate::{
+    node_ipam::machine::Event as Ipam,
+    routes::plan::{Planned, failures::is_failure, wanted::NodeView},
+};
 
 impl Machine {
     /// The table was listed, or not. If others have changed it, the next plan follows at once: if they write all the
@@ -32,10 +35,10 @@ impl Machine {
         if let (true, Some(table)) = (is_listed, &self.listing.table) {
             self.planner.listed(now, table);
             self.changes.retain(|_, repeats| !repeats.is_settled(now));
-            let all = self.listing.destinations(self.planner.in_flight());
+            let all = self.listing.destinations(&self.planner.in_flight);
             let told = all.filter(|_| self.fixed.gives_cidrs);
-            effects
-                .extend(told.map(|(destinations, read)| Effect::RoutesAre { destinations, read }));
+            let tell = |(destinations, read)| Ipam::RoutesAre { destinations, read };
+            effects.extend(told.map(tell).map(Effect::Ipam));
             if self.listing.is_after_conflict() && self.is_idle() {
                 self.pass(pass, now, effects);
             }
@@ -50,7 +53,7 @@ impl Machine {
         self.decide_by(&pass.parameters, now);
         let lost = self.lost_again(&batch, &pass, now);
         let is_due = |planned: &Planned| {
-            let is_recent = self.planner.in_flight().since(planned.change.destination());
+            let is_recent = self.planner.in_flight.since(planned.change.destination());
             let is_recent = is_recent.is_some_and(|sent| sent >= self.decided_since);
             let suits = match planned.old() {
                 Some(_) => lost.contains(&planned.change),
@@ -86,7 +89,7 @@ impl Machine {
         let node = node.filter(|view| planned.concerns(view, answer.is_err()));
         let is_complete = self.learn(now, &planned, &answer, node.as_ref());
         if self.fixed.gives_cidrs && answer.is_ok() && self.has_no_route(destination) {
-            effects.push(Effect::RouteGone(destination));
+            effects.push(Effect::Ipam(Ipam::RouteGone(destination)));
         }
         let node = node.map(|view| view.node);
         let told = || (Box::new(planned.clone()), node.clone());
@@ -100,7 +103,7 @@ impl Machine {
             let repeats = self.changes.entry(destination).or_default();
             if let Some(repeated) = repeats.made(now, write.0, write.1) {
                 let until = now + repeated.wait;
-                self.planner.postpone(destination, until, &repeated.to_string());
+                self.planner.failures.postpone(destination, until, &repeated.to_string());
                 let (planned, node) = told();
                 effects.push(Effect::RouteRepeated { planned, node, repeated });
             }

@@ -290,7 +290,7 @@ impl Machine {
         if let Some(change) = self.change_of(cidr, about) {
             return change;
         }
-        match (lack.source, self.planner.failure(cidr)) {
+        match (lack.source, self.planner.failures.get(cidr)) {
             (LackSource::Node, _) => of_node_ccm(lack, view),
             (LackSource::Change, Some(failure)) => {
                 failed(&format!("the change of the route of {cidr}"), failure, about)

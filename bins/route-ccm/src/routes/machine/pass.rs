@@ -8,7 +8,10 @@ use ccm_controller::queue::Priority;
 use ccm_objects::{Node, Shared as Name};
 
 use super::{Blocked, Call, Effect, Machine, Page, Pass};
-use crate::routes::plan::{Held, Plan, Planned, Planner, View, wanted::NodeView};
+use crate::{
+    node_ipam::machine::Event as Ipam,
+    routes::plan::{Held, Plan, Planned, Planner, View, wanted::NodeView},
+};
 
 /// How long to sleep when nothing is due; any change wakes the loop.
 const IDLE: Duration = Duration::from_mins(1);
@@ -30,12 +33,12 @@ impl Machine {
         let next = self.plan(pass, &nodes, now, effects);
         self.due_conditions(pass, now, effects);
         let gone = pass.awaited.iter().filter(|network| self.has_no_route(**network));
-        effects.extend(gone.map(|network| Effect::RouteGone(*network)));
+        effects.extend(gone.map(|network| Effect::Ipam(Ipam::RouteGone(*network))));
         let due = [
             next,
             self.listing.next(),
             self.progress.next_condition(now),
-            self.planner.in_flight().next(now),
+            self.planner.in_flight.next(now),
         ];
         effects.push(Effect::Due(due.into_iter().flatten().fold(now + IDLE, At::min)));
     }
@@ -110,7 +113,7 @@ impl Machine {
     fn sendable(&self, planner: &Planner, pass: &Pass, now: At) -> usize {
         match self.fixed.is_observing {
             true => usize::MAX,
-            false => planner.in_flight().room(now, &pass.traits),
+            false => planner.in_flight.room(now, &pass.traits),
         }
     }
 
@@ -147,7 +150,7 @@ impl Machine {
             // No route is deleted before this is stored.
             effects.push(Effect::Leave {
                 deleted: self.planner.window().clone(),
-                networks: self.planner.networks().to_vec(),
+                networks: self.planner.networks.clone(),
             });
         }
         // One question of each kind at a time.

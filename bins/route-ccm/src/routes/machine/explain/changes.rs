@@ -21,9 +21,9 @@ impl Machine {
     /// The change of this destination that is under way or decided, if there is one.
     pub(super) fn change_of(&self, destination: IpNet, about: &About<'_>) -> Option<Explanation> {
         let planned = about.planned(destination);
-        let failure = self.planner.failure(destination);
+        let failure = self.planner.failures.get(destination);
         let what = || planned.map_or(format!("the change of the route of {destination}"), named);
-        if let Some(sent) = self.planner.in_flight().since(destination) {
+        if let Some(sent) = self.planner.in_flight.since(destination) {
             let next = format!("a call to the cloud is under way, {}", since(sent, about.now));
             let sent = moment(sent, about.now);
             return Some(match failure {

@@ -350,7 +350,11 @@ fn a_route_without_traffic_or_room_or_that_does_not_last_says_so() {
     world.list();
     says(&world.node("n1"), Fares::Blocked, "no room for another route", "raise the quota");
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], Vec::new());
-    world.machine.planner.postpone(net("10.120.1.0/24"), at(90), "something takes it back");
+    world.machine.planner.failures.postpone(
+        net("10.120.1.0/24"),
+        at(90),
+        "something takes it back",
+    );
     let kept = "the cloud does not keep the change: something takes it back";
     says(&world.node("n1"), Fares::Blocked, kept, "find what takes it back in the cloud");
 }
