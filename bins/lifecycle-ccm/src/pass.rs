@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ccm_controller::{
     machine::Door,
-    passes::{Next, Pass},
+    passes::{NextPass, Pass},
 };
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,7 @@ impl Pass for LifecyclePass {
         self.settings.borrow().policy.monitor_period
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> NextPass {
         let started = Instant::now();
         self.step(Event::Pass(self.translator.sight())).await;
         let requests = self.step(self.asker.due()).await;
@@ -46,7 +46,7 @@ impl Pass for LifecyclePass {
                 fleet
             };
             let Some(fleet) = self.closing.run_until_cancelled(answers).await else {
-                return Next::At(started);
+                return NextPass::At(started);
             };
             let unlisted = self.translator.unlisted(fleet.as_ref());
             self.step(Event::Decide { sight: self.translator.sight(), unlisted }).await;
@@ -54,7 +54,7 @@ impl Pass for LifecyclePass {
         }
         let next = self.step(Event::Ended).await.next;
         self.show();
-        next.map_or(Next::Period, |next| Next::At(self.door.timeline().instant(next)))
+        next.map_or(NextPass::Period, |next| NextPass::At(self.door.timeline().instant(next)))
     }
 }
 

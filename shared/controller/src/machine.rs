@@ -41,11 +41,11 @@ pub struct Door<M> {
 }
 
 struct Shared<M> {
-    kept: Mutex<Kept<M>>,
+    kept: Mutex<TapedMachine<M>>,
     timeline: Timeline,
 }
 
-struct Kept<M> {
+struct TapedMachine<M> {
     machine: M,
     tape: Option<Box<dyn Tape<M>>>,
 }
@@ -80,7 +80,7 @@ impl<M: Machine> Door<M> {
     }
 
     fn with(machine: M, tape: Option<Box<dyn Tape<M>>>) -> Self {
-        let (kept, timeline) = (Mutex::new(Kept { machine, tape }), Timeline::begin());
+        let (kept, timeline) = (Mutex::new(TapedMachine { machine, tape }), Timeline::begin());
         Self { shared: Arc::new(Shared { kept, timeline }) }
     }
 
@@ -98,7 +98,7 @@ impl<M: Machine> Door<M> {
     pub fn apply_made(&self, make: impl FnOnce() -> M::Event) -> Vec<M::Effect> {
         let mut kept = self.shared.kept.lock();
         // Under the lock, so that time does not go back from one event to the next.
-        let (Kept { machine, tape }, now) = (&mut *kept, self.now());
+        let (TapedMachine { machine, tape }, now) = (&mut *kept, self.now());
         match tape {
             Some(tape) => tape.apply(machine, make(), now),
             None => machine.apply(make(), now),

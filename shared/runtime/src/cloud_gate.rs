@@ -293,10 +293,7 @@ impl Shared {
     fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
         self.metrics.items(class, results);
         let mut kinds = BTreeMap::new();
-        // An item that a change in progress refuses for the moment is not a failure, nor is one that the cloud is still
-        // making.
-        let failed = |kind: &&ErrorKind| !matches!(kind, ErrorKind::Busy | ErrorKind::Pending);
-        for kind in results.iter().flatten().filter(failed) {
+        for kind in results.iter().flatten().filter(|kind| !kind.is_at_work()) {
             *kinds.entry(kind.reason()).or_default() += 1;
         }
         if !kinds.is_empty() {

@@ -149,7 +149,7 @@ async fn both_are_ready(
 }
 
 /// The end takes up to 13 seconds besides the drain and the writes to the cloud that are
-/// under way: work that is cut off, the Lease, events, pages. Then a side-car ends.
+/// under way: work that is cut off, the Lease, events, pages. Then a sidecar ends.
 fn grace_is_enough(configz: &Value, program: &str, grace: Option<&Value>) -> Result<()> {
     let seconds = |key: &str| -> Result<u64> {
         let text = at(configz, &format!("/{program}/settings/{key}/value"));

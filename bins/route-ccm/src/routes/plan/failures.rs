@@ -28,7 +28,7 @@ pub struct Failure {
 impl Failure {
     /// Its meaning for the node of the route.
     pub fn lack(&self) -> Lack {
-        let (source, has_failed) = (LackSource::Change, !is_open(self.kind));
+        let (source, has_failed) = (LackSource::Change, !self.kind.is_some_and(ErrorKind::is_at_work));
         Lack { source, has_failed, ..Lack::pending(&*self.error) }
     }
 }
@@ -41,11 +41,7 @@ pub fn is_conflict(error: &CloudError) -> bool {
 /// Returns true if the change has failed. A conflict is not a failure: the next list shows what others have changed.
 /// Nor is a change that the cloud is still making: it is sent again, after a pause, until a list shows it.
 pub fn is_failure(error: &CloudError) -> bool {
-    !is_open(Some(error.kind))
-}
-
-fn is_open(kind: Option<ErrorKind>) -> bool {
-    matches!(kind, Some(ErrorKind::Busy | ErrorKind::Pending))
+    !error.kind.is_at_work()
 }
 
 /// The failed changes by destination.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm_controller::{
     approvals::Approvals,
-    passes::{self, Next},
+    passes::{self, NextPass},
 };
 use tokio::sync::mpsc;
 
@@ -29,7 +29,7 @@ impl passes::Pass for Looks {
         self.parts.nodes.settings.borrow().route_reconciliation_period
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> NextPass {
         let room = self.calls.capacity().saturating_sub(QUESTIONS);
         let look = look(&self.parts, self.parts.nodes.all(), room);
         let timeline = self.parts.door.timeline();
@@ -39,7 +39,7 @@ impl passes::Pass for Looks {
             Effect::Due(at) => due = at,
             _ => {}
         });
-        Next::At(timeline.instant(due))
+        NextPass::At(timeline.instant(due))
     }
 }
 
