@@ -10,12 +10,13 @@
 //! |---|---|
 //! | [`plan`] | what to change in the route table, and the condition of each node: pure |
 //! | `machine` | the memory, and the events that change it: pure |
-//! | `nodes` | the nodes as the machine sees them |
+//! | `nodes`, `look` | the nodes as the machine sees them; all that a look at them depends on |
 //! | `translate` | makes events of changes of nodes, looks, approvals and turns of the queue |
 //! | `perform` | performs what follows; makes calls to the cloud, and writes conditions |
 //! | `report`, `metrics` | events and log lines; `ccm_route_*` and upstream's metric |
 //! | this file | joins them |
 
+mod look;
 pub(crate) mod machine;
 pub(crate) mod metrics;
 mod nodes;
@@ -49,12 +50,13 @@ use ccm_runtime::{
 use tokio::{sync::mpsc, time::sleep};
 
 use self::{
+    look::look,
     machine::{Asked, Effect, Event, Fixed, Machine, Term},
     metrics::{Look, RouteMetrics},
     nodes::Nodes,
     perform::{Lines, Perform, calls::Calls, conditions::Conditions},
     report::RouteReports,
-    translate::pass::{Looks, look},
+    translate::pass::Looks,
 };
 use crate::{
     lease::Handover,

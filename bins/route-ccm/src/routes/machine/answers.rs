@@ -46,8 +46,8 @@ impl Machine {
         effects.push(Effect::Wake);
     }
 
-    /// Sends the changes that are still due. The next plan decides again about the others: those of nodes that are
-    /// others now, and those that were decided by other settings or another approval.
+    /// Sends the changes that are still due. The next plan decides again about a change whose node is another one now, and
+    /// about a change that other settings or another approval have decided.
     pub(super) fn sending(&mut self, sending: Sending, now: At, effects: &mut Vec<Effect>) {
         let Sending { batch, base, pass } = sending;
         self.decide_by(&pass.parameters, now);

@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    Call as Limits, Cloud, CloudError, ClusterId, Detail, ErrorKind, RouteChange, RouteTarget,
-    RouteTraits, Routes, TargetState,
+    Call as Limits, CloudError, ClusterId, Detail, RouteChange, RouteTarget, TargetState,
 };
 use ccm_controller::{instances, workers};
 use futures::StreamExt as _;
@@ -13,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::routes::{
     Parts,
+    look::{look, offered},
     machine::{Applied, Call, Effect, Event, Sending},
     plan::{Planned, claims::Claim, failures::is_failure},
-    translate::pass::look,
 };
 
 /// How many calls may be under way at once: a call that hangs does not block the others.
@@ -27,22 +26,6 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Calls {
     pub(crate) parts: Parts,
     pub(crate) cluster: ClusterId,
-}
-
-/// The provider's routes.
-///
-/// # Errors
-///
-/// It is not known yet if the cloud offers them, or it has stopped offering them.
-pub(crate) fn offered(cloud: &dyn Cloud) -> Result<Arc<dyn Routes>, CloudError> {
-    cloud
-        .routes()?
-        .ok_or_else(|| CloudError::new(ErrorKind::Unsupported, "the cloud does not offer routes"))
-}
-
-/// The traits of the provider's routes; the default while they are unknown.
-pub(crate) fn traits(cloud: &dyn Cloud) -> RouteTraits {
-    offered(cloud).map(|routes| routes.traits()).unwrap_or_default()
 }
 
 impl Calls {

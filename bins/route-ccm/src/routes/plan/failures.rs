@@ -28,7 +28,8 @@ pub struct Failure {
 impl Failure {
     /// Its meaning for the node of the route.
     pub fn lack(&self) -> Lack {
-        let (source, has_failed) = (LackSource::Change, !self.kind.is_some_and(ErrorKind::is_at_work));
+        let (source, has_failed) =
+            (LackSource::Change, !self.kind.is_some_and(ErrorKind::is_at_work));
         Lack { source, has_failed, ..Lack::pending(&*self.error) }
     }
 }

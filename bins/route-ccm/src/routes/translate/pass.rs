@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-use ccm_controller::{
-    approvals::Approvals,
-    passes::{self, NextPass},
-};
+use ccm_controller::passes::{self, NextPass};
 use tokio::sync::mpsc;
 
 use crate::routes::{
     Parts,
-    machine::{Call, Effect, Event, Pass},
-    perform::calls,
-    plan::{Parameters, wanted::NodeView},
+    look::look,
+    machine::{Call, Effect, Event},
 };
 
 /// The calls of a look that do not change routes: a list and two questions.
@@ -49,28 +45,5 @@ impl Looks {
         if let Err(error) = self.calls.try_send(call) {
             tracing::error!("a call to the cloud cannot be queued: {error}");
         }
-    }
-}
-
-/// All that a look at these nodes depends on. `room`: how many calls may wait for a lane.
-pub(crate) fn look(parts: &Parts, nodes: Vec<NodeView>, room: usize) -> Pass {
-    let (cloud, ipam) = (&*parts.nodes.cloud, parts.perform.ipam.as_ref());
-    let settings = parts.nodes.settings.borrow();
-    let parameters = Parameters {
-        cluster_cidrs: settings.cluster_cidrs(),
-        max_pod_cidr: settings.max_pod_cidr(),
-        budget: settings.budget(),
-        period: settings.route_reconciliation_period,
-        node_selector: settings.node_selector.clone(),
-        approval: Approvals::right_now(&parts.lease),
-    };
-    Pass {
-        parameters,
-        lacks: ipam.map(|ipam| ipam.lacks()).unwrap_or_default(),
-        awaited: ipam.map(|ipam| ipam.awaited()).unwrap_or_default(),
-        nodes,
-        traits: calls::traits(cloud),
-        has_instances: !matches!(cloud.instances(), Ok(None)),
-        room,
     }
 }
