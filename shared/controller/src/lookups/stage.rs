@@ -58,13 +58,13 @@ pub trait Asker: Send + Sync + 'static {
     fn call(&self, nodes: &[Arc<Node>]) -> Call;
 
     /// A call about this many nodes has ended; the next ones have at most `most`.
-    fn asked(&self, nodes: usize, most: usize);
+    fn asked(&self, _nodes: usize, _most: usize) {}
 
     /// The call about this node had too many nodes: the next work on it should ask the cloud again.
-    fn asks_again(&self, name: &Name);
+    fn asks_again(&self, _name: &Name) {}
 
     /// The cloud's answers in a call that began at `started`.
-    fn answered(&self, works: &[Work], started: Instant);
+    fn answered(&self, _works: &[Work], _started: Instant) {}
 
     /// The workers for this node. They give its name back to the queue.
     fn workers(&self, node: &Node) -> &mpsc::Sender<Work>;
