@@ -42,7 +42,7 @@ const FOREIGN: [(&str, &[&str]); 12] = [
             "type",
         ],
     ),
-    ("cargo", &["example", "lib", "nocapture", "release", "test"]),
+    ("cargo", &["example", "nocapture", "release", "test"]),
     ("cilium-operator", &["set-cilium-is-up-condition"]),
     ("the kubelet", &["node-ip", "node-labels", "provider-id"]),
     ("k3s", &["disable-cloud-controller"]),
