@@ -3,18 +3,13 @@
 //! A controller reads what a provider of any quality wrote: a wrong value is an error of that
 //! load balancer alone.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Display,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt::Display, sync::Arc, time::Duration};
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     CloudError, Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer,
-    LoadBalancerTraits, Member, MembersSet, Note, Phase, Pool, Protocol, Scope, Title, Waiting,
-    are_shown_as,
+    LoadBalancerTraits, Member, MembersSet, Note, Owner, Phase, Pool, Protocol, Scope, Title,
+    Waiting, are_shown_as,
 };
 
 use super::{
@@ -248,23 +243,13 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
             members_as_wanted: _,
             pools,
         } = wire;
-        // Only a complete record names the owner of a load balancer.
-        let owner = owner.map(|owner| match title {
-            Title::Ours => owner_from_wire(Some(owner)),
-            _ => Ok(names_from_wire(Some(owner))),
-        });
-        let owner = owner.transpose();
-        let owner = owner.map_err(|error| about(&error.message))?;
-        if title == Title::Ours && owner.is_none() {
-            return Err(about(&"it is said to be ours, but has no owner"));
-        }
+        let owner = owner_of(&title, owner).map_err(|what| about(&what))?;
         let members = members.map(|list| {
             list.members.into_iter().map(member_from_wire).collect::<Result<Arc<[_]>, _>>()
         });
         let pools = pools.map(pools_from_wire).transpose();
         let set = set.into_iter().map(|(key, value)| (key, Some(value)));
-        let mut annotations: BTreeMap<String, Option<String>> = set.collect();
-        annotations.extend(removed.into_iter().map(|key| (key, None)));
+        let removed = removed.into_iter().map(|key| (key, None));
         let ingress = ingress.into_iter().map(ingress_from_wire).collect::<Result<_, _>>();
         Ok(Self {
             name: line(name).unwrap_or_default(),
@@ -277,12 +262,21 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
             members: members.transpose().map_err(|error| about(&error.message))?,
             pools: pools.map_err(|error| about(&error.message))?,
             ingress: ingress.map_err(|error: CloudError| about(&error.message))?,
-            annotations,
+            annotations: set.chain(removed).collect(),
             notes: notes.into_iter().filter_map(note_from_wire).collect(),
             age: age.and_then(duration_from_wire),
             cost: line(cost),
             id,
         })
+    }
+}
+
+/// Only a complete record names the owner of a load balancer that is ours.
+fn owner_of(title: &Title, owner: Option<proto::Owner>) -> Result<Option<Owner>, String> {
+    match (title, owner) {
+        (Title::Ours, None) => Err("it is said to be ours, but has no owner".to_owned()),
+        (Title::Ours, owner) => owner_from_wire(owner).map(Some).map_err(|error| error.message),
+        (_, owner) => Ok(owner.map(|owner| names_from_wire(Some(owner)))),
     }
 }
 
