@@ -7,6 +7,8 @@
 //! Every request, those for tokens and versions included, goes through [`api`], which knows
 //! nothing of servers, ports and load balancers. [`compute`], [`network`] and [`lbaas`] are requests
 //! and answers of Nova, Neutron and Octavia. [`config`] is how a cloud is reached and who asks.
+//! [`ids`] has the IDs of servers, [`text`] converts text for messages and URLs, and [`metrics`] has the
+//! names of the Go provider.
 
 pub mod api;
 pub mod compute;
