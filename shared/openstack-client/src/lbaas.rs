@@ -196,11 +196,11 @@ pub enum Child {
 pub enum Filter<'a> {
     /// All that the project has.
     All,
-    /// Those with all of these tags.
+    /// Load balancers with all of these tags.
     Tags(&'a [&'a str]),
-    /// Those with the first tag and any of the others.
+    /// Load balancers with the first tag and any of the others.
     AnyTag(&'a str, &'a [&'a str]),
-    /// Those with one of these IDs.
+    /// Load balancers with one of these IDs.
     Ids(&'a [String]),
 }
 

@@ -37,7 +37,7 @@ pub struct Raw {
     pub body: Bytes,
 }
 
-/// There is no whole answer.
+/// Why no complete answer was received.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The two sides do not accept each other's certificates.

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 const REST: Duration = Duration::from_mins(1);
 /// How long a driver that offers no fail-over is not asked for one again. Policies change.
 const REFUSED: Duration = Duration::from_hours(1);
-/// How long it counts that others have listeners on a load balancer. Then it is read again.
+/// How long the memory of other owners' listeners on a load balancer is valid.
 const OTHERS: Duration = Duration::from_mins(10);
 /// The maximum number of load balancers that are failed over at a time. Each one needs new machines.
 const AT_ONCE: usize = 3;
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// A fail-over that nobody has seen end does not hold up the others for good.
+    /// A fail-over without a known end does not block the others forever.
     #[tokio::test(start_paused = true)]
     async fn a_fail_over_counts_for_ten_minutes() {
         let failures = Failures::default();

@@ -34,7 +34,7 @@ impl Features {
         Self { version, ovn: driver == "ovn", amphora: driver == "amphora" }
     }
 
-    /// The same with the driver of a load balancer.
+    /// Returns the features with the driver of a load balancer.
     pub fn with(self, driver: Option<&str>) -> Self {
         driver.map_or(self, |driver| Self::of(self.version, driver))
     }

@@ -61,7 +61,7 @@ fn of_owner(rows: &[BalancerRow], owner: &Owner) -> (String, Vec<BalancerRow>) {
     (owner.uid.clone(), oldest_first(rows.iter().filter(is_own).cloned().collect()))
 }
 
-/// Those that exist, the oldest first.
+/// Returns the load balancers that exist, the oldest first.
 fn oldest_first(mut rows: Vec<BalancerRow>) -> Vec<BalancerRow> {
     rows.retain(exists);
     rows.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));

@@ -39,7 +39,7 @@ pub enum Wish {
 pub struct Elsewhere {
     /// The one with the address that the user asks for.
     pub wished: Option<FloatingIp>,
-    /// Those with the owner's tags.
+    /// The floating IPs with the owner's tags.
     pub tagged: Vec<FloatingIp>,
 }
 
@@ -94,7 +94,7 @@ pub fn plan(
             // After the attachment, which requires the revision that was read.
             steps.extend(record(wished, owner, true));
         }
-        // Without a wish any will do, and this one is not given up for one that does not exist.
+        // The one that is attached stays: no address is requested, or the requested one does not exist.
         ([_, ..], ..) => {}
         ([], ..) if elsewhere.tagged.iter().any(is_free) => {
             let free = elsewhere.tagged.iter().find(|ip| is_free(ip));

@@ -179,7 +179,7 @@ pub fn service(description: &str) -> Option<(&str, &str)> {
     parts(description).map(|(service, _)| service)
 }
 
-/// The same of a load balancer of a cluster of this name.
+/// Namespace and name of the Service in the description, if it names a cluster of this name.
 pub fn described<'a>(description: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
     parts(description).filter(|(_, named)| *named == cluster).map(|(service, _)| service)
 }
