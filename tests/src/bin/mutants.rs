@@ -154,18 +154,26 @@ async fn build(copy: &Path, program: &str, list: &Mutants) -> Result<Vec<Target>
             let named = id.rsplit('#').next().and_then(|end| Some(end.split_once('@')?.0));
             let package = named.or(folder.file_name().and_then(|name| name.to_str()));
             let package = package.unwrap_or_default().to_owned();
-            targets.push(Target { package, folder, program: path.into() });
+            let is_unit = message["target"]["kind"][0] == "lib";
+            targets.push((!is_unit, Target { package, folder, program: path.into() }));
         }
     }
-    Ok(targets)
+    targets.sort_by_key(|(is_slow, _)| *is_slow);
+    Ok(targets.into_iter().map(|(_, target)| target).collect())
 }
+
+/// The random histories take most of the time, and the other tests find most mutants: the histories run last.
+const PARTS: [&[&str]; 2] = [&["--skip", HISTORIES], &[HISTORIES]];
+/// A part of the names of all random histories.
+const HISTORIES: &str = "histor";
 
 /// Returns the first test that fails with this mutant. Runs the targets of these packages as `cargo test` does.
 async fn first_failure(targets: &[Target], mutant: Option<usize>) -> Result<Option<String>> {
-    for Target { package, folder, program } in targets {
+    for (part, target) in PARTS.iter().flat_map(|part| targets.iter().map(move |one| (part, one))) {
+        let Target { package, folder, program } = target;
         let mut command = Command::new(program);
         // Variants break the program themselves: their tests say nothing about a mutant.
-        command.args(["--skip", "variants::"]);
+        command.args(*part).args(["--skip", "variants::"]);
         if let Some(number) = mutant {
             command.env(SWITCH, number.to_string());
         }
