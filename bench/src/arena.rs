@@ -42,12 +42,12 @@ impl Arena {
         Ok(Self { cluster, client, served, folder, record_bytes })
     }
 
-    /// How to start node-ccm here.
+    /// Returns how to start node-ccm here.
     pub fn launch(&self) -> Launch {
         self.controller("node-ccm")
     }
 
-    /// How to start the controller of this name here.
+    /// Returns how to start the controller of this name here.
     pub fn controller(&self, name: &str) -> Launch {
         let launch =
             Launch::controller(name, self.cluster.kubeconfig(), "external", self.served.config());
@@ -91,7 +91,7 @@ impl Arena {
         calls.lookup + calls.list
     }
 
-    /// The requests of node-ccm that the API server recorded after the first `mark` ones.
+    /// Returns the requests of node-ccm that the API server recorded after the first `mark` ones.
     pub async fn requests(&self, mark: usize) -> Result<Vec<Request>> {
         let all = self.cluster.requests("").await?;
         Ok(all
@@ -101,7 +101,7 @@ impl Arena {
             .collect())
     }
 
-    /// How many requests the API server has recorded so far, from all clients.
+    /// Returns how many requests the API server has recorded so far, from all clients.
     pub async fn mark(&self) -> Result<usize> {
         Ok(self.cluster.requests("").await?.len())
     }

@@ -132,7 +132,7 @@ impl World {
         finish([again, standby]).await
     }
 
-    /// A proxy, and a program behind it.
+    /// Returns a proxy, and a program behind it.
     async fn proxied(&self) -> Result<(WatchProxy, Launch)> {
         let proxy = WatchProxy::start(self.account.kubeconfig(), self.folder.path()).await?;
         let cloud = self.env.served.config();
@@ -230,12 +230,12 @@ impl World {
         finish([again, standby]).await
     }
 
-    /// A leader and a standby.
+    /// Returns a leader and a standby.
     async fn two(&self, launch: &Launch) -> Result<(Program, Program)> {
         Ok((self.env.start(launch).await?, self.env.start_standby(launch).await?))
     }
 
-    /// The different holders of the Lease within this time.
+    /// Returns the different holders of the Lease within this time.
     async fn holders(&self, time: Duration) -> Result<Vec<String>> {
         let (start, mut holders) = (Instant::now(), Vec::new());
         while start.elapsed() < time {
@@ -284,7 +284,7 @@ fn is_running(program: &mut Program) -> bool {
     program.id().is_ok_and(|id| Path::new(&format!("/proc/{id}/exe")).exists())
 }
 
-/// The message of the last error of a log.
+/// Returns the message of the last error of a log.
 fn last_error(log: &str) -> &str {
     let fatal = log.lines().rev().find_map(|line| line.split_once("fatal: "));
     fatal.map_or("no error", |(_, message)| message)

@@ -87,7 +87,7 @@ async fn rig(cloud: &Arc<Cloud>, cluster: &Arc<Cluster>) -> Result<Rig> {
     Rig::new(cloud.clone(), fixture).await
 }
 
-/// The programs' requests to OpenStack since a mark of the proxy's log, by pattern.
+/// Returns the programs' requests to OpenStack since a mark of the proxy's log, by pattern.
 fn calls(rig: &Rig, mark: usize) -> Counts {
     Counts(tally(&rig.cloud.proxy.log().since(mark)))
 }
@@ -100,7 +100,7 @@ impl Counts {
         self.0.values().sum()
     }
 
-    /// How many of a pattern.
+    /// Returns how many of a pattern.
     fn of(&self, pattern: &str) -> usize {
         self.0.get(pattern).copied().unwrap_or_default()
     }
@@ -133,7 +133,7 @@ fn initialised<'a>(
     servers.into_iter().map(node).collect()
 }
 
-/// The requests of a program to the API server behind the first `mark` ones, by kind,
+/// Returns the requests of a program to the API server behind the first `mark` ones, by kind,
 /// without what keeps the lease.
 async fn requests(rig: &Rig, program: &str, mark: usize) -> Result<Vec<audit::Request>> {
     let all = rig.cluster.requests("").await?.into_iter().skip(mark);
@@ -143,7 +143,7 @@ async fn requests(rig: &Rig, program: &str, mark: usize) -> Result<Vec<audit::Re
         .collect())
 }
 
-/// The time as it is printed.
+/// Returns the time as it is printed.
 fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }

@@ -169,7 +169,7 @@ impl Stage {
         self.kubectl.apply_well(&objects.to_string(), &[]).map(drop)
     }
 
-    /// The names of the priority levels by their UIDs.
+    /// Returns the names of the priority levels by their UIDs.
     async fn levels(&self) -> Result<BTreeMap<String, String>> {
         let api = Api::<PriorityLevelConfiguration>::all(self.cluster.client().await?);
         let all = api.list(&ListParams::default()).await?.into_iter();

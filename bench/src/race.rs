@@ -45,7 +45,7 @@ const BROKEN_LEASES: usize = 6;
 /// Rounds that a broken candidate has to get caught in.
 const BROKEN_ROUNDS: usize = 8;
 
-/// The shortest terms: the lease counts in whole seconds. In the default's proportions.
+/// Returns the shortest terms: the lease counts in whole seconds. In the default's proportions.
 fn terms(lease: String) -> ElectionSettings {
     ElectionSettings {
         enabled: true,

@@ -91,7 +91,7 @@ async fn start(arena: &Arena, arguments: &[&str]) -> Result<Program> {
     arena.node_ccm(&launch).await
 }
 
-/// A node with the address of its instance and, perhaps, the pod CIDR of its number.
+/// Returns a node with the address of its instance and, perhaps, the pod CIDR of its number.
 fn node(name: &str, number: Option<usize>) -> Value {
     let mut node = nodes::initialised(name);
     let addresses = nodes::instance(name).addresses;
@@ -105,7 +105,7 @@ fn node(name: &str, number: Option<usize>) -> Value {
     node
 }
 
-/// The pod CIDR of a number.
+/// Returns the pod CIDR of a number.
 fn cidr(number: usize) -> String {
     format!("10.{}.{}.0/24", 64 + number / 256, number % 256)
 }
@@ -135,7 +135,8 @@ fn is_available(node: &Node) -> bool {
     conditions.into_iter().any(|one| one.type_ == "NetworkUnavailable" && one.status == "False")
 }
 
-/// The program's requests behind the first `mark`, without those about its Lease and its events.
+/// Returns the program's requests behind the first `mark`, without those about its Lease and its
+/// events.
 async fn requests(arena: &Arena, mark: usize) -> Result<Vec<Request>> {
     let mut all = arena.cluster.requests("").await?.split_off(mark);
     all.retain(|request| {

@@ -123,7 +123,7 @@ async fn with_addresses(arena: &Arena, count: usize, limit: Duration) -> Result<
     .await
 }
 
-/// How many Services have an address.
+/// Returns how many Services have an address.
 async fn addressed(arena: &Arena) -> Result<usize> {
     let api = Api::<Service>::namespaced(arena.client.clone(), services::NAMESPACE);
     let all = api.list(&ListParams::default()).await?;
@@ -159,7 +159,8 @@ async fn remove_all(arena: &Arena) -> Result<()> {
     burst::remove_all(&arena.client).await
 }
 
-/// The program's requests behind the first `mark`, without those about its Lease and its events.
+/// Returns the program's requests behind the first `mark`, without those about its Lease and its
+/// events.
 async fn requests(arena: &Arena, mark: usize) -> Result<Vec<Request>> {
     let mut all = arena.cluster.requests("").await?.split_off(mark);
     all.retain(|request| {
@@ -187,7 +188,7 @@ fn mebibytes(program: &Program) -> Result<String> {
     Ok(format!("{:.1} MB", program.resident_bytes()? as f64 / 1e6))
 }
 
-/// The time from now until `count` load balancers exist or are under way.
+/// Returns the time from now until `count` load balancers exist or are under way.
 async fn requested(arena: &Arena, name: &str) -> Result<Duration> {
     let start = Instant::now();
     let key = format!("default/{name}");

@@ -99,7 +99,7 @@ impl Program for Skeleton {
         watch::metrics(metrics).specimens_of::<Node>();
     }
 
-    /// One line for each kind of request.
+    /// Returns one line for each kind of request.
     fn rights() -> Vec<Right> {
         let writes = [writer::patch::<Node>(), Right::mark("nodes")];
         [watch::rights::<Node>().as_slice(), &writes].concat()

@@ -50,18 +50,18 @@ impl Fixture {
         Ok(Self { cluster, client, accounts, folder, mark, since: clock::wall(), soon })
     }
 
-    /// A path for a file of this test.
+    /// Returns a path for a file of this test.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The program of this name for this cluster and a cloud, with its own rights where the
+    /// Returns the program of this name for this cluster and a cloud, with its own rights where the
     /// cluster knows them.
     pub fn controller(&self, program: &str, provider: &str, config: &Path) -> Launch {
         Launch::controller(program, self.kubeconfig(program), provider, config)
     }
 
-    /// The kubeconfig of this program.
+    /// Returns the kubeconfig of this program.
     pub fn kubeconfig(&self, program: &str) -> &Path {
         let account = self.accounts.get(program);
         account.map_or_else(|| self.cluster.kubeconfig(), PathBuf::as_path)
@@ -86,7 +86,7 @@ impl Fixture {
         launch.start(self.folder.path())
     }
 
-    /// The last lines that each of its programs has logged, to explain a failure.
+    /// Returns the last lines that each of its programs has logged, to explain a failure.
     pub fn logs(&self) -> String {
         let files = std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
         let files = files.filter(|file| file.path().extension().is_some_and(|end| end == "log"));
@@ -107,7 +107,7 @@ impl Fixture {
         .await
     }
 
-    /// The API server's record of all clients with this prefix of the user agent, since the
+    /// Returns the API server's record of all clients with this prefix of the user agent, since the
     /// test began.
     pub async fn requests(&self, user_agent: &str) -> Result<Vec<Request>> {
         let since = self.cluster.requests("").await?.into_iter().skip(self.mark);

@@ -196,7 +196,7 @@ impl Run {
         }
     }
 
-    /// The time of the next pass: when it is due, or soon after a change that needs one.
+    /// Returns the time of the next pass: when it is due, or soon after a change that needs one.
     fn sleep(&mut self, began: u64, ended: u64, due: u64) -> u64 {
         let (mut now, earliest) = (ended, began + 1000);
         while !self.leader.is_woken {
@@ -213,7 +213,7 @@ impl Run {
         now.max(earliest)
     }
 
-    /// The nodes as they are.
+    /// Returns the nodes as they are.
     pub fn views(&self, now: u64) -> Vec<NodeView> {
         // The policy does not see a node whose owner is not known.
         let owned = self.leader.machine.claims();
@@ -234,7 +234,7 @@ impl Run {
         nodes.map(view).collect()
     }
 
-    /// The claims that have changed since the memory got them.
+    /// Returns the claims that have changed since the memory got them.
     fn claims(&self, now: u64) -> Vec<Claimed> {
         if self.sabotage == Some(Sabotage::Claims) {
             return Vec::new();

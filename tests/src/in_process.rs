@@ -46,7 +46,8 @@ const OTHER_PROJECT: &str = "sim, project other";
 /// The end of the user agent of a process that stands by.
 pub const STANDBY: &str = "standby";
 
-/// The limiter of requests to the API server. The rate of the defaults is too high to matter.
+/// Returns the limiter of requests to the API server. The rate of the defaults is too high to
+/// matter.
 fn limiter(requests: Rate) -> Arc<dyn RequestLimiter> {
     match requests.per_second {
         Some(rate) if rate < 100.0 => Arc::new(Limits::new(Rates::each(requests), &Metrics::new())),
@@ -214,20 +215,20 @@ impl<P: Program> InProcess<P> {
         sample::<u8>(&self.context.metrics, "ccm_cloud_identity_changed ") == 1
     }
 
-    /// Its record.
+    /// Returns its record.
     pub fn record(&self) -> io::Result<Vec<u8>> {
         let mut record = Vec::new();
         self.context.records.write(&Asked::default(), &mut record)?;
         Ok(record)
     }
 
-    /// The page `/explain` about an object.
+    /// Returns the page `/explain` about an object.
     pub fn explain(&self, kind: &str, name: &str) -> String {
         let explained = self.context.explanations.text(Some(kind), Some(name));
         explained.unwrap_or_else(|error| error.to_string())
     }
 
-    /// The page `/plan`.
+    /// Returns the page `/plan`.
     pub fn plans(&self) -> String {
         self.context.plans.text(None)
     }
@@ -249,19 +250,20 @@ impl<P: Program> Drop for InProcess<P> {
     }
 }
 
-/// The settings with these arguments on the command line, and the simulated cloud.
+/// Returns the settings with these arguments on the command line, and the simulated cloud.
 pub fn loaded<P: Program>(arguments: &[&str]) -> Result<Loaded<P>, LoadError> {
     let arguments = ["--cloud-provider=sim"].iter().chain(arguments);
     load::<P>(&Invocation::with_arguments(arguments.copied()))
 }
 
-/// The program's own settings of them, or the text of the error.
+/// Returns the program's own settings of them, or the text of the error.
 pub fn settings<P: Program>(arguments: &[&str]) -> Result<P::Settings, String> {
     let loaded = loaded::<P>(arguments).map_err(|error| error.to_string())?;
     Ok(P::Settings::clone(&loaded.own))
 }
 
-/// The sample of a page of metrics that begins with this name and labels; zero if there is none.
+/// Returns the sample of a page of metrics that begins with this name and labels; zero if there is
+/// none.
 pub fn sample<N: FromStr + Default>(metrics: &Metrics, name: &str) -> N {
     let page = metrics.encode().unwrap_or_default();
     match page.lines().find_map(|line| line.strip_prefix(name)).map(str::trim) {

@@ -53,12 +53,12 @@ impl Lane {
         Ok(lane)
     }
 
-    /// An empty cluster with an empty cloud.
+    /// Returns an empty cluster with an empty cloud.
     pub async fn env(&self) -> Result<Env> {
         Env::of(self.fixture(SOON).await?).await
     }
 
-    /// An empty cluster. `soon` limits what takes moments with the test's cloud.
+    /// Returns an empty cluster. `soon` limits what takes moments with the test's cloud.
     pub async fn fixture(&self, soon: Duration) -> Result<Fixture> {
         let accounts = self.accounts.iter();
         let accounts =
@@ -66,12 +66,12 @@ impl Lane {
         Fixture::new(self.cluster.clone(), accounts.collect(), soon).await
     }
 
-    /// The cluster.
+    /// Returns the cluster.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// The program's account.
+    /// Returns the program's account.
     pub fn account(&self, program: &str) -> Result<&Account> {
         let found = self.accounts.iter().find(|account| account.program() == program);
         found.with_context(|| format!("{program} has no account here"))

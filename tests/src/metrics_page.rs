@@ -45,14 +45,14 @@ pub const OPEN: [(&str, &str); 21] = [
     ("write", "the field that is written, or the call, for instance `finalizer` or `set_members`"),
 ];
 
-/// True if the page lists all values of this label of this metric.
+/// Returns true if the page lists all values of this label of this metric.
 pub fn is_closed(family: &Family, label: &str) -> bool {
     // lifecycle-ccm's metric has a single operation, named by upstream.
     let own = label == "operation" && !family.name.starts_with("ccm_cloud_");
     own || OPEN.iter().all(|(open, _)| *open != label)
 }
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page() -> Result<String> {
     let programs = programs::shipped()
         .map(|program| Ok((program.binary, printed::metrics(program.binary)?)))

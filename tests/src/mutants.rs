@@ -18,7 +18,7 @@ use serde::Deserialize;
 /// The environment variable with the number of the mutant to turn on.
 pub const SWITCH: &str = "QUARTET_MUTANT";
 
-/// The folder of a program or, by the name `ccm-...`, of a crate of the kit.
+/// Returns the folder of a program or, by the name `ccm-...`, of a crate of the kit.
 pub fn folder(package: &str) -> PathBuf {
     match package.strip_prefix("ccm-") {
         Some(name) => Path::new("shared").join(name),

@@ -36,7 +36,7 @@ impl Service {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Identity, Self::Compute, Self::Network, Self::LoadBalancer];
 
-    /// Its type in Keystone's catalog.
+    /// Returns its type in Keystone's catalog.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -46,7 +46,7 @@ impl Service {
         }
     }
 
-    /// The port on which `tests/openstack/up` serves it, the usual one.
+    /// Returns the port on which `tests/openstack/up` serves it, the usual one.
     pub const fn port(self) -> u16 {
         match self {
             Self::Identity => 5000,

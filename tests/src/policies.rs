@@ -32,8 +32,8 @@ const MOST: usize = 12;
 /// The most writes in the first minute. Each further one allows one more.
 const AT_FIRST: usize = 5;
 
-/// How long scenarios watch the nodes from which something is taken back: `QUARTET_PATIENCE`
-/// seconds, by default 20.
+/// Returns how long scenarios watch the nodes from which something is taken back:
+/// `QUARTET_PATIENCE` seconds, by default 20.
 pub fn patience() -> Duration {
     let seconds = env::var("QUARTET_PATIENCE").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(20))
@@ -96,7 +96,7 @@ impl Policy {
     }
 }
 
-/// The expression of a policy that removes a label of nodes.
+/// Returns the expression of a policy that removes a label of nodes.
 pub fn no_label(key: &str) -> String {
     let path = key.replace('/', "~1");
     format!(
@@ -175,7 +175,7 @@ impl Contested<'_> {
     }
 }
 
-/// The number above which this alert about this series fires.
+/// Returns the number above which this alert about this series fires.
 fn limit_of(alert: &str, series: &str) -> Result<f64> {
     let (rules, name) = (rules::all()?, series.split('{').next().unwrap_or_default());
     let rule = rules.iter().find(|rule| rule.name.ends_with(&format!(": {alert}")));

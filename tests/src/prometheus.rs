@@ -37,7 +37,7 @@ use crate::{
     trials::Trials,
 };
 
-/// The folder of Prometheus' programs, if there is one.
+/// Returns the folder of Prometheus' programs, if there is one.
 pub fn folder() -> Option<PathBuf> {
     env::var_os("QUARTET_PROMETHEUS").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
@@ -68,7 +68,7 @@ fn is_upstreams(complaint: &str) -> bool {
         && complaint.ends_with("label names should be written in 'snake_case' not 'camelCase'")
 }
 
-/// The tests of this program's metrics.
+/// Returns the tests of this program's metrics.
 pub(crate) fn trials(trials: &Trials, program: Identity, work: Work, story: Story) -> Vec<Trial> {
     let Some(folder) = folder() else {
         eprintln!(

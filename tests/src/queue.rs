@@ -59,7 +59,7 @@ impl Queue {
         is_usual
     }
 
-    /// The number of failures in a row.
+    /// Returns the number of failures in a row.
     pub fn failures(&self, name: &str) -> u32 {
         self.keys.get(name).map_or(0, |key| key.failures)
     }
@@ -86,7 +86,7 @@ impl Queue {
         self.keys.get(name).is_some_and(|key| key.due.is_some())
     }
 
-    /// The names that may be handed out.
+    /// Returns the names that may be handed out.
     pub fn due(&self, now: At) -> Vec<Name> {
         let is_due = |key: &Key| !key.is_busy && key.due.is_some_and(|due| due <= now);
         self.keys.iter().filter(|(_, key)| is_due(key)).map(|(name, _)| Name::clone(name)).collect()

@@ -70,28 +70,28 @@ impl Env {
         Ok(Self { served: ServedCloud::start(&folder).await?, fixture })
     }
 
-    /// The cloud, to fill and to break.
+    /// Returns the cloud, to fill and to break.
     pub fn cloud(&self) -> &SimCloud {
         self.served.cloud()
     }
 
-    /// How many calls the cloud has had, those for its health left out.
+    /// Returns how many calls the cloud has had, those for its health left out.
     pub fn cloud_calls(&self) -> u64 {
         let calls = self.cloud().calls();
         calls.lookup + calls.list
     }
 
-    /// A node-ccm for this cluster and cloud.
+    /// Returns a node-ccm for this cluster and cloud.
     pub fn node_ccm(&self) -> Launch {
         self.launch("node-ccm")
     }
 
-    /// A lifecycle-ccm for this cluster and cloud.
+    /// Returns a lifecycle-ccm for this cluster and cloud.
     pub fn lifecycle_ccm(&self) -> Launch {
         self.launch("lifecycle-ccm")
     }
 
-    /// The program of this name for this cluster and cloud.
+    /// Returns the program of this name for this cluster and cloud.
     pub fn launch(&self, program: &str) -> Launch {
         self.controller(program, "external", self.served.config())
     }
@@ -125,7 +125,7 @@ pub fn quick_lifecycle(env: &Env) -> Launch {
     with_quick_periods(env.lifecycle_ccm())
 }
 
-/// The spec of this program's Lease.
+/// Returns the spec of this program's Lease.
 pub async fn lease(env: &Env, program: &str) -> Result<LeaseSpec> {
     let api = Api::<Lease>::namespaced(env.client.clone(), "kube-system");
     api.get(program).await?.spec.context("a Lease has a spec")
@@ -155,7 +155,7 @@ pub const SIMULATED: &[Kind] = &[Kind::Simulated];
 pub const REAL: &[Kind] = &[Kind::Real];
 
 impl Scenario {
-    /// True if it runs on the real API server.
+    /// Returns true if it runs on the real API server.
     pub fn is_real(&self) -> bool {
         self.on.contains(&Kind::Real)
     }

@@ -20,7 +20,7 @@ pub fn is_replay() -> bool {
     wanted.end - wanted.start == 1
 }
 
-/// The seeds that the environment asks for, else as many as the caller says.
+/// Returns the seeds that the environment asks for, else as many as the caller says.
 pub fn seeds(histories: u64) -> Range<u64> {
     let (first, count) = (number("QUARTET_HISTORY"), number("QUARTET_HISTORIES"));
     let unnamed = if first.is_some() { 1 } else { histories };
@@ -61,7 +61,8 @@ pub fn search_each<W: Copy + Debug, K: Copy>(
     assert!(missing.is_empty(), "nothing notices that this is missing: {missing:?}");
 }
 
-/// How a history that panics breaks this rule: its message begins with the name of the rule.
+/// Returns how a history that panics breaks this rule: its message begins with the name of the
+/// rule.
 pub fn breaks(rule: &str, play: impl FnOnce() -> usize) -> Option<String> {
     let end = catch_unwind(AssertUnwindSafe(play));
     let said = end.err()?.downcast_ref::<String>().cloned().unwrap_or_default();

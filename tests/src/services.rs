@@ -17,7 +17,7 @@ pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The namespace of all these Services.
 pub const NAMESPACE: &str = "default";
 
-/// A Service with the TCP port 80.
+/// Returns a Service with the TCP port 80.
 pub fn service(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
@@ -104,7 +104,7 @@ pub async fn address(client: &Client, name: &str, limit: Duration) -> Result<Str
     addresses(&ready).pop().context("an address")
 }
 
-/// The addresses in its status.
+/// Returns the addresses in its status.
 pub fn addresses(service: &Service) -> Vec<String> {
     let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
@@ -139,7 +139,7 @@ pub async fn events(client: &Client, name: &str) -> Result<BTreeSet<(String, Str
     Ok(texts.collect())
 }
 
-/// The UID of the cluster, as it is stored with load balancers.
+/// Returns the UID of the cluster, as it is stored with load balancers.
 pub async fn cluster_uid(client: &Client) -> Result<String> {
     let namespace = Api::<Namespace>::all(client.clone()).get("kube-system").await?;
     namespace.metadata.uid.context("a namespace has a UID")

@@ -56,7 +56,7 @@ pub struct Story {
     pub play: for<'a> fn(&'a mut Stage) -> Step<'a, ()>,
 }
 
-/// The whole `main` of a controller's test target `world`.
+/// Returns the whole `main` of a controller's test target `world`.
 pub fn main(suite: Suite) -> Result<ExitCode> {
     let trials = Trials::new()?;
     let Suite { program, scenarios, work, story } = suite;

@@ -16,7 +16,7 @@ use crate::{
 /// Few tests may take longer: one that hangs is a failure with a name.
 const LIMIT: Duration = Duration::from_mins(3);
 
-/// The kind of cluster that the environment asks for.
+/// Returns the kind of cluster that the environment asks for.
 pub fn kind() -> Result<Kind> {
     env::var("QUARTET_CLUSTER").unwrap_or_else(|_| "sim".to_owned()).parse()
 }
@@ -38,7 +38,7 @@ impl Trials {
         Ok(Self { runtime: Arc::new(runtime), lanes: Arc::new(Lanes::new(kind)), kind })
     }
 
-    /// A test on one of the clusters.
+    /// Returns a test on one of the clusters.
     pub fn trial<F>(&self, name: impl Into<String>, test: F) -> Trial
     where
         F: AsyncFnOnce(&Lane) -> Result<()> + Send + 'static,
@@ -46,7 +46,7 @@ impl Trials {
         self.trial_within(LIMIT + policies::patience(), name, test)
     }
 
-    /// A test on one of the clusters that may take longer than others.
+    /// Returns a test on one of the clusters that may take longer than others.
     pub fn trial_within<F>(&self, limit: Duration, name: impl Into<String>, test: F) -> Trial
     where
         F: AsyncFnOnce(&Lane) -> Result<()> + Send + 'static,
@@ -64,7 +64,7 @@ impl Trials {
         })
     }
 
-    /// A test that brings its own cluster, or does not need one.
+    /// Returns a test that brings its own cluster, or does not need one.
     pub fn alone<F>(&self, name: impl Into<String>, test: F) -> Trial
     where
         F: AsyncFnOnce() -> Result<()> + Send + 'static,
@@ -75,7 +75,7 @@ impl Trials {
         })
     }
 
-    /// The scenarios that run on this kind of cluster.
+    /// Returns the scenarios that run on this kind of cluster.
     pub fn scenarios(&self, all: Vec<Scenario>) -> Vec<Trial> {
         let chosen = all.into_iter().filter(|scenario| scenario.on.contains(&self.kind));
         chosen
@@ -90,7 +90,7 @@ impl Trials {
             .collect()
     }
 
-    /// The clusters.
+    /// Returns the clusters.
     pub fn lanes(&self) -> Arc<Lanes> {
         self.lanes.clone()
     }

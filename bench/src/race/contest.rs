@@ -184,7 +184,7 @@ impl Contest {
     }
 }
 
-/// The product's clients, with connections of their own.
+/// Returns the product's clients, with connections of their own.
 async fn clients(kubeconfig: &Path) -> Result<Clients> {
     let config = ClientConfig {
         kubeconfig: Some(kubeconfig.to_owned()),

@@ -41,7 +41,7 @@ impl Fault {
         Self::Clocks,
     ];
 
-    /// Its name in the table.
+    /// Returns its name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kill => "leader killed",
@@ -55,7 +55,7 @@ impl Fault {
         }
     }
 
-    /// How long it lasts, in milliseconds: from and up to.
+    /// Returns how long it lasts, in milliseconds: from and up to.
     const fn lasts(self) -> (u64, u64) {
         match self {
             Self::Kill | Self::KillBoth => (50, 150),
@@ -95,7 +95,7 @@ impl Plan {
     }
 }
 
-/// How far the clocks of two candidates are ahead, in seconds.
+/// Returns how far the clocks of two candidates are ahead, in seconds.
 pub fn wrong_clocks(random: &mut StdRng) -> [i64; 2] {
     [random.random_range(-WRONG_BY..=WRONG_BY), random.random_range(-WRONG_BY..=WRONG_BY)]
 }

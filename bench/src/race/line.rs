@@ -58,7 +58,7 @@ struct Passage {
 }
 
 impl Line {
-    /// A good line from the runtime that this is called on.
+    /// Creates a good line from the runtime that this is called on.
     pub fn new(seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed);
         let state = State { mode: LineMode::Normal, ahead: SignedDuration::ZERO, random };
@@ -79,8 +79,8 @@ impl Line {
         self.state.lock().ahead = SignedDuration::from_secs(seconds);
     }
 
-    /// A lease client over this line: the candidate's clock, the guard if there is one,
-    /// the line, and the product's stack.
+    /// Returns a lease client over this line: the candidate's clock, the guard if there is one, the
+    /// line, and the product's stack.
     pub fn client(&self, clients: &Clients, guard: Option<LeaseGuard>) -> Client {
         clients.lease_client(layer_fn(|stack: LeaseService| {
             let line = self.clone();
@@ -152,7 +152,7 @@ impl State {
     }
 }
 
-/// The answer with all of its body.
+/// Returns the answer with all of its body.
 async fn received(answer: Response<ResponseBody>) -> Result<Response<ResponseBody>, BoxError> {
     let (parts, body) = answer.into_parts();
     let body = body.collect().await?.to_bytes();
@@ -167,7 +167,7 @@ where
     body.map_err(Into::into).boxed_unsync()
 }
 
-/// A Lease with its times moved. Anything else stays as it is.
+/// Returns a Lease with its times moved. Anything else stays as it is.
 fn shifted(body: &[u8], by: SignedDuration) -> Vec<u8> {
     let Ok(mut object) = serde_json::from_slice::<Value>(body) else { return body.to_vec() };
     for field in ["/spec/renewTime", "/spec/acquireTime"] {

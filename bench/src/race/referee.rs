@@ -56,7 +56,7 @@ impl Referee {
         Self { lease: lease.to_owned(), start: Instant::now(), book: Mutex::default() }
     }
 
-    /// The Lease's name.
+    /// Returns the Lease's name.
     pub fn lease(&self) -> &str {
         &self.lease
     }
@@ -86,22 +86,22 @@ impl Referee {
         }
     }
 
-    /// How many writes were judged.
+    /// Returns how many writes were judged.
     pub fn writes(&self) -> usize {
         self.book.lock().writes
     }
 
-    /// How many of them met with another candidate's.
+    /// Returns how many of them met with another candidate's.
     pub fn overlaps(&self) -> usize {
         self.book.lock().overlaps
     }
 
-    /// The faults of all rounds.
+    /// Returns the faults of all rounds.
     pub fn faults(&self) -> Vec<Fault> {
         self.book.lock().rounds.iter().map(|(_, fault)| *fault).collect()
     }
 
-    /// The gaps between the reigns, in order.
+    /// Returns the gaps between the reigns, in order.
     pub fn gaps(&self) -> Vec<Gap> {
         let book = &mut *self.book.lock();
         book.reigns.sort_by_key(|reign| reign.from);
@@ -121,7 +121,7 @@ impl Referee {
         gaps
     }
 
-    /// The story of how two came to lead at once; `None` if they never did.
+    /// Returns the story of how two came to lead at once; `None` if they never did.
     pub fn story(&self) -> Option<String> {
         let book = self.book.lock();
         let first = book.first.as_ref()?;

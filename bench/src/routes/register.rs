@@ -34,7 +34,7 @@ pub(super) async fn measure(arena: &Arena, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A client that does nothing but the two writes, pod CIDR and condition.
+/// Returns a client that does nothing but the two writes, pod CIDR and condition.
 async fn plain(arena: &Arena, count: usize) -> Result<f64> {
     let _watch = Untainted::watch_for(&arena.client, has_cidr);
     let start = Instant::now();

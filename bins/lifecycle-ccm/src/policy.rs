@@ -103,12 +103,12 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// An empty memory, but for what the last leader has deleted.
+    /// Returns an empty memory, but for what the last leader has deleted.
     pub fn resume(now: At, window: Window) -> Self {
         Self { brake: Brake::resume(now, window), ..Self::default() }
     }
 
-    /// The deletions that still count for the budget, for the next leader.
+    /// Returns the deletions that still count for the budget, for the next leader.
     pub fn window(&self, now: At, policy: &Policy) -> Window {
         let changes = self.brake.window().after(now - policy.deletions().window);
         changes.map(|(at, uid)| (at, uid.into())).collect()
@@ -119,17 +119,17 @@ impl Decider {
         self.abilities = abilities;
     }
 
-    /// The breaker: holds deletions because of what the last list showed.
+    /// Returns the breaker: holds deletions because of what the last list showed.
     pub fn breaker(&self) -> &Breaker {
         self.brake.breaker()
     }
 
-    /// The current budget, for gauges.
+    /// Returns the current budget, for gauges.
     pub fn budget(&self, now: At, views: &[NodeView], policy: &Policy) -> Usage {
         self.brake.usage(now, self.known(views, policy).count(), policy.deletions())
     }
 
-    /// The number of watched and suspected nodes.
+    /// Returns the number of watched and suspected nodes.
     pub fn counts(&self) -> Counts {
         let cases = self.records.values().filter(|record| record.case.is_some());
         Counts {
@@ -139,7 +139,7 @@ impl Decider {
         }
     }
 
-    /// How long the oldest open case has been open; `None` if there is none.
+    /// Returns how long the oldest open case has been open; `None` if there is none.
     pub fn oldest_case(&self, now: At) -> Option<Duration> {
         let cases = self.records.values().filter_map(|record| record.case.as_ref());
         cases.map(|case| now.since(case.opened())).max()

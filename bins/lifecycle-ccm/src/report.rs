@@ -31,7 +31,7 @@ const FOREIGN: usize = 400;
 /// The topic of verdicts.
 const VERDICT: &str = "verdict";
 
-/// The reports of this program.
+/// Returns the reports of this program.
 pub(crate) fn reports(events: EventRecorder) -> Arc<Reports> {
     Arc::new(Reports::new(events, FLAP_SUPPRESSION, ccm_controller::log_here!()))
 }

@@ -23,8 +23,8 @@ fn no_history_ends_wrongly() {
     }
 }
 
-/// The seed from which to search for a history that needs the rule. Few need some of them: the search begins where
-/// it has found one.
+/// Returns the seed from which to search for a history that needs the rule. Few need some of them:
+/// the search begins where it has found one.
 const fn seldom(sabotage: Sabotage) -> u64 {
     match sabotage {
         Sabotage::Memory => 994,

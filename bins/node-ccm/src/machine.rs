@@ -134,17 +134,17 @@ impl Machine {
         self.leads
     }
 
-    /// The state of a node, if it is known.
+    /// Returns the state of a node, if it is known.
     pub(crate) fn state(&self, name: &str) -> Option<State> {
         self.entries.get(name)?.state
     }
 
-    /// The number of initialised nodes that wait for their turn.
+    /// Returns the number of initialised nodes that wait for their turn.
     pub(crate) fn waiting(&self) -> usize {
         self.turns.waiting()
     }
 
-    /// The instances that lookups have found.
+    /// Returns the instances that lookups have found.
     pub(crate) fn inventory(&self) -> &Inventory {
         &self.inventory
     }
@@ -215,8 +215,8 @@ impl Machine {
         self.entry(name).is_required = true;
     }
 
-    /// The provider's claim to the node; `None` while the claim is unknown. node-ccm treats a node that is not
-    /// selected like another provider's.
+    /// Returns the provider's claim to the node; `None` while the claim is unknown. node-ccm treats
+    /// a node that is not selected like another provider's.
     fn claim(&self, seen: &Seen) -> Option<Claim> {
         if !self.params.selector.matches(&seen.node) {
             return Some(Claim::Foreign);

@@ -77,17 +77,17 @@ impl Performer {
         })
     }
 
-    /// The way to the machine's memory.
+    /// Returns the way to the machine's memory.
     pub(crate) fn door(&self) -> &Door<Machine> {
         &self.door
     }
 
-    /// The nodes that need work.
+    /// Returns the nodes that need work.
     pub(crate) fn queue(&self) -> &WorkQueue<Name> {
         &self.queue
     }
 
-    /// The metrics of the program.
+    /// Returns the metrics of the program.
     pub(crate) fn metrics(&self) -> &NodeMetrics {
         &self.metrics
     }
@@ -205,12 +205,12 @@ impl Performer {
     }
 }
 
-/// How the queue spaces its retries.
+/// Returns how the queue spaces its retries.
 fn queue_config() -> QueueConfig {
     QueueConfig { waits: RETRY, ..QueueConfig::default() }
 }
 
-/// The steps of a plan as `/plan` shows them.
+/// Returns the steps of a plan as `/plan` shows them.
 fn published(plan: &Plan, pause: Option<Pause>) -> Vec<plans::Step> {
     let held = pause.and_then(Pause::held);
     let step = |step: &Step| plans::Step {

@@ -227,7 +227,7 @@ pub enum Note {
 }
 
 impl Note {
-    /// The property that changes.
+    /// Returns the property that changes.
     pub fn change(&self) -> Option<Field> {
         match self {
             Self::Changes { field, .. } => Some(*field),
@@ -268,7 +268,7 @@ pub fn plan(
     }
 }
 
-/// The plan for a node of this provider whose instance is known.
+/// Returns the plan for a node of this provider whose instance is known.
 pub fn follow(node: &Node, instance: &Instance, policy: Policy, known: Known<'_>) -> Plan {
     let uninitialised = node.is_uninitialised();
     let outcome = if uninitialised { Outcome::Initialised } else { Outcome::InSync };
@@ -316,8 +316,8 @@ pub fn is_protected(node: &Node) -> bool {
     node.is_ready() && !node.is_uninitialised()
 }
 
-/// The note that the kubelet's `--node-ip` leaves a family out of this list. Usually the kubelet has
-/// left it out as well, so there is nothing to write.
+/// Returns the note that the kubelet's `--node-ip` leaves a family out of this list. Usually the
+/// kubelet has left it out as well, so there is nothing to write.
 fn family_left_out(node: &Node, instance: &Instance, list: &[Address]) -> Option<Note> {
     let node_ip = node.annotation(PROVIDED_NODE_IP)?.to_owned();
     let addresses = addresses::left_out(instance, list);
@@ -394,7 +394,7 @@ impl Plan {
         }
     }
 
-    /// The fields that it sets, with their values; an empty value removes the field.
+    /// Returns the fields that it sets, with their values; an empty value removes the field.
     pub fn fields(&self) -> Vec<(String, String)> {
         self.steps.iter().flat_map(Step::fields).collect()
     }

@@ -96,7 +96,7 @@ ccm_settings::settings! {
 }
 
 impl NodeSettings {
-    /// The settings that the plan reads.
+    /// Returns the settings that the plan reads.
     pub fn policy(&self) -> Policy {
         Policy {
             internal_ip_change: self.node_internal_ip_change,
@@ -107,7 +107,7 @@ impl NodeSettings {
         }
     }
 
-    /// How many Ready nodes may change within which time.
+    /// Returns how many Ready nodes may change within which time.
     pub fn budget(&self) -> Budget {
         Budget { limit: self.node_change_budget, window: self.node_change_budget_window }
     }

@@ -101,7 +101,7 @@ struct Waiting {
     first: Option<(Name, &'static str)>,
 }
 
-/// The nodes that this program has to initialise now; `None` if this replica does not lead.
+/// Returns the nodes that this program has to initialise now; `None` if this replica does not lead.
 fn waits(door: &Door<Machine>, store: &Store<Node>) -> Option<Waiting> {
     let (nodes, now) = (store.matching(is_new), clock::wall());
     door.read(|machine, _| {

@@ -42,7 +42,7 @@ impl Source {
         }
     }
 
-    /// The settings of the machine.
+    /// Returns the settings of the machine.
     pub(crate) fn params(&self) -> Params {
         let settings = self.settings.borrow();
         Params {
@@ -65,7 +65,8 @@ impl Source {
         }
     }
 
-    /// The other nodes with the provider ID of the instance that the cloud has found for this one.
+    /// Returns the other nodes with the provider ID of the instance that the cloud has found for
+    /// this one.
     fn rivals(&self, node: &Node, answer: &LookupResult) -> Vec<Arc<Node>> {
         let Ok(Lookup::Found(instance)) = answer else { return Vec::new() };
         let has_its_id = |other: &Node| instances::has_id_of(&*self.cloud, other, instance);
@@ -99,7 +100,8 @@ impl Source {
         self.settings.borrow().node_selector.matches(node)
     }
 
-    /// The taint of this node that lifecycle-ccm should remove. lifecycle-ccm reports it on nodes that are left out.
+    /// Returns the taint of this node that lifecycle-ccm should remove. lifecycle-ccm reports it on
+    /// nodes that are left out.
     pub(crate) fn left_over(&self, node: &Node) -> Option<LeftOver> {
         let is_off = |taint: &Taint| taint.is(node_keys::SHUTDOWN, "NoSchedule");
         let is_left = node.is_ready() && node.taints.iter().any(is_off);
@@ -114,7 +116,7 @@ impl Source {
         instances::claim(&*self.cloud, node).map(|claim| claim != Claim::Foreign)
     }
 
-    /// The event of a change of a node.
+    /// Returns the event of a change of a node.
     pub(crate) fn change(&self, change: Change<Node>) -> Event {
         match change {
             Change::Added(node) => Event::Added(self.seen(&node)),

@@ -25,12 +25,12 @@ impl Files {
         path.display().to_string()
     }
 
-    /// The flags for a cloud that does not answer now.
+    /// Returns the flags for a cloud that does not answer now.
     fn unavailable(&self) -> Vec<String> {
         self.cloud("unavailable", "endpoint: unix:///nowhere/cloud.sock\n")
     }
 
-    /// The flags for a cloud whose configuration is wrong.
+    /// Returns the flags for a cloud whose configuration is wrong.
     fn invalid(&self) -> Vec<String> {
         self.cloud("invalid", "endpoint: nowhere\n")
     }

@@ -53,7 +53,7 @@ impl Whole {
         whole
     }
 
-    /// The environment without the program.
+    /// Returns the environment without the program.
     fn before_start(arguments: &[&str]) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
         let cloud = SimCloud::new();
@@ -119,14 +119,14 @@ impl Whole {
         writes.map(Record::what).collect()
     }
 
-    /// The sample of `/metrics` of this name.
+    /// Returns the sample of `/metrics` of this name.
     fn metric(&self, name: &str) -> u64 {
         let text = self.context().metrics.encode().unwrap();
         let sample = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
         sample.trim().parse().unwrap()
     }
 
-    /// The events on this node: reason and message.
+    /// Returns the events on this node: reason and message.
     fn events(&self, name: &str) -> Vec<(String, String)> {
         let about = |event: &Value| event["involvedObject"]["name"] == name;
         let text = |event: &Value, field: &str| event[field].as_str().unwrap().to_owned();
@@ -141,7 +141,7 @@ impl Whole {
         self.cloud.faults().add(faults::Fault::new(effect).on(Operation::Lookup))
     }
 
-    /// The line about the last refresh on `/readyz`.
+    /// Returns the line about the last refresh on `/readyz`.
     fn fleet(&self) -> String {
         let findings = self.context().health.findings();
         let fleet = findings.into_iter().find(|finding| finding.name == "fleet").unwrap();

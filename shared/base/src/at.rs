@@ -20,12 +20,12 @@ use crate::steps;
 pub struct At(pub Duration);
 
 impl At {
-    /// The time since `earlier`; zero if it is not earlier.
+    /// Returns the time since `earlier`; zero if it is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The first later point in time that is a multiple of `step`, in whole seconds.
+    /// Returns the first later point in time that is a multiple of `step`, in whole seconds.
     #[must_use]
     pub fn next_multiple_of(self, step: Duration) -> Self {
         let step = step.as_secs().max(1);
@@ -34,7 +34,7 @@ impl At {
 }
 
 impl At {
-    /// The time of the wall clock then.
+    /// Returns the time of the wall clock then.
     fn wall(self) -> Result<Timestamp, jiff::Error> {
         Timestamp::UNIX_EPOCH.checked_add(self.0)?.checked_add(steps::since_start())
     }

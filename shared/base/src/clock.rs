@@ -49,7 +49,7 @@ pub fn while_set_by<R>(set: SignedDuration, run: impl FnOnce() -> R) -> R {
     steps::pinned(set, run)
 }
 
-/// The clock of the timers, which tests cannot pause here.
+/// Returns the clock of the timers, which tests cannot pause here.
 fn monotonic() -> SignedDuration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     SignedDuration::new(now.tv_sec, i32::try_from(now.tv_nsec).unwrap_or(0))
@@ -87,7 +87,7 @@ impl Timeline {
         Self { begins: wall().into(), started: Instant::now() }
     }
 
-    /// This moment. Notices a step of the wall clock.
+    /// Returns this moment. Notices a step of the wall clock.
     pub fn now(&self) -> At {
         wall();
         self.begins + self.started.elapsed()

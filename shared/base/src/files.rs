@@ -45,14 +45,14 @@ impl Files {
         Self { seen: BTreeMap::new(), next_look: Instant::now() + PERIOD, largest }
     }
 
-    /// The content of a file, or in words why it cannot be read. Blocks while it reads.
+    /// Returns the content of a file, or in words why it cannot be read. Blocks while it reads.
     pub fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
         let content = read(path, self.largest);
         self.remember(path, &content);
         content
     }
 
-    /// The text of a file, or in words why it cannot be read. Blocks while it reads.
+    /// Returns the text of a file, or in words why it cannot be read. Blocks while it reads.
     pub fn text(&mut self, path: &Path) -> Result<String, String> {
         String::from_utf8(self.read(path)?).map_err(|_| "is not a text file (UTF-8)".to_owned())
     }

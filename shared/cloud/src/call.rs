@@ -36,36 +36,36 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call that takes at most this long, from now on.
+    /// Creates a call that takes at most this long, from now on.
     pub fn new(timeout: Duration, priority: Priority) -> Self {
         let timeout = timeout.min(LONGEST);
         Self { end: Instant::now() + timeout, timeout, priority, term: None }
     }
 
-    /// An urgent call.
+    /// Returns an urgent call.
     pub fn waiting(timeout: Duration) -> Self {
         Self::new(timeout, Priority::Waiting)
     }
 
-    /// A routine call.
+    /// Returns a routine call.
     pub fn routine(timeout: Duration) -> Self {
         Self::new(timeout, Priority::Routine)
     }
 
-    /// The same call, made in this term.
+    /// Returns the same call, made in this term.
     #[must_use]
     pub fn in_term(mut self, term: Option<u64>) -> Self {
         self.term = term;
         self
     }
 
-    /// The error of what was not answered in its time.
+    /// Returns the error of what was not answered in its time.
     pub fn late(&self) -> CloudError {
         let what = format!("no answer within {} s", self.timeout.as_secs_f64());
         CloudError::new(ErrorKind::Timeout, what)
     }
 
-    /// The time that is left.
+    /// Returns the time that is left.
     pub fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
@@ -92,17 +92,17 @@ pub struct CallClass {
 }
 
 impl CallClass {
-    /// A request that changes nothing.
+    /// Returns a request that changes nothing.
     pub const fn read(service: &'static str, operation: &'static str) -> Self {
         Self { service, operation, write: false, repeatable: true }
     }
 
-    /// An idempotent write: a replacement, a deletion by ID.
+    /// Returns an idempotent write: a replacement, a deletion by ID.
     pub const fn write(service: &'static str, operation: &'static str) -> Self {
         Self { service, operation, write: true, repeatable: true }
     }
 
-    /// A write that is not idempotent.
+    /// Returns a write that is not idempotent.
     pub const fn write_once(service: &'static str, operation: &'static str) -> Self {
         Self { repeatable: false, ..Self::write(service, operation) }
     }
@@ -125,8 +125,8 @@ pub struct Permit {
 type Abandoned = Box<dyn FnOnce() + Send + Sync>;
 
 impl Permit {
-    /// A permit for a write in this term. `abandoned` lives as long as the request, and is called
-    /// if the permit is dropped before the answer.
+    /// Returns a permit for a write in this term. `abandoned` lives as long as the request, and is
+    /// called if the permit is dropped before the answer.
     pub fn for_write(term: Option<u64>, abandoned: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self { term, abandoned: Some(Box::new(abandoned)) }
     }

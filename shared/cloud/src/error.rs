@@ -64,7 +64,7 @@ impl ErrorKind {
     /// Every kind, for exhaustive tests.
     pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
 
-    /// A short, stable name for metric labels, event reasons and log fields.
+    /// Returns a short, stable name for metric labels, event reasons and log fields.
     pub fn reason(self) -> &'static str {
         self.into()
     }
@@ -120,8 +120,8 @@ impl fmt::Display for CloudError {
 }
 
 impl CloudError {
-    /// An error of this kind with the cloud's message, in which control characters become spaces: it is
-    /// one line of a log, and part of an event.
+    /// Creates an error of this kind with the cloud's message, in which control characters become
+    /// spaces: it is one line of a log, and part of an event.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,

@@ -32,7 +32,7 @@ impl IpFamily {
     /// Both families.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The family of an address.
+    /// Returns the family of an address.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
@@ -148,7 +148,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// The member's address of this family: the first internal one, else the first external one.
+    /// Returns the member's address of this family: the first internal one, else the first external
+    /// one.
     pub fn address(&self, family: IpFamily) -> Option<IpAddr> {
         use crate::AddressKind::{ExternalIp, InternalIp};
         let of_kind = |kind| {

@@ -54,17 +54,17 @@ impl ProviderId {
         Ok(Self { text: text.into(), scheme: scheme.len() })
     }
 
-    /// The part before `://`.
+    /// Returns the part before `://`.
     pub fn scheme(&self) -> &str {
         self.text.get(..self.scheme).unwrap_or_default()
     }
 
-    /// The part after `://`, which only the provider can interpret.
+    /// Returns the part after `://`, which only the provider can interpret.
     pub fn rest(&self) -> &str {
         self.text.get(self.scheme + "://".len()..).unwrap_or_default()
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub fn as_str(&self) -> &str {
         &self.text
     }

@@ -93,7 +93,7 @@ pub enum ProofMethod {
 }
 
 impl ProofMethod {
-    /// A short, stable name.
+    /// Returns a short, stable name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ById => "by_id",
@@ -127,7 +127,7 @@ pub struct AbsenceProof {
 }
 
 impl AbsenceProof {
-    /// A proof by this method, with the cloud's words.
+    /// Creates a proof by this method, with the cloud's words.
     pub fn new(method: ProofMethod, evidence: impl Into<String>) -> Self {
         Self { method, evidence: evidence.into(), request_id: None, kept: None }
     }
@@ -219,7 +219,7 @@ impl Default for InstanceTraits {
 /// The machines behind the nodes.
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// The specifics of these instances. Cheap, makes no request, and may change with the
+    /// Returns the specifics of these instances. Cheap, makes no request, and may change with the
     /// provider's configuration.
     fn traits(&self) -> InstanceTraits {
         InstanceTraits::default()

@@ -235,7 +235,7 @@ pub struct LoadBalancer {
 }
 
 impl LoadBalancer {
-    /// A load balancer with ID, name and owner, ready and without anything else.
+    /// Creates a load balancer with ID, name and owner, ready and without anything else.
     pub fn new(id: impl Into<String>, name: impl Into<String>, owner: Option<Owner>) -> Self {
         Self {
             id: id.into(),
@@ -374,8 +374,8 @@ pub fn repeated<'a>(owners: impl IntoIterator<Item = &'a Owner>) -> BTreeMap<usi
 /// get [`ErrorKind::Invalid`] ([`repeated`]), because their order would decide.
 #[async_trait]
 pub trait LoadBalancers: Send + Sync {
-    /// The specifics of these load balancers. Cheap, makes no request, and may change with the
-    /// provider's configuration.
+    /// Returns the specifics of these load balancers. Cheap, makes no request, and may change with
+    /// the provider's configuration.
     fn traits(&self) -> LoadBalancerTraits;
 
     /// Selects the nodes that may be members of a load balancer with these settings

@@ -18,7 +18,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// The name used in logs, on `/readyz` and on the external protocol.
+    /// Returns the name used in logs, on `/readyz` and on the external protocol.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Instances => "instances",
@@ -49,11 +49,11 @@ pub struct Shortfall {
 /// ready", never a crash. Discovery happens on first use.
 #[async_trait]
 pub trait Cloud: Send + Sync {
-    /// The provider's name as configured with `--cloud-provider`.
+    /// Returns the provider's name as configured with `--cloud-provider`.
     fn name(&self) -> &str;
 
-    /// The provider ID schemes of this provider. Empty while the provider has not discovered
-    /// them: then every provider ID counts as foreign.
+    /// Returns the provider ID schemes of this provider. Empty while the provider has not
+    /// discovered them: then every provider ID counts as foreign.
     fn schemes(&self) -> Vec<String>;
 
     /// Tells which provider owns this node, by its provider ID alone. Cheap, makes no request.
@@ -83,9 +83,9 @@ pub trait Cloud: Send + Sync {
         Cow::Borrowed(provider_id)
     }
 
-    /// The identity of this cloud and of the tenant in it: a short text in one line, without
-    /// secrets, which people read as well. It stays the same for as long as everything that was
-    /// made here is still seen here, so it names the place and the tenant, never credentials,
+    /// Returns the identity of this cloud and of the tenant in it: a short text in one line,
+    /// without secrets, which people read as well. It stays the same for as long as everything that
+    /// was made here is still seen here, so it names the place and the tenant, never credentials,
     /// versions or addresses that change. Another text means another cloud: then controllers change
     /// nothing until a person approves it.
     ///
@@ -95,7 +95,7 @@ pub trait Cloud: Send + Sync {
         None
     }
 
-    /// The machines behind the nodes, if the provider offers them.
+    /// Returns the machines behind the nodes, if the provider offers them.
     ///
     /// `Ok(None)` means "not offered"; an error means that this is not known yet.
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError>;
@@ -116,14 +116,15 @@ pub trait Cloud: Send + Sync {
         None
     }
 
-    /// The provider's settings that do not work: an option that is not managed yet, a name that the
-    /// cloud does not have. It may change while the process runs. Cheap, makes no request.
+    /// Returns the provider's settings that do not work: an option that is not managed yet, a name
+    /// that the cloud does not have. It may change while the process runs. Cheap, makes no request.
     fn shortfalls(&self) -> Vec<Shortfall> {
         Vec::new()
     }
 
-    /// The service on another machine that is asked in clear, such as `Keystone at http://keystone:5000`; `None` if
-    /// no such service is known. It may change while the process runs. Cheap, makes no request.
+    /// Returns the service on another machine that is asked in clear, such as `Keystone at
+    /// http://keystone:5000`; `None` if no such service is known. It may change while the process
+    /// runs. Cheap, makes no request.
     fn in_clear(&self) -> Option<String> {
         None
     }

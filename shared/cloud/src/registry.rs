@@ -39,7 +39,7 @@ impl ProviderContext {
 /// Builds a provider. [`Cloud`] documents the rules for building.
 #[async_trait]
 pub trait ProviderFactory: Send + Sync {
-    /// The name for `--cloud-provider`.
+    /// Returns the name for `--cloud-provider`.
     fn name(&self) -> &'static str;
 
     /// Builds the provider. Fails with [`crate::ErrorKind::Invalid`] when the configuration is
@@ -72,7 +72,7 @@ pub struct ProviderRegistry {
 }
 
 impl ProviderRegistry {
-    /// A registry without providers.
+    /// Creates a registry without providers.
     pub fn new() -> Self {
         Self::default()
     }
@@ -84,12 +84,12 @@ impl ProviderRegistry {
         self
     }
 
-    /// The registered names, sorted.
+    /// Returns the registered names, sorted.
     pub fn names(&self) -> Vec<String> {
         self.factories.keys().map(|name| (*name).to_owned()).collect()
     }
 
-    /// The provider of this name.
+    /// Returns the provider of this name.
     pub fn get(&self, name: &str) -> Result<Arc<dyn ProviderFactory>, RegistryError> {
         self.factories
             .get(name)

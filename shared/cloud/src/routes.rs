@@ -114,7 +114,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// A route without ID, owner and defect.
+    /// Creates a route without ID, owner and defect.
     pub fn new(destination: IpNet, target: RouteTarget) -> Self {
         Self { id: None, destination, target: Some(target), owner: None, defect: None }
     }
@@ -167,7 +167,7 @@ pub enum RouteChange {
 }
 
 impl RouteChange {
-    /// The destination that it changes.
+    /// Returns the destination that it changes.
     pub fn destination(&self) -> IpNet {
         match self {
             Self::Create(new) | Self::Replace { new, .. } => new.destination.trunc(),
@@ -217,8 +217,8 @@ pub fn repeated_destinations(changes: &[RouteChange]) -> BTreeMap<usize, CloudEr
 /// their order would decide.
 #[async_trait]
 pub trait Routes: Send + Sync {
-    /// The specifics of these routes. Cheap, makes no request, and may change with the provider's
-    /// configuration.
+    /// Returns the specifics of these routes. Cheap, makes no request, and may change with the
+    /// provider's configuration.
     fn traits(&self) -> RouteTraits;
 
     /// Reads all routes, page by page as the cloud requires.

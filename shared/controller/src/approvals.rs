@@ -47,7 +47,7 @@ impl Approvals {
         Self::of(lease, KEYS, what)
     }
 
-    /// The same with annotations of their own.
+    /// Returns the same with annotations of their own.
     pub fn of(lease: &LeaseAnnotations, keys: Keys, what: &'static str) -> Self {
         Self { lease: lease.clone(), keys, what, last: Ok(None) }
     }
@@ -87,8 +87,8 @@ impl Approvals {
         true
     }
 
-    /// The approval; `None` if nothing is approved, or the annotations are invalid or their time is
-    /// over.
+    /// Returns the approval; `None` if nothing is approved, or the annotations are invalid or their
+    /// time is over.
     pub fn current(&self) -> Option<&SetApproval> {
         self.last.as_ref().ok()?.as_ref()
     }

@@ -55,7 +55,7 @@ impl BatchSize {
         Self { now: most, most }
     }
 
-    /// The current size.
+    /// Returns the current size.
     pub const fn get(self) -> usize {
         self.now
     }
@@ -85,7 +85,7 @@ mod tests {
         BatchCall { asked, answered, took: Duration::from_secs(took), limit: LIMIT }
     }
 
-    /// The size after these calls.
+    /// Returns the size after these calls.
     fn learned(most: usize, calls: &[BatchCall]) -> usize {
         let mut size = BatchSize::new(most);
         for call in calls {

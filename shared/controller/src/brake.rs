@@ -77,22 +77,22 @@ impl<C> Default for Brake<C> {
 }
 
 impl<C: Copy + PartialEq> Brake<C> {
-    /// A closed breaker, and the window that the last leader stored.
+    /// Returns a closed breaker, and the window that the last leader stored.
     pub fn resume(now: At, window: Window) -> Self {
         Self { breaker: Breaker::Closed, window: window.read_at(now) }
     }
 
-    /// The state of the breaker.
+    /// Returns the state of the breaker.
     pub const fn breaker(&self) -> &Breaker<C> {
         &self.breaker
     }
 
-    /// The window, to be stored for the next leader.
+    /// Returns the window, to be stored for the next leader.
     pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    /// The used and allowed part of this budget for this population.
+    /// Returns the used and allowed part of this budget for this population.
     pub fn usage(&self, now: At, population: usize, budget: Budget) -> Usage {
         self.window.usage(now, population, budget)
     }

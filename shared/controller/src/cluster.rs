@@ -28,13 +28,13 @@ pub fn is_uid(text: &str) -> bool {
     text.len() <= 63 && text.bytes().all(is_right)
 }
 
-/// The right to read it.
+/// Returns the right to read it.
 pub fn right() -> Right {
     Right { name: NAMESPACE.into(), ..Right::new("get", "namespaces") }
 }
 
-/// The identity of the cluster: the name from the settings, and the given UID, or the UID of the
-/// namespace `kube-system`. Waits for the API server; `/readyz` says so.
+/// Returns the identity of the cluster: the name from the settings, and the given UID, or the UID
+/// of the namespace `kube-system`. Waits for the API server; `/readyz` says so.
 ///
 /// # Errors
 ///

@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::brake::Window;
 
-/// The data that the last leader left; the default if nothing can be read.
+/// Returns the data that the last leader left; the default if nothing can be read.
 pub fn found<T: DeserializeOwned + Default>(lease: &LeaseAnnotations) -> T {
     let text = lease.found();
     if text.is_empty() {

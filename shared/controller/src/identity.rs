@@ -22,7 +22,7 @@ pub enum Agreement {
 }
 
 impl Agreement {
-    /// How far this node agrees with this instance.
+    /// Returns how far this node agrees with this instance.
     pub fn of(node: &Node, instance: &Instance) -> Self {
         let names = || names(instance);
         if names().any(|name| is_same_name(&node.name, name)) || has_ip_as_name(node, instance) {
@@ -72,7 +72,7 @@ pub fn has_better_right(other: &Node, node: &Node, instance: Option<&Instance>) 
     right(other) > right(node)
 }
 
-/// The names of the instance.
+/// Returns the names of the instance.
 fn names(instance: &Instance) -> impl Iterator<Item = &str> {
     let is_name = |kind| {
         matches!(kind, AddressKind::Hostname | AddressKind::InternalDns | AddressKind::ExternalDns)
@@ -82,7 +82,7 @@ fn names(instance: &Instance) -> impl Iterator<Item = &str> {
     std::iter::once(&*instance.name).chain(hosts).filter(|name| !name.is_empty())
 }
 
-/// The cloud's own parts of the instance's IDs.
+/// Returns the cloud's own parts of the instance's IDs.
 fn own_ids(instance: &Instance) -> impl Iterator<Item = &str> {
     let ids = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
     ids.filter_map(|id| id.as_str().rsplit(['/', ':']).next()).filter(|id| !id.is_empty())
@@ -92,7 +92,7 @@ fn ips(instance: &Instance) -> impl Iterator<Item = IpAddr> {
     instance.addresses.iter().filter_map(|one| parse_ip(&one.address))
 }
 
-/// The IP addresses of a node: from its status, and from the flags of its kubelet.
+/// Returns the IP addresses of a node: from its status, and from the flags of its kubelet.
 fn ips_of(node: &Node) -> impl Iterator<Item = IpAddr> {
     let provided = node.annotation(PROVIDED_NODE_IP).and_then(|text| node_ips::parse(text).ok());
     let status = node.addresses.iter().filter_map(Address::ip);

@@ -21,7 +21,7 @@ pub use self::{answer::Answer, listing::unlisted};
 /// their deadline.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The node's provider ID in the form that this cloud returns.
+/// Returns the node's provider ID in the form that this cloud returns.
 pub fn canonical_id<'a>(cloud: &dyn Cloud, node: &'a Node) -> Option<Cow<'a, str>> {
     node.provider_id.as_deref().map(|id| cloud.canonical_id(id))
 }
@@ -42,7 +42,7 @@ pub fn has_id_of(cloud: &dyn Cloud, node: &Node, instance: &Instance) -> bool {
     }
 }
 
-/// The part of a node that is sent to the cloud.
+/// Returns the part of a node that is sent to the cloud.
 fn identity(cloud: &dyn Cloud, node: &Node, wants: Wants) -> NodeIdentity {
     let labels = node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));
     let addresses = node.addresses.iter().filter_map(|address| {
@@ -58,8 +58,8 @@ fn identity(cloud: &dyn Cloud, node: &Node, wants: Wants) -> NodeIdentity {
     }
 }
 
-/// The provider's claim to the node; `None` while the provider does not know its own schemes yet,
-/// when every node would look foreign.
+/// Returns the provider's claim to the node; `None` while the provider does not know its own
+/// schemes yet, when every node would look foreign.
 pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     match cloud.claim(node.provider_id.as_deref()) {
         Claim::Foreign if cloud.schemes().is_empty() => None,
@@ -67,7 +67,7 @@ pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     }
 }
 
-/// True if the node may be this cloud's; `None` while this is unknown.
+/// Returns true if the node may be this cloud's; `None` while this is unknown.
 pub fn is_ours(cloud: &dyn Cloud, node: &Node) -> Option<bool> {
     claim(cloud, node).map(|claim| claim != Claim::Foreign)
 }
@@ -160,7 +160,7 @@ fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> Loo
     }
 }
 
-/// The traits of the cloud's instances; the default while they are unknown.
+/// Returns the traits of the cloud's instances; the default while they are unknown.
 pub fn traits(cloud: &dyn Cloud) -> InstanceTraits {
     offered(cloud).map(|instances| instances.traits()).unwrap_or_default()
 }

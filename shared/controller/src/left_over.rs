@@ -40,7 +40,7 @@ pub enum LeftOver {
 label!(LeftOver);
 
 impl LeftOver {
-    /// The key of the taint.
+    /// Returns the key of the taint.
     const fn key(self) -> &'static str {
         match self {
             Self::Uninitialized => node_keys::UNINITIALIZED,
@@ -48,7 +48,7 @@ impl LeftOver {
         }
     }
 
-    /// The cause, and the remedy.
+    /// Returns the cause, and the remedy.
     const fn what(self) -> &'static str {
         match self {
             Self::Uninitialized => {
@@ -111,8 +111,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The survey of a program, [`log_here`](crate::log_here) of which is `log`. Its line of `/readyz?verbose` and its
-    /// metric appear at once.
+    /// Creates the survey of a program, [`log_here`](crate::log_here) of which is `log`. Its line
+    /// of `/readyz?verbose` and its metric appear at once.
     pub fn new<P: Program>(context: &Context<P>, log: fn(&Line<'_>)) -> Self {
         let line = context.health.condition("left-over-taints", Scope::Information, "");
         line.pass("not looked yet: this replica does not lead");

@@ -33,7 +33,7 @@ impl SizedLookups {
         Self { cloud, most, size: Mutex::new(BatchSize::new(most)) }
     }
 
-    /// The maximum number of nodes in the next call.
+    /// Returns the maximum number of nodes in the next call.
     pub fn size(&self) -> usize {
         self.size.lock().get()
     }

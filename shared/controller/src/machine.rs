@@ -69,12 +69,12 @@ impl<M> Debug for Door<M> {
 }
 
 impl<M: Machine> Door<M> {
-    /// The door to this machine.
+    /// Creates the door to this machine.
     pub fn new(machine: M) -> Self {
         Self::with(machine, None)
     }
 
-    /// The door to this machine, which keeps a record on this tape.
+    /// Returns the door to this machine, which keeps a record on this tape.
     pub fn recorded(machine: M, tape: impl Tape<M> + 'static) -> Self {
         Self::with(machine, Some(Box::new(tape)))
     }
@@ -84,7 +84,7 @@ impl<M: Machine> Door<M> {
         Self { shared: Arc::new(Shared { kept, timeline }) }
     }
 
-    /// The times of the events.
+    /// Returns the times of the events.
     pub fn timeline(&self) -> Timeline {
         self.shared.timeline
     }
@@ -106,7 +106,7 @@ impl<M: Machine> Door<M> {
         read(&kept.machine, self.now())
     }
 
-    /// This moment in whole milliseconds, as exact as a moment is as text.
+    /// Returns this moment in whole milliseconds, as exact as a moment is as text.
     pub fn now(&self) -> At {
         let At(now) = self.shared.timeline.now();
         At(Duration::new(now.as_secs(), now.subsec_millis() * 1_000_000))

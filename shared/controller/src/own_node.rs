@@ -87,7 +87,7 @@ async fn watch(name: String, nodes: Store<Node>, condition: Condition) {
     }
 }
 
-/// The address of the kubelet of an initialised node.
+/// Returns the address of the kubelet of an initialised node.
 fn kubelet(node: &Node) -> Result<SocketAddr, HoldUp> {
     if node.is_uninitialised() {
         return Err(HoldUp::Tainted);

@@ -41,7 +41,7 @@ pub trait Pass: Send {
     /// Runs one pass. Returns when the next one begins.
     fn pass(&mut self) -> impl Future<Output = Next> + Send;
 
-    /// The period in the current settings.
+    /// Returns the period in the current settings.
     fn period(&self) -> Duration;
 }
 

@@ -132,13 +132,13 @@ impl<K> Debug for WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
-    /// An empty queue. `name` is its label in metrics.
+    /// Creates an empty queue. `name` is its label in metrics.
     pub fn new(name: &'static str, config: QueueConfig, metrics: &QueueMetrics) -> Self {
         Self::grouped(name, config, metrics, |_| 0)
     }
 
-    /// An empty queue in which the groups of keys take turns within a priority. `group` tells the
-    /// group of a key, as a hash.
+    /// Returns an empty queue in which the groups of keys take turns within a priority. `group`
+    /// tells the group of a key, as a hash.
     pub fn grouped(
         name: &'static str,
         config: QueueConfig,
@@ -212,7 +212,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.shared.core.lock().remove(key);
     }
 
-    /// How often the key has failed since the last [`WorkQueue::forget`].
+    /// Returns how often the key has failed since the last [`WorkQueue::forget`].
     pub fn failures(&self, key: &K) -> u32 {
         self.shared.core.lock().failures(key)
     }
@@ -224,7 +224,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// How many keys wait to be handed out now.
+    /// Returns how many keys wait to be handed out now.
     pub fn len(&self) -> usize {
         self.shared.core.lock().ready_len(Instant::now())
     }

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::kind::{plural, right};
 
-/// The right that [`Reader::get`] needs for this kind.
+/// Returns the right that [`Reader::get`] needs for this kind.
 pub fn get<K: Stored>() -> Right {
     right::<K>("get", "")
 }
@@ -39,8 +39,8 @@ impl<K: Stored> Reader<K> {
         Self { client: context.clients.main.clone(), timeout, kind: PhantomData }
     }
 
-    /// The whole object with this key, the newest that the API server has; `None` if it says itself
-    /// that there is none.
+    /// Returns the whole object with this key, the newest that the API server has; `None` if it
+    /// says itself that there is none.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader of an API server that gives this answer to every request for `default/web`.
+    /// Returns a reader of an API server that gives this answer to every request for `default/web`.
     fn reader(code: u16, answer: &str) -> Reader<Service> {
         let answer = Bytes::from(answer.to_owned());
         let service = service_fn(move |request: Request<Body>| {

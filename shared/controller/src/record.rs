@@ -75,18 +75,19 @@ pub trait Recorded: Machine + Serialize + DeserializeOwned {
     /// The name in its records: the program's, or with several machines `PROGRAM/MACHINE`.
     const NAME: &'static str;
 
-    /// The object that an event is about: a name, of a Service `NAMESPACE/NAME`. Nothing for the fleet.
+    /// Returns the object that an event is about: a name, of a Service `NAMESPACE/NAME`. Nothing
+    /// for the fleet.
     fn about(event: &Self::Event) -> Option<Cow<'_, str>>;
 
-    /// The object that an effect is about.
+    /// Returns the object that an effect is about.
     fn effect_about(effect: &Self::Effect) -> Option<Cow<'_, str>>;
 
-    /// The memory without the other objects: this one, and what is about all of them.
+    /// Returns the memory without the other objects: this one, and what is about all of them.
     #[must_use]
     fn only(self, name: &str) -> Self;
 
-    /// The event without what it says of other objects, if anything is left. To be overridden where events are about
-    /// many objects, such as lists.
+    /// Returns the event without what it says of other objects, if anything is left. To be
+    /// overridden where events are about many objects, such as lists.
     fn only_event(event: Self::Event, name: &str) -> Option<Self::Event> {
         let is_kept = Self::about(&event).is_none_or(|object| object == name);
         is_kept.then_some(event)
@@ -112,24 +113,25 @@ impl<M> Clone for Recorder<M> {
 }
 
 impl<M: Recorded> Recorder<M> {
-    /// A record of at most so many bytes.
+    /// Creates a record of at most so many bytes.
     pub fn new(bytes: usize) -> Self {
         let ring = Arc::new(Mutex::new(Ring::new(M::NAME.to_owned(), bytes)));
         Self { ring, machine: PhantomData }
     }
 
-    /// The door to this machine, which is recorded here.
+    /// Returns the door to this machine, which is recorded here.
     pub fn door(&self, machine: M) -> Door<M> {
         Door::recorded(machine, RingTape::<M>::new(Arc::clone(&self.ring)))
     }
 }
 
-/// The door to the machine of a program, with its record on the page `/record`; by `--record-bytes=0` without one.
+/// Returns the door to the machine of a program, with its record on the page `/record`; by
+/// `--record-bytes=0` without one.
 pub fn door<M: Recorded, P: Program>(context: &Context<P>, machine: M) -> Door<M> {
     part(context, 1, machine)
 }
 
-/// The same for one of several machines of a program, which share `--record-bytes`.
+/// Returns the same for one of several machines of a program, which share `--record-bytes`.
 pub fn part<M: Recorded, P: Program>(context: &Context<P>, machines: usize, machine: M) -> Door<M> {
     let bytes = context.common.borrow().record_bytes / machines;
     if bytes == 0 {

@@ -94,8 +94,9 @@ impl Written {
         Some(repeated)
     }
 
-    /// The same for a confirmed write to something that is not an object of the API server, such as a route: its kind and
-    /// its name. The event about a repeated write is on the object `about`, and names the write.
+    /// Returns the same for a confirmed write to something that is not an object of the API server,
+    /// such as a route: its kind and its name. The event about a repeated write is on the object
+    /// `about`, and names the write.
     pub fn answered_beside(
         &self,
         reports: &Reports,

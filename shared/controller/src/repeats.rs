@@ -102,7 +102,7 @@ impl fmt::Display for Repeated {
 }
 
 impl Made {
-    /// The pause after this write.
+    /// Returns the pause after this write.
     fn pause(&self) -> Duration {
         if self.is_refused {
             return REFUSED;

@@ -55,17 +55,17 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// A line about this state of the topic.
+    /// Returns a line about this state of the topic.
     pub fn line(topic: &'static str, state: &'a str, line: impl Into<String>) -> Self {
         Self { topic, state, line: line.into(), ..Self::default() }
     }
 
-    /// A warning about this state of the topic.
+    /// Returns a warning about this state of the topic.
     pub fn warning(topic: &'static str, state: &'a str, line: impl Into<String>) -> Self {
         Self { warning: true, ..Self::line(topic, state, line) }
     }
 
-    /// A warning about this state of a node, with an event whose reason is the topic.
+    /// Returns a warning about this state of a node, with an event whose reason is the topic.
     pub fn of_node(node: &Node, topic: &'static str, state: &'a str, text: &str) -> Self {
         Self::warning(topic, state, format!("node {}: {text}", node.name)).with_event(topic, text)
     }
@@ -154,7 +154,7 @@ impl Reports {
         Self { events, memory: Memory::new(pause), log }
     }
 
-    /// The memory of past reports, for direct queries.
+    /// Returns the memory of past reports, for direct queries.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
@@ -205,7 +205,7 @@ struct Reported {
 }
 
 impl Memory {
-    /// An empty memory. See [`Reports::new`] for `pause`.
+    /// Creates an empty memory. See [`Reports::new`] for `pause`.
     pub fn new(pause: Duration) -> Self {
         Self { pause, objects: Mutex::default() }
     }
@@ -243,7 +243,7 @@ impl Memory {
         })
     }
 
-    /// The topic's state as last reported or repeated.
+    /// Returns the topic's state as last reported or repeated.
     pub fn state(&self, object: &str, topic: &'static str) -> Option<String> {
         let objects = self.objects.lock();
         let mut reported = objects.get(object)?.iter();

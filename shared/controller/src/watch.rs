@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::kind::{plural, right};
 
-/// The rights that [`Watches::watch`] needs for this kind.
+/// Returns the rights that [`Watches::watch`] needs for this kind.
 pub fn rights<K: Stored>() -> [Right; 2] {
     [right::<K>("list", ""), right::<K>("watch", "")]
 }
@@ -97,7 +97,7 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// The stores of these watches, with their own line on `/readyz?verbose`.
+    /// Creates the stores of these watches, with their own line on `/readyz?verbose`.
     pub fn new<P: Program>(
         context: &Context<P>,
         proofs: impl IntoIterator<Item = Freshness>,

@@ -22,17 +22,17 @@ use crate::{
     queue::{Pace, WorkQueue},
 };
 
-/// The right that [`Writer::patch`] needs for this kind.
+/// Returns the right that [`Writer::patch`] needs for this kind.
 pub fn patch<K: Stored>() -> Right {
     right::<K>("patch", "")
 }
 
-/// The right that [`Writer::patch_status`] needs for this kind.
+/// Returns the right that [`Writer::patch_status`] needs for this kind.
 pub fn patch_status<K: Stored>() -> Right {
     right::<K>("patch", "status")
 }
 
-/// The right that [`Writer::delete`] needs for this kind.
+/// Returns the right that [`Writer::delete`] needs for this kind.
 pub fn delete<K: Stored>() -> Right {
     right::<K>("delete", "")
 }
@@ -60,7 +60,7 @@ pub struct Writer<K: Stored> {
 }
 
 impl Stopped {
-    /// The error of the API server, if a request was sent.
+    /// Returns the error of the API server, if a request was sent.
     pub const fn refusal(&self) -> Option<&ApiError> {
         match self {
             Self::Refused(error) => Some(error),
@@ -94,7 +94,7 @@ impl Stopped {
     }
 }
 
-/// The API server's answer; `None` if no request was sent.
+/// Returns the API server's answer; `None` if no request was sent.
 pub fn answer<T>(result: &Result<T, Stopped>) -> Option<Result<(), &ApiError>> {
     match result {
         Ok(_) => Some(Ok(())),

@@ -222,8 +222,8 @@ impl Clients {
         })
     }
 
-    /// A client for the Lease with `layer` around it, which sees each lease request and each
-    /// response. All clients made here share connections.
+    /// Returns a client for the Lease with `layer` around it, which sees each lease request and
+    /// each response. All clients made here share connections.
     pub fn lease_client<L, B>(&self, layer: L) -> kube::Client
     where
         L: Layer<LeaseService>,

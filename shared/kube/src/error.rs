@@ -98,8 +98,8 @@ pub enum ApiError {
 ccm_metrics::label!(ApiReason);
 
 impl ApiError {
-    /// How the caller should react. Only an invalid request is permanent: rights, credentials and
-    /// admission policies can be fixed while this process runs.
+    /// Returns how the caller should react. Only an invalid request is permanent: rights,
+    /// credentials and admission policies can be fixed while this process runs.
     pub fn class(&self) -> RetryClass {
         match self {
             Self::Throttled { retry_after: Some(after) } => RetryClass::RetryAfter(*after),
@@ -117,7 +117,7 @@ impl ApiError {
         )
     }
 
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn reason(&self) -> &'static str {
         ApiReason::from(self).into()
     }
@@ -166,7 +166,7 @@ fn is_denied_by_admission(message: &str) -> bool {
     denied.iter().any(|text| message.contains(text)) && by.iter().any(|text| message.contains(text))
 }
 
-/// The name and the words of the `ValidatingAdmissionPolicy` that has written this message.
+/// Returns the name and the words of the `ValidatingAdmissionPolicy` that has written this message.
 pub(crate) fn denied_by_policy(message: &str) -> Option<(&str, String)> {
     let (_, rest) = message.split_once("ValidatingAdmissionPolicy '")?;
     let (policy, rest) = rest.split_once("' with binding '")?;
@@ -203,7 +203,7 @@ fn retry_after(status: &Status) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(RETRY_AFTER_LIMIT))
 }
 
-/// The HTTP code of a status that carries only a reason.
+/// Returns the HTTP code of a status that carries only a reason.
 fn code_of(reason: &str) -> u16 {
     match reason {
         "BadRequest" => 400,
@@ -221,7 +221,7 @@ fn code_of(reason: &str) -> u16 {
     }
 }
 
-/// The JSON parser's error without the offending value.
+/// Returns the JSON parser's error without the offending value.
 fn decode_problem(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!("line {} column {}", error.line(), error.column());
@@ -232,7 +232,7 @@ fn decode_problem(error: &serde_json::Error) -> String {
     }
 }
 
-/// The problem with the credentials, without the plugin's input or output.
+/// Returns the problem with the credentials, without the plugin's input or output.
 pub(crate) fn auth_problem(error: &kube::client::AuthError) -> String {
     match error {
         kube::client::AuthError::AuthExecRun { status, .. } => {
@@ -245,7 +245,7 @@ pub(crate) fn auth_problem(error: &kube::client::AuthError) -> String {
     }
 }
 
-/// The error and its causes, outermost first.
+/// Returns the error and its causes, outermost first.
 pub(crate) fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {

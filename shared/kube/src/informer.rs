@@ -142,7 +142,7 @@ impl<K: Stored> Informer<K> {
         self
     }
 
-    /// The state of its watch, for use while it runs.
+    /// Returns the state of its watch, for use while it runs.
     pub fn state(&self) -> WatchState {
         self.state.clone()
     }
@@ -385,7 +385,7 @@ impl<K: Stored> Informer<K> {
     }
 }
 
-/// The object's version.
+/// Returns the object's version.
 fn version_of(wire: &impl kube::Resource<DynamicType = ()>) -> Option<&str> {
     wire.meta().resource_version.as_deref().filter(|version| !version.is_empty())
 }

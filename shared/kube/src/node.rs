@@ -69,7 +69,7 @@ fn taint(fields: &Fields<'_>) -> Taint {
     }
 }
 
-/// The fields with other names, as they were sent.
+/// Returns the fields with other names, as they were sent.
 fn unknown(fields: &Fields<'_>, known: &[&str]) -> BTreeMap<String, Value> {
     let unknown = fields.raws().filter(|(key, _)| !known.contains(key));
     unknown.filter_map(|(key, raw)| Some((key.to_owned(), from_str(raw.get()).ok()?))).collect()
@@ -80,7 +80,7 @@ fn address(fields: &Fields<'_>) -> Address {
     Address { kind: fields.shared("type"), address: address.into() }
 }
 
-/// A condition, if it is kept.
+/// Returns a condition, if it is kept.
 fn condition(fields: &Fields<'_>) -> Option<Condition> {
     let kind = fields.text("type").filter(|kind| CONDITIONS.contains(&kind.as_str()))?;
     let status = fields.shared("status");
@@ -94,7 +94,7 @@ fn condition(fields: &Fields<'_>) -> Option<Condition> {
     })
 }
 
-/// An annotation, if Quartet reads it.
+/// Returns an annotation, if Quartet reads it.
 fn annotation((key, value): (String, String)) -> Option<(Shared, Box<str>)> {
     let ours = key == node_keys::PROVIDED_NODE_IP || key.starts_with(OWN_ANNOTATIONS);
     ours.then(|| (intern(&key), value.into()))

@@ -87,7 +87,8 @@ fn shows_traces(metadata: &Fields<'_>, object: &Fields<'_>) -> bool {
     id.is_some() || !object.object("status").list("conditions", is_ours).is_empty()
 }
 
-/// The addresses of the Service in the cluster. `None` in the field, of a headless one, does not count as an address.
+/// Returns the addresses of the Service in the cluster. `None` in the field, of a headless one,
+/// does not count as an address.
 fn cluster_ips(spec: &Fields<'_>) -> [Option<IpAddr>; 2] {
     let ips = spec.list("clusterIPs", |ip: String| ip.parse().ok());
     [0, 1].map(|at| ips.get(at).copied())
@@ -146,7 +147,7 @@ fn ingress(fields: &Fields<'_>) -> ServiceIngress {
     }
 }
 
-/// A condition, if it is kept.
+/// Returns a condition, if it is kept.
 fn condition(fields: &Fields<'_>) -> Option<ServiceCondition> {
     let kind = fields.text("type").filter(|kind| CONDITIONS.contains(&kind.as_str()))?;
     Some(ServiceCondition {

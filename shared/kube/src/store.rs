@@ -29,16 +29,16 @@ pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
     /// The parts of an object that the store keeps, if they change while the process runs.
     type Kept: Default + PartialEq + Send + Sync + 'static;
 
-    /// Its name, prefixed with namespace and slash if it has a namespace.
+    /// Returns its name, prefixed with namespace and slash if it has a namespace.
     fn key(&self) -> &Shared;
 
     /// Distinguishes it from an earlier object of the same name.
     fn uid(&self) -> &str;
 
-    /// Its version.
+    /// Returns its version.
     fn resource_version(&self) -> &str;
 
-    /// The number of the rule by which it was read; see [`Store::keep`].
+    /// Returns the number of the rule by which it was read; see [`Store::keep`].
     fn rule(&self) -> u32 {
         0
     }
@@ -139,7 +139,7 @@ impl<K: Stored> Default for Store<K> {
 }
 
 impl<K: Stored> Store<K> {
-    /// An empty store that is not synced.
+    /// Creates an empty store that is not synced.
     pub fn new() -> Self {
         let objects = RwLock::new(Objects { by_key: HashMap::default(), list: 0 });
         let (synced, rule) = (watch::Sender::new(false), watch::Sender::default());
@@ -159,7 +159,7 @@ impl<K: Stored> Store<K> {
         self.rule().number
     }
 
-    /// The rule by which objects are read now.
+    /// Returns the rule by which objects are read now.
     pub fn rule(&self) -> Arc<Rule<K::Kept>> {
         Arc::clone(&self.inner.rule.borrow())
     }
@@ -169,25 +169,25 @@ impl<K: Stored> Store<K> {
         self.inner.rule.subscribe()
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
         self.inner.objects.read().by_key.get(key).map(|held| Arc::clone(&held.object))
     }
 
-    /// All objects, in no order.
+    /// Returns all objects, in no order.
     pub fn list(&self) -> Vec<Arc<K>> {
         let objects = self.inner.objects.read();
         objects.by_key.values().map(|held| Arc::clone(&held.object)).collect()
     }
 
-    /// The objects that match, in no order.
+    /// Returns the objects that match, in no order.
     pub fn matching(&self, is_meant: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         let objects = self.inner.objects.read();
         let all = objects.by_key.values().map(|held| &held.object);
         all.filter(|object| is_meant(object)).map(Arc::clone).collect()
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.inner.objects.read().by_key.len()
     }

@@ -64,7 +64,8 @@ impl<K: Stored> ObjectApi<K> {
         request
     }
 
-    /// The timeout of a call, which the term of leadership must cover before the call starts.
+    /// Returns the timeout of a call, which the term of leadership must cover before the call
+    /// starts.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -120,7 +121,7 @@ impl<K: Stored> ObjectApi<K> {
     }
 }
 
-/// The path of the object's collection, and its name.
+/// Returns the path of the object's collection, and its name.
 fn path<K: Stored>(object: &K) -> (Request, &str) {
     let key: &str = object.key();
     let (namespace, name) = match key.split_once('/') {

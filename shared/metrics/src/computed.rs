@@ -57,7 +57,7 @@ pub struct Table<S: 'static> {
 pub type Row<S> = (Vec<Text>, S);
 
 impl<S> Table<S> {
-    /// A collector that computes these metrics from the rows that `read` returns.
+    /// Returns a collector that computes these metrics from the rows that `read` returns.
     pub fn collector(
         &'static self,
         read: impl Fn() -> Vec<Row<S>> + Send + Sync + 'static,

@@ -45,7 +45,7 @@ impl AnswerMemory {
         Self { blocks: Arc::new(blocks), alone: Arc::new(alone), total }
     }
 
-    /// The memory of all connections of this process.
+    /// Returns the memory of all connections of this process.
     pub fn of_process() -> Self {
         ALL.clone()
     }
@@ -86,7 +86,7 @@ impl Room {
         }
     }
 
-    /// The number of bytes that fit.
+    /// Returns the number of bytes that fit.
     pub fn size(&self) -> usize {
         self.size
     }

@@ -64,7 +64,8 @@ impl Outgoing {
     /// The limit for servers that answer at once or not at all.
     pub const LIMIT: Duration = Duration::from_secs(10);
 
-    /// The connector. It opens a connection for each call; [`pool()`](crate::pool()) keeps them.
+    /// Returns the connector. It opens a connection for each call; [`pool()`](crate::pool()) keeps
+    /// them.
     pub fn connector(self) -> Connector {
         let Self { proxies, tls, server_name, versions, limit } = self;
         let tcp = tcp(limit);

@@ -66,7 +66,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(5);
 
-    /// The result with a server that answers the first message with these bytes.
+    /// Returns the result with a server that answers the first message with these bytes.
     async fn answered(bytes: &[u8]) -> Handshake {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -51,7 +51,7 @@ pub struct Incoming<L> {
 
 /// The address of a client.
 pub trait Peer {
-    /// The IP address; `None` for a client of this machine on a Unix socket.
+    /// Returns the IP address; `None` for a client of this machine on a Unix socket.
     fn host(&self) -> Option<IpAddr>;
 }
 
@@ -109,7 +109,7 @@ impl Connections {
     }
 }
 
-/// The connection to close when there are too many: the oldest one of the host that has the
+/// Returns the connection to close when there are too many: the oldest one of the host that has the
 /// most; of several such hosts the one that has the oldest. `hosts` has an entry for each
 /// connection, the oldest first.
 fn surplus(hosts: &[Option<IpAddr>]) -> Option<usize> {

@@ -29,7 +29,8 @@ pub struct UnfitProxy {
 }
 
 impl Proxies {
-    /// The proxies of the environment: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`.
+    /// Returns the proxies of the environment: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`,
+    /// `NO_PROXY`.
     pub fn of_environment() -> Self {
         Self::by(Matcher::from_env())
     }
@@ -39,18 +40,19 @@ impl Proxies {
         Self::by(Matcher::builder().build())
     }
 
-    /// The proxies that `matcher` chooses. Loopback hosts never have a proxy.
+    /// Returns the proxies that `matcher` chooses. Loopback hosts never have a proxy.
     pub fn by(matcher: Matcher) -> Self {
         Self { matcher: Arc::new(matcher), always: false }
     }
 
-    /// This proxy for every server.
+    /// Returns this proxy for every server.
     pub fn always(proxy: &Uri) -> Self {
         let matcher = Matcher::builder().all(proxy.to_string()).build();
         Self { matcher: Arc::new(matcher), always: true }
     }
 
-    /// This proxy for remote servers with TLS, except those in a list as `NO_PROXY` holds it.
+    /// Returns this proxy for remote servers with TLS, except those in a list as `NO_PROXY` holds
+    /// it.
     pub fn for_tls(proxy: &Uri, except: &str) -> Self {
         // The matcher applies `*` to names and not to addresses.
         if except.split(',').any(|name| name.trim() == "*") {
@@ -59,7 +61,7 @@ impl Proxies {
         Self::by(Matcher::builder().https(proxy.to_string()).no(except).build())
     }
 
-    /// The proxy for `server`.
+    /// Returns the proxy for `server`.
     pub fn find(&self, server: &Uri) -> Result<Option<Intercept>, UnfitProxy> {
         let is_near = !self.always && server.host().is_some_and(is_loopback);
         let Some(proxy) = self.matcher.intercept(server).filter(|_| !is_near) else {
@@ -74,7 +76,7 @@ impl Proxies {
         }
     }
 
-    /// The proxy for `server`, if it passes requests on instead of opening a tunnel: each
+    /// Returns the proxy for `server`, if it passes requests on instead of opening a tunnel: each
     /// request then names the whole URL and holds the proxy's credentials.
     pub fn passing_on(&self, server: &Uri) -> Result<Option<Intercept>, UnfitProxy> {
         match !self.always && server.scheme_str() == Some("http") {

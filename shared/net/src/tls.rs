@@ -15,7 +15,7 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-/// The roots that the system trusts. A small image may not have any.
+/// Returns the roots that the system trusts. A small image may not have any.
 pub fn system_roots() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
 }
@@ -31,7 +31,7 @@ pub enum TlsError {
     Setup(#[from] rustls::Error),
 }
 
-/// The TLS side of outgoing connections, which shows `identity` to servers that request a
+/// Returns the TLS side of outgoing connections, which shows `identity` to servers that request a
 /// certificate. Without `roots` every certificate is accepted; with an empty list, no certificate
 /// is.
 pub fn client_tls(

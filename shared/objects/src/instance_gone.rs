@@ -10,7 +10,7 @@ pub const KEY: &str = "quartet.dev/instance-gone";
 /// How long the mark counts: a node that stays although it was marked was not deleted by this proof.
 pub const VALID: Duration = Duration::from_mins(10);
 
-/// The value: `by_id 2026-01-31T12:00:00.000Z`.
+/// Returns the value: `by_id 2026-01-31T12:00:00.000Z`.
 pub fn value(kind: &str, at: At) -> String {
     format!("{kind} {at}")
 }

@@ -155,17 +155,17 @@ impl Service {
         self.key.split_once('/').unwrap_or(("", &self.key))
     }
 
-    /// The value of an annotation.
+    /// Returns the value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.details.as_ref()?.annotations.get(key).map(|value| &**value)
     }
 
-    /// A condition of this type, if it has one.
+    /// Returns a condition of this type, if it has one.
     pub fn condition(&self, kind: &str) -> Option<&ServiceCondition> {
         self.details.as_ref()?.conditions.iter().find(|condition| &*condition.kind == kind)
     }
 
-    /// The Service as the subject of an event.
+    /// Returns the Service as the subject of an event.
     pub fn reference(&self) -> ObjectRef {
         let (namespace, name) = self.names();
         ObjectRef {

@@ -136,8 +136,8 @@ impl fmt::Debug for CloudGate {
 }
 
 impl CloudGate {
-    /// A gate with these limits. Registers its metrics, so create it once per registry. With a
-    /// guard, writes pass only while the guard permits them.
+    /// Creates a gate with these limits. Registers its metrics, so create it once per registry.
+    /// With a guard, writes pass only while the guard permits them.
     pub fn new(limits: Limits, metrics: &Metrics, guard: Option<WriteGuard>) -> Self {
         let shared = Shared {
             limits,
@@ -161,8 +161,9 @@ impl CloudGate {
         }
     }
 
-    /// The services called so far with their last results. Fails if the last call to a service has
-    /// failed, or if the cloud has refused the credentials of the last call of one operation.
+    /// Returns the services called so far with their last results. Fails if the last call to a
+    /// service has failed, or if the cloud has refused the credentials of the last call of one
+    /// operation.
     pub fn verdict(&self) -> Verdict {
         let services = self.shared.services.lock();
         if services.is_empty() {
@@ -213,7 +214,7 @@ impl Shared {
         self.limits.bucket(class.service, of)
     }
 
-    /// The term that covers a request of this class.
+    /// Returns the term that covers a request of this class.
     fn guarded(&self, class: CallClass) -> Result<Option<u64>, CloudError> {
         let Some(guard) = self.guard.as_ref().filter(|_| class.write) else { return Ok(None) };
         guard().map_err(|why| self.not_covered(class, &why))

@@ -73,22 +73,23 @@ pub struct Explanation {
 }
 
 impl Explanation {
-    /// One without details.
+    /// Creates one without details.
     pub fn new(fares: Fares, cause: impl Into<String>, mend: impl Into<String>) -> Self {
         Self { fares, cause: cause.into(), mend: mend.into(), ..Self::default() }
     }
 
-    /// The explanation of an object that is as it should be.
+    /// Returns the explanation of an object that is as it should be.
     pub fn fine(cause: impl Into<String>) -> Self {
         Self::new(Fares::Fine, cause, NOTHING)
     }
 
-    /// An object about which the cloud answers with this error, if `cause` has its words.
+    /// Returns an object about which the cloud answers with this error, if `cause` has its words.
     pub fn of_error(error: &CloudError, cause: impl Into<String>) -> Self {
         Self::new(fares(error), cause, mend(error))
     }
 
-    /// An object with a due step, for an observer. `found` begins the cause; it may be empty.
+    /// Returns an object with a due step, for an observer. `found` begins the cause; it may be
+    /// empty.
     pub fn observed(found: &str) -> Self {
         let separator = if found.is_empty() { "" } else { "; " };
         let promise = "--mode=observe does not write; the line decided says which step is due";
@@ -196,7 +197,7 @@ pub fn refused_write(error: &ApiError) -> (Fares, &'static str) {
     }
 }
 
-/// A moment, as `at 2026-11-28T17:30:05Z, in 4 min` or `..., 4 min ago`.
+/// Returns a moment, as `at 2026-11-28T17:30:05Z, in 4 min` or `..., 4 min ago`.
 pub fn moment(at: At, now: At) -> String {
     let distance = if at > now {
         format!("in {}", in_words(at.since(now)))
@@ -208,7 +209,7 @@ pub fn moment(at: At, now: At) -> String {
     format!("at {seconds}, {distance}")
 }
 
-/// A moment in the past, as `since 2026-11-28T17:30:05Z, 4 min ago`.
+/// Returns a moment in the past, as `since 2026-11-28T17:30:05Z, 4 min ago`.
 pub fn since(at: At, now: At) -> String {
     format!("since {}", moment(at, now).trim_start_matches("at "))
 }
@@ -331,14 +332,14 @@ impl Explanations {
         Ok(Page { standby: self.plans.is_standby(), objects })
     }
 
-    /// The page as JSON.
+    /// Returns the page as JSON.
     pub fn json(&self, kind: Option<&str>, name: Option<&str>) -> Result<String, Unexplained> {
         let page = self.page(kind, name)?;
         Ok(serde_json::to_string_pretty(&page).unwrap_or_default() + "\n")
     }
 
-    /// The page as text. The first three lines about an object say how it fares, why, and how to
-    /// fix it.
+    /// Returns the page as text. The first three lines about an object say how it fares, why, and
+    /// how to fix it.
     pub fn text(&self, kind: Option<&str>, name: Option<&str>) -> Result<String, Unexplained> {
         let Page { standby, objects } = self.page(kind, name)?;
         let texts: Vec<String> = objects.iter().map(|shown| shown.text(standby)).collect();

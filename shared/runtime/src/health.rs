@@ -38,7 +38,7 @@ impl Verdict {
         matches!(self, Self::Passed(_))
     }
 
-    /// The details.
+    /// Returns the details.
     pub fn detail(&self) -> &str {
         match self {
             Self::Passed(text) | Self::Failed(text) => text,
@@ -163,7 +163,7 @@ impl Condition {
         self.verdict.store(Arc::new(Verdict::Failed(reason.into())));
     }
 
-    /// The current verdict.
+    /// Returns the current verdict.
     pub fn verdict(&self) -> Verdict {
         Verdict::clone(&self.verdict.load())
     }

@@ -41,7 +41,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// The capability.
+    /// Returns the capability.
     pub const fn capability(self) -> Capability {
         match self {
             Self::Required(it) | Self::Optional(it) | Self::Known(it) => it,
@@ -64,12 +64,12 @@ const fn or_unknown(commit: Option<&'static str>) -> &'static str {
 }
 
 impl Identity {
-    /// Its controller's names.
+    /// Returns its controller's names.
     pub(crate) const fn as_controller(&self) -> Controller {
         Controller { name: self.controller, alias: self.alias }
     }
 
-    /// The first line of `--help`.
+    /// Returns the first line of `--help`.
     pub(crate) fn summary(&self) -> String {
         format!(
             "The {} of Quartet, the Kubernetes cloud controllers as separate programs.",
@@ -77,7 +77,7 @@ impl Identity {
         )
     }
 
-    /// The user agent for all servers: `node-ccm/0.1.0 (linux/amd64)`.
+    /// Returns the user agent for all servers: `node-ccm/0.1.0 (linux/amd64)`.
     pub fn user_agent(&self) -> String {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",

@@ -44,7 +44,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The same rate for all buckets.
+    /// Returns the same rate for all buckets.
     pub const fn each(rate: Rate) -> Self {
         Self { requests: rate, events: rate, cloud_reads: rate, cloud_writes: rate }
     }
@@ -97,7 +97,7 @@ impl Limits {
         }
     }
 
-    /// The bucket for this service and class, created at its first request.
+    /// Returns the bucket for this service and class, created at its first request.
     pub fn bucket(&self, service: &'static str, class: RequestClass) -> TokenBucket {
         let key = (service, class);
         let mut state = self.state.lock();

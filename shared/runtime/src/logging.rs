@@ -107,7 +107,7 @@ impl LogControl {
     }
 }
 
-/// A logger that writes to `writer`, and its level control.
+/// Returns a logger that writes to `writer`, and its level control.
 pub(crate) fn logger<W>(
     settings: &LogSettings,
     writer: W,

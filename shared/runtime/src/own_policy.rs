@@ -54,7 +54,7 @@ enum Found {
 }
 
 impl Found {
-    /// True if the API server only did not answer.
+    /// Returns true if the API server only did not answer.
     fn is_transient(&self) -> bool {
         matches!(self, Self::Unknown(error) if !matches!(error, ApiError::Forbidden(_)))
     }
@@ -163,7 +163,8 @@ impl OwnPolicy {
     }
 }
 
-/// The words of a refusal in one order: the API server names the same fields in another order each time.
+/// Returns the words of a refusal in one order: the API server names the same fields in another
+/// order each time.
 fn words(message: &str) -> Vec<String> {
     let words = message.split([' ', ',']).filter(|word| !word.is_empty());
     let mut words: Vec<String> = words.map(str::to_owned).collect();
@@ -171,7 +172,7 @@ fn words(message: &str) -> Vec<String> {
     words
 }
 
-/// True if the API server refuses what violates this policy.
+/// Returns true if the API server refuses what violates this policy.
 fn denies(binding: &Value, policy: &str) -> bool {
     let actions = binding.pointer("/spec/validationActions").and_then(Value::as_array);
     binding.pointer("/spec/policyName").is_some_and(|name| name == policy)

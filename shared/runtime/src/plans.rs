@@ -158,7 +158,7 @@ impl Plans {
         self.shared.standby.store(is_standby, Ordering::Relaxed);
     }
 
-    /// The mode: whether the program makes changes.
+    /// Returns the mode: whether the program makes changes.
     pub fn mode(&self) -> Mode {
         self.shared.mode
     }
@@ -242,12 +242,12 @@ impl Plans {
         }
     }
 
-    /// The page as JSON, for the objects of this name or for all.
+    /// Returns the page as JSON, for the objects of this name or for all.
     pub fn json(&self, name: Option<&str>) -> String {
         serde_json::to_string_pretty(&self.page(name)).unwrap_or_default() + "\n"
     }
 
-    /// The page as text.
+    /// Returns the page as text.
     pub fn text(&self, name: Option<&str>) -> String {
         let Page { mode, standby, objects, omitted, due, held, blocked, plans } = self.page(name);
         let mode = match mode {
@@ -276,8 +276,9 @@ impl Plans {
         lines.join("\n") + "\n"
     }
 
-    /// The line `waiting` of `/readyz?verbose`: how many objects have steps, and which one for longest.
-    /// Fails if that is long. It does not fail for an observer, which executes no step.
+    /// Returns the line `waiting` of `/readyz?verbose`: how many objects have steps, and which one
+    /// for longest. Fails if that is long. It does not fail for an observer, which executes no
+    /// step.
     pub(crate) fn waiting(&self) -> Verdict {
         let plans = self.shared.plans.lock();
         let Some(oldest) = with_steps(&plans).min_by_key(|plan| plan.waits) else {
@@ -329,14 +330,14 @@ impl Plans {
     }
 }
 
-/// The plans that have steps. A blocked object does not wait for this program.
+/// Returns the plans that have steps. A blocked object does not wait for this program.
 fn with_steps<'a>(
     plans: &'a BTreeMap<(&'static str, String), Plan>,
 ) -> impl Iterator<Item = &'a Plan> {
     plans.values().filter(|plan| !plan.steps.is_empty())
 }
 
-/// The numbers of steps by kind, in words.
+/// Returns the numbers of steps by kind, in words.
 fn counts(steps: &BTreeMap<&'static str, usize>) -> String {
     let counts: Vec<_> = steps.iter().map(|(step, count)| format!("{count} {step}")).collect();
     if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }

@@ -55,8 +55,8 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// The program's own settings.
     type Settings: Schema + Clone + Send + Sync + PartialEq + Debug + Serialize + 'static;
 
-    /// The cloud capabilities that the program needs with these settings. If there is none, no call
-    /// is made to the cloud, not even to learn what it offers. Called once, at startup.
+    /// Returns the cloud capabilities that the program needs with these settings. If there is none,
+    /// no call is made to the cloud, not even to learn what it offers. Called once, at startup.
     fn needs(settings: &Self::Settings) -> Vec<Need>;
 
     /// Why the program has nothing to do with these settings, if so: then it is healthy and idle,
@@ -69,7 +69,7 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// Called only for the metrics reference, never in a running process.
     fn specimens(metrics: &Metrics);
 
-    /// The API server permissions that the program needs besides the common ones
+    /// Returns the API server permissions that the program needs besides the common ones
     /// ([`needed`](crate::rights::needed)): exactly those that its manifests grant.
     fn rights() -> Vec<Right>;
 

@@ -119,7 +119,7 @@ impl Records {
         all.iter().try_for_each(|record| record.write(asked, to))
     }
 
-    /// The body, written while the client reads.
+    /// Returns the body, written while the client reads.
     pub(crate) fn body(
         &self,
         asked: Asked,

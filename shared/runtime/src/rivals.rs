@@ -68,8 +68,8 @@ pub(crate) struct Survey {
 pub(crate) type WrongClock = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 impl Survey {
-    /// A survey for this program. Its line and its metric appear at once; the first request is made by
-    /// [`Survey::run`].
+    /// Creates a survey for this program. Its line and its metric appear at once; the first request
+    /// is made by [`Survey::run`].
     pub(crate) fn new(
         program: &Identity,
         (election, mode): (&ElectionSettings, Mode),
@@ -165,7 +165,7 @@ impl Survey {
         }
     }
 
-    /// The fault of the clock, if it was not reported yet.
+    /// Returns the fault of the clock, if it was not reported yet.
     fn clock_news(&mut self) -> Option<String> {
         let wrong = (self.clock)();
         let was_reported = mem::replace(&mut self.is_clock_reported, wrong.is_some());
@@ -177,8 +177,8 @@ impl Survey {
         self.line.fail(format!("cannot look for other cloud controllers: {error}"));
     }
 
-    /// The competing controllers that renewed their Leases between two looks, and the Leases. One
-    /// look is enough if it shows no Lease that may be such a controller's.
+    /// Returns the competing controllers that renewed their Leases between two looks, and the
+    /// Leases. One look is enough if it shows no Lease that may be such a controller's.
     async fn survey(
         &self,
         may_be_rival: impl Fn(&Seen) -> bool,

@@ -72,7 +72,7 @@ impl SameCloud {
         }))
     }
 
-    /// The cloud, guarded: while it is another one than before, each call fails with
+    /// Returns the cloud, guarded: while it is another one than before, each call fails with
     /// [`ErrorKind::Unavailable`], and so does a call that was under way.
     pub fn guarded(&self) -> Arc<dyn Cloud> {
         Arc::new(Guarded::new(self.clone()))
@@ -87,7 +87,7 @@ impl SameCloud {
         recorded.is_some() && recorded == self.0.cloud.identity()
     }
 
-    /// The current state. Takes over what may be recorded.
+    /// Returns the current state. Takes over what may be recorded.
     pub fn standing(&self) -> Standing {
         let standing = self.seen();
         if let Standing::Recorded { present, .. } = &standing {
@@ -96,7 +96,8 @@ impl SameCloud {
         standing
     }
 
-    /// The time until which another cloud is approved, or why a person's text has no effect.
+    /// Returns the time until which another cloud is approved, or why a person's text has no
+    /// effect.
     fn approval(&self) -> Result<Option<At>, String> {
         let Some(text) = self.0.lease.get(APPROVED_UNTIL) else { return Ok(None) };
         let wrong = |_| {

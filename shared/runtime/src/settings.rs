@@ -40,7 +40,7 @@ pub struct Settings<S> {
 /// The settings of a process, read once.
 pub type Loaded<S> = ccm_settings::Loaded<Settings<S>>;
 
-/// All settings of a program; its own settings come first.
+/// Returns all settings of a program; its own settings come first.
 pub(crate) fn catalogue<S: Schema>(identity: &Identity) -> Catalogue {
     let about = About {
         binary: identity.binary,

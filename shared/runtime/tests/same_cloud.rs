@@ -51,7 +51,7 @@ impl Rig {
         Self { cloud, leadership, same, health, metrics, stop }
     }
 
-    /// A process after this one.
+    /// Returns a process after this one.
     fn next(&self) -> Self {
         self.stop.cancel();
         Self::of(self.cloud.clone(), Leadership::unconditional().after(&self.leadership))
@@ -61,7 +61,7 @@ impl Rig {
         self.leadership.annotations().annotate(key, text);
     }
 
-    /// The result of a lookup, the metric, and whether the cloud is proven.
+    /// Returns the result of a lookup, the metric, and whether the cloud is proven.
     async fn seen(&self) -> (Result<(), ErrorKind>, bool, bool) {
         sleep(Duration::from_secs(3)).await;
         let instances = self.same.guarded().instances().unwrap().unwrap();
@@ -78,7 +78,7 @@ impl Rig {
         (answer.map_err(|error| error.kind), is_changed, self.same.is_proven())
     }
 
-    /// The number of events, none of which was sent.
+    /// Returns the number of events, none of which was sent.
     fn events(&self) -> u32 {
         let page = self.metrics.encode().unwrap();
         let name = "ccm_events_dropped_total{reason=\"observing\"} ";

@@ -23,7 +23,7 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// The path of the configuration file. Only a flag or a variable can name it.
+    /// Returns the path of the configuration file. Only a flag or a variable can name it.
     pub(crate) fn config_path(&self) -> Option<&str> {
         let flag = self.flags.get("config");
         flag.or_else(|| self.environment.get(&variable_of("config")))
@@ -31,7 +31,7 @@ impl Given {
             .filter(|path| !path.is_empty())
     }
 
-    /// The setting that names the configuration file, as the user gave it.
+    /// Returns the setting that names the configuration file, as the user gave it.
     pub(crate) fn describe_config(&self) -> String {
         let path = self.config_path().unwrap_or_default();
         if self.flags.contains_key("config") {
@@ -74,7 +74,7 @@ pub(crate) fn merge(
     raw
 }
 
-/// A file's keys and values, or nothing if it cannot be read.
+/// Returns a file's keys and values, or nothing if it cannot be read.
 fn parsed(
     given: &Given,
     path: &str,
@@ -101,7 +101,7 @@ fn parsed(
     values.inspect_err(|error| problems.push(unreadable::problem(path, &error.to_string()))).ok()
 }
 
-/// The settings in a file's text, by key. Keys may have hyphens.
+/// Returns the settings in a file's text, by key. Keys may have hyphens.
 fn file_values(
     catalogue: &Catalogue,
     given: &Given,
@@ -144,7 +144,7 @@ fn file_values(
     known
 }
 
-/// The message for an unknown name; `spelt` formats the suggested key.
+/// Returns the message for an unknown name; `spelt` formats the suggested key.
 fn unknown(catalogue: &Catalogue, key: &str, spelt: impl Fn(&str) -> String) -> String {
     match catalogue.nearest_setting(key) {
         Some(near) => format!("unknown setting; did you mean {}?", spelt(near)),
@@ -152,7 +152,7 @@ fn unknown(catalogue: &Catalogue, key: &str, spelt: impl Fn(&str) -> String) -> 
     }
 }
 
-/// The settings in the environment, by key.
+/// Returns the settings in the environment, by key.
 fn environment_values(
     catalogue: &Catalogue,
     environment: &BTreeMap<String, String>,
@@ -180,7 +180,7 @@ fn environment_values(
     known
 }
 
-/// The format that the file's extension indicates.
+/// Returns the format that the file's extension indicates.
 fn format_of(path: &str) -> Option<FileFormat> {
     let ending = Path::new(path).extension()?.to_str()?.to_ascii_lowercase();
     match ending.as_str() {
@@ -191,7 +191,7 @@ fn format_of(path: &str) -> Option<FileFormat> {
     }
 }
 
-/// A single value or a list of them as text.
+/// Returns a single value or a list of them as text.
 fn text_of(value: &Value) -> Option<String> {
     match &value.kind {
         ValueKind::Nil | ValueKind::Table(_) => None,

@@ -50,8 +50,8 @@ pub struct RawValue {
 }
 
 impl RawValue {
-    /// A value of a file with keys of its own. Its problems show it, unless it is or may hold a
-    /// secret, or is long.
+    /// Returns a value of a file with keys of its own. Its problems show it, unless it is or may
+    /// hold a secret, or is long.
     pub fn at(place: impl fmt::Display, kind: Kind, text: impl Into<String>) -> Self {
         let text = text.into();
         let is_hidden = kind == Kind::Secret || may_hold_secret(&text);
@@ -97,12 +97,12 @@ impl RawSettings {
         raw
     }
 
-    /// Every setting, by key.
+    /// Returns every setting, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.values.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// The value of this setting.
+    /// Returns the value of this setting.
     pub fn value(&self, name: &str) -> Option<&RawValue> {
         self.values.get(&key_of(name))
     }
@@ -135,7 +135,8 @@ impl RawSettings {
         problems.warn(format!("{}: {what}", self.describe(name)));
     }
 
-    /// The setting as the user gave it, with its origin: `--concurrent-node-syncs=0 (flag)`.
+    /// Returns the setting as the user gave it, with its origin: `--concurrent-node-syncs=0
+    /// (flag)`.
     pub fn describe(&self, name: &str) -> String {
         let flag = flag_of(name);
         let Some(RawValue { text, origin }) = self.value(name) else { return format!("--{flag}") };

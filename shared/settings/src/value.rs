@@ -138,15 +138,15 @@ pub fn one_of<T: Copy>(words: &[(&str, T)]) -> impl Fn(&str, &str) -> Result<T, 
     }
 }
 
-/// True if this value of a file may hold a secret that belongs elsewhere: the password of a URL, or
-/// the next line of the file where a line break is missing.
+/// Returns true if this value of a file may hold a secret that belongs elsewhere: the password of a
+/// URL, or the next line of the file where a line break is missing.
 pub fn may_hold_secret(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let is_named = || ["pass", "secret", "token"].iter().any(|word| lower.contains(word));
     text.contains(['@', '=']) || text.contains(char::is_whitespace) && is_named()
 }
 
-/// A value of a file in quotes, or words for one that may hold a secret.
+/// Returns a value of a file in quotes, or words for one that may hold a secret.
 pub fn quoted(text: &str) -> String {
     match may_hold_secret(text) {
         true => "(not shown because it may hold a secret)".to_owned(),

@@ -31,7 +31,7 @@ fn with_id(name: &str, id: String) -> NodeIdentity {
     NodeIdentity { provider_id: Some(id), ..NodeIdentity::named(name) }
 }
 
-/// The name of what was found.
+/// Returns the name of what was found.
 fn found(answer: LookupResult) -> String {
     let Ok(Lookup::Found(instance)) = answer else { panic!("not found: {answer:?}") };
     assert!(!instance.addresses.is_empty(), "{instance:?}");

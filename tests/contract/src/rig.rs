@@ -36,16 +36,16 @@ pub enum Need {
 /// One way to a cloud: makes the rigs of the cases.
 #[async_trait]
 pub trait Stage: Send + Sync {
-    /// The beginning of the names of its tests: `openstack`.
+    /// Returns the beginning of the names of its tests: `openstack`.
     fn name(&self) -> &str;
 
     /// Why a rig of this stage cannot have this; `None` if it can.
     fn lacks(&self, need: Need) -> Option<&'static str>;
 
-    /// A new cloud without anything in it, which has these.
+    /// Returns a new cloud without anything in it, which has these.
     async fn rig(&self, needs: &[Need]) -> Box<dyn Rig>;
 
-    /// True if nothing but the tests' own tasks is waited for: then no wait takes time.
+    /// Returns true if nothing but the tests' own tasks is waited for: then no wait takes time.
     fn is_paused(&self) -> bool {
         false
     }
@@ -53,7 +53,7 @@ pub trait Stage: Send + Sync {
 
 /// The cloud's own side: what happens in it without the provider, and what it has received.
 pub trait Rig: Send + Sync {
-    /// The provider in a new process, which remembers nothing.
+    /// Returns the provider in a new process, which remembers nothing.
     fn process(&self) -> Arc<dyn Cloud>;
 
     /// From now on each write is carried out, and its answer is lost.
@@ -68,13 +68,13 @@ pub trait Rig: Send + Sync {
     /// The term of leadership of the writes to come. Only with [`Need::Fences`].
     fn lead(&self, _term: u64) {}
 
-    /// The machines.
+    /// Returns the machines.
     fn machines(&self) -> &dyn MachineSide;
 
-    /// The load balancers.
+    /// Returns the load balancers.
     fn balancers(&self) -> &dyn BalancerSide;
 
-    /// The router.
+    /// Returns the router.
     fn router(&self) -> &dyn RouterSide;
 }
 
@@ -83,13 +83,13 @@ pub trait MachineSide: Send + Sync {
     /// Builds the machine with this number, `node-00042`, with addresses.
     fn build(&self, number: usize);
 
-    /// The provider ID of the machine with this number, also if it does not exist.
+    /// Returns the provider ID of the machine with this number, also if it does not exist.
     fn id(&self, number: usize) -> String;
 
-    /// Another spelling of this ID.
+    /// Returns another spelling of this ID.
     fn other_id(&self, number: usize) -> String;
 
-    /// The system UUID of the machine with this number, also if it does not exist.
+    /// Returns the system UUID of the machine with this number, also if it does not exist.
     fn uuid(&self, number: usize) -> String;
 
     /// Gives a machine another name.
@@ -174,7 +174,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// All of them.
+    /// Returns all of them.
     pub fn total(self) -> usize {
         self.balancers + self.floating
     }
@@ -182,7 +182,7 @@ impl Written {
 
 /// The load balancers of a cloud under test.
 pub trait BalancerSide: Send + Sync {
-    /// The annotation for this wish; `None` if each Service has that without one.
+    /// Returns the annotation for this wish; `None` if each Service has that without one.
     fn annotation(&self, wish: Wish) -> Option<(&'static str, &'static str)>;
 
     /// Other configurations of the same Service, by annotations of the provider.
@@ -190,13 +190,13 @@ pub trait BalancerSide: Send + Sync {
         Vec::new()
     }
 
-    /// A floating address that the cloud gives to a Service that asks for it.
+    /// Returns a floating address that the cloud gives to a Service that asks for it.
     fn choice(&self) -> IpAddr;
 
-    /// All load balancers, by age.
+    /// Returns all load balancers, by age.
     fn rows(&self) -> Vec<Row>;
 
-    /// All floating addresses, and whether a load balancer has them.
+    /// Returns all floating addresses, and whether a load balancer has them.
     fn floating(&self) -> Vec<(IpAddr, bool)>;
 
     /// The writes since the last call of this.
@@ -208,7 +208,7 @@ pub trait BalancerSide: Send + Sync {
     /// A person deletes a load balancer. Its floating address stays.
     fn remove(&self, id: &str);
 
-    /// The damage that a person can do to a load balancer.
+    /// Returns the damage that a person can do to a load balancer.
     fn harms(&self) -> &'static [Harm];
 
     /// A person does that.
@@ -236,7 +236,7 @@ pub trait BalancerSide: Send + Sync {
 
 /// The router of a cloud under test. Machines with the addresses 10.0.0.1 to 10.0.0.9 are on its network.
 pub trait RouterSide: Send + Sync {
-    /// The table in the cloud's own words, by destination.
+    /// Returns the table in the cloud's own words, by destination.
     fn table(&self) -> Vec<(IpNet, RouteTarget)>;
 
     /// A person adds a route, whatever there is already.
@@ -245,7 +245,7 @@ pub trait RouterSide: Send + Sync {
     /// A person gives the routes of a destination another target.
     fn retarget(&self, destination: IpNet, target: RouteTarget);
 
-    /// How many requests have changed the table since the last call of this.
+    /// Returns how many requests have changed the table since the last call of this.
     fn written(&self) -> usize;
 
     /// From now on at most so many routes fit.

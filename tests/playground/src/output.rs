@@ -19,12 +19,12 @@ pub struct Output {
 }
 
 impl Output {
-    /// An output without steps.
+    /// Creates an output without steps.
     pub fn new() -> Self {
         Self { terminal: std::io::stdout(), start: Instant::now(), steps: 0, failures: 0 }
     }
 
-    /// The number of failed steps.
+    /// Returns the number of failed steps.
     pub fn failures(&self) -> usize {
         self.failures
     }
@@ -77,7 +77,8 @@ impl Output {
 /// The column at which a broken line continues: where the text of a step begins.
 const INDENT: usize = 15;
 
-/// The text in lines of this width, broken between words. A longer word has a line of its own.
+/// Returns the text in lines of this width, broken between words. A longer word has a line of its
+/// own.
 fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;

@@ -127,7 +127,7 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// A server with the four namespaces of every cluster.
+    /// Creates a server with the four namespaces of every cluster.
     pub fn new(options: Options) -> Arc<Self> {
         let core = Arc::new(Core {
             store: Store::new(options.history),
@@ -159,7 +159,7 @@ impl ApiServer {
         ListenHandle::bind(self.service(), addr).await
     }
 
-    /// A kubeconfig for a listener.
+    /// Returns a kubeconfig for a listener.
     pub fn kubeconfig(&self, addr: SocketAddr) -> String {
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: sim\n\
@@ -169,17 +169,17 @@ impl ApiServer {
         )
     }
 
-    /// The active faults, to be extended.
+    /// Returns the active faults, to be extended.
     pub fn faults(&self) -> &FaultPlan {
         &self.core.faults
     }
 
-    /// The audit log of all requests.
+    /// Returns the audit log of all requests.
     pub fn audit(&self) -> &Audit {
         &self.core.audit
     }
 
-    /// The newest resource version.
+    /// Returns the newest resource version.
     pub fn revision(&self) -> u64 {
         self.core.store.revision()
     }
@@ -190,7 +190,7 @@ impl ApiServer {
         self.core.store.compact();
     }
 
-    /// The open watches.
+    /// Returns the open watches.
     pub fn watches(&self) -> Vec<WatchInfo> {
         self.core.watches.list()
     }
@@ -211,13 +211,13 @@ impl ApiServer {
         Ok(stored.typed(resource))
     }
 
-    /// One object. `key` is `NAME`, or `NAMESPACE/NAME`.
+    /// Returns one object. `key` is `NAME`, or `NAMESPACE/NAME`.
     pub fn get(&self, plural: &str, key: &str) -> Option<Value> {
         let resource = resources::by_plural(plural)?;
         Some(self.core.store.get(resource, key)?.typed(resource))
     }
 
-    /// All objects of a kind, ordered by key.
+    /// Returns all objects of a kind, ordered by key.
     pub fn list(&self, plural: &str) -> Vec<Value> {
         let Some(resource) = resources::by_plural(plural) else { return Vec::new() };
         let everything = store::Range { prefix: "", after: None, limit: 0 };

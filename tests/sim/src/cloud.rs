@@ -69,12 +69,12 @@ impl Default for SimCloud {
 }
 
 impl SimCloud {
-    /// An empty cloud without faults.
+    /// Creates an empty cloud without faults.
     pub fn new() -> Self {
         Self::with_faults(FaultPlan::default())
     }
 
-    /// An empty cloud with these faults.
+    /// Returns an empty cloud with these faults.
     pub fn with_faults(faults: FaultPlan) -> Self {
         let (fleet, balancers, router, counter, traits, worker) = Default::default();
         let identity = RwLock::new(Some(IDENTITY.to_owned()));
@@ -84,7 +84,7 @@ impl SimCloud {
         Self { state: Arc::new(state), gate: Arc::new(OpenGate) }
     }
 
-    /// The same cloud, reached through a gate.
+    /// Returns the same cloud, reached through a gate.
     #[must_use]
     pub fn behind(&self, gate: Arc<dyn CallGate>) -> Self {
         Self { state: Arc::clone(&self.state), gate }
@@ -95,7 +95,7 @@ impl SimCloud {
         *self.state.traits.write() = traits;
     }
 
-    /// The identity that this cloud reports; `None` if it cannot tell.
+    /// Returns the identity that this cloud reports; `None` if it cannot tell.
     pub fn identity(&self) -> Option<String> {
         self.state.identity.read().clone()
     }
@@ -105,7 +105,7 @@ impl SimCloud {
         *self.state.identity.write() = identity.map(str::to_owned);
     }
 
-    /// The scheme whose provider IDs this cloud says are its.
+    /// Returns the scheme whose provider IDs this cloud says are its.
     pub fn scheme(&self) -> String {
         self.state.scheme.read().clone()
     }
@@ -115,22 +115,22 @@ impl SimCloud {
         scheme.clone_into(&mut self.state.scheme.write());
     }
 
-    /// The faults, to be added and cleared.
+    /// Returns the faults, to be added and cleared.
     pub fn faults(&self) -> &FaultPlan {
         &self.state.faults
     }
 
-    /// The load balancers.
+    /// Returns the load balancers.
     pub fn balancers(&self) -> &Balancers {
         &self.state.balancers
     }
 
-    /// The router, with the routes of all clusters.
+    /// Returns the router, with the routes of all clusters.
     pub fn router(&self) -> &Router {
         &self.state.router
     }
 
-    /// The calls so far, as the cloud would bill them: including refused and failed ones.
+    /// Returns the calls so far, as the cloud would bill them: including refused and failed ones.
     pub fn calls(&self) -> Calls {
         self.state.counter.read()
     }
@@ -158,17 +158,17 @@ impl SimCloud {
         instances
     }
 
-    /// The instance with this ID (the part of the provider ID after `sim://`).
+    /// Returns the instance with this ID (the part of the provider ID after `sim://`).
     pub fn get(&self, id: &str) -> Option<SimInstance> {
         self.state.fleet.read().get(id).cloned()
     }
 
-    /// The first instance with this name.
+    /// Returns the first instance with this name.
     pub fn find(&self, name: &str) -> Option<SimInstance> {
         self.state.fleet.read().named(name).first().map(|instance| (*instance).clone())
     }
 
-    /// All instances, by ID.
+    /// Returns all instances, by ID.
     pub fn all(&self) -> Vec<SimInstance> {
         self.state.fleet.read().iter().cloned().collect()
     }
@@ -198,7 +198,7 @@ impl SimCloud {
         *self.state.fleet.write() = Fleet::default();
     }
 
-    /// The number of instances.
+    /// Returns the number of instances.
     pub fn len(&self) -> usize {
         self.state.fleet.read().len()
     }

@@ -182,7 +182,7 @@ impl Pages {
     }
 }
 
-/// A request in JSON. The error is one line that names the field.
+/// Returns a request in JSON. The error is one line that names the field.
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| Refusal::invalid(format!("the body: {error}")))
 }

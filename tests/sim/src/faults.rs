@@ -66,7 +66,7 @@ impl Operation {
         Self::FindTargets,
     ];
 
-    /// The name in metrics.
+    /// Returns the name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Lookup => "lookup_instances",
@@ -193,7 +193,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault that hits every call until it is removed.
+    /// Creates a fault that hits every call until it is removed.
     pub fn new(effect: Effect) -> Self {
         Self { effect, operation: None, skip: 0, times: None, lasting: None, probability: 1.0 }
     }
@@ -296,7 +296,7 @@ impl Effect {
         }
     }
 
-    /// The error of the whole call, if it fails.
+    /// Returns the error of the whole call, if it fails.
     pub(crate) fn error(&self) -> Option<CloudError> {
         let error = match self {
             Self::Throttle { retry_after } => {

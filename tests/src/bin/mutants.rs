@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The copy of the sources.
+/// Returns the copy of the sources.
 fn tree() -> PathBuf {
     repository().join("target/mutants/tree")
 }

@@ -33,7 +33,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// True if the request changes a stored object. A review of rights is created but not
+    /// Returns true if the request changes a stored object. A review of rights is created but not
     /// stored.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")

@@ -37,7 +37,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine that this instance is.
+    /// Returns the machine that this instance is.
     pub fn of(instance: &SimInstance) -> Self {
         Self {
             name: instance.name.clone(),
@@ -141,7 +141,7 @@ impl Process {
         Ok(self.child.kill().await?)
     }
 
-    /// Its log so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

@@ -67,7 +67,7 @@ impl WatchProxy {
         Ok(Self { watches, kubeconfig: path, _tasks: tasks })
     }
 
-    /// The file that leads a program through the proxy.
+    /// Returns the file that leads a program through the proxy.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }

@@ -119,19 +119,19 @@ impl RealCluster {
         Ok(cluster)
     }
 
-    /// The admin's kubeconfig.
+    /// Returns the admin's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The kubectl that was built with the server, with the admin's kubeconfig.
+    /// Returns the kubectl that was built with the server, with the admin's kubeconfig.
     pub fn kubectl(&self) -> Command {
         let mut command = Command::new(self.etcd.assets.join("kubectl"));
         command.arg(format!("--kubeconfig={}", self.kubeconfig.display())).kill_on_drop(true);
         command
     }
 
-    /// The requests of the audit log. The server writes the log after it answers, so this
+    /// Returns the requests of the audit log. The server writes the log after it answers, so this
     /// waits until the log stops growing.
     pub async fn requests(&self) -> Result<Vec<Request>> {
         let path = self.folder.path().join("audit.log");
@@ -201,7 +201,7 @@ impl RealCluster {
         }
     }
 
-    /// The CPU time of the API server so far, in seconds.
+    /// Returns the CPU time of the API server so far, in seconds.
     pub fn apiserver_cpu_seconds(&self) -> Result<f64> {
         let pid = self
             .apiserver

@@ -36,12 +36,12 @@ impl Admission {
         Self { when, taints: some(), approvals: some(), proofs: some() }
     }
 
-    /// True if a proof that is written at this time is not stored.
+    /// Returns true if a proof that is written at this time is not stored.
     pub fn drops_proof(&self, now: u64) -> bool {
         within(self.when, now) && self.proofs
     }
 
-    /// The marks that are stored of these.
+    /// Returns the marks that are stored of these.
     pub fn stored(&self, now: u64, marks: Marks) -> Marks {
         if !within(self.when, now) {
             return marks;
@@ -105,7 +105,7 @@ impl Run {
         self.leader.tell(now, Event::Approved(approved));
     }
 
-    /// True if an approval on the Lease covers this node.
+    /// Returns true if an approval on the Lease covers this node.
     pub fn is_in_set(&self, view: &NodeView, now: u64) -> bool {
         let (uids, until) = &self.approved;
         !view.is_well() && now < *until && uids.contains(&view.uid)

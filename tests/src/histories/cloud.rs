@@ -20,7 +20,7 @@ use super::{
 };
 
 impl Run {
-    /// The answer about a node, asked at this time.
+    /// Returns the answer about a node, asked at this time.
     pub fn answer(
         &mut self,
         node: &Node,
@@ -55,7 +55,7 @@ impl Run {
         Ok(Lookup::Found(Box::new(self.instance.clone())))
     }
 
-    /// A list requested at `asked` and read by `now`, after lookups in that mode.
+    /// Returns a list requested at `asked` and read by `now`, after lookups in that mode.
     pub fn list(
         &mut self,
         asked: u64,
@@ -99,15 +99,16 @@ impl Run {
         (error.is_none().then_some(Unlisted { missing, as_of }), mode)
     }
 
-    /// True if the list lacks too many nodes to be credible: an invisible zone of only one or
-    /// two nodes looks the same as deleted machines.
+    /// Returns true if the list lacks too many nodes to be credible: an invisible zone of only one
+    /// or two nodes looks the same as deleted machines.
     pub fn is_mass(&self, views: &[NodeView], missing: &BTreeSet<Name>) -> bool {
         let known = views.iter().filter(|node| self.is_counted(node));
         let lacking = known.clone().filter(|node| missing.contains(&node.name)).count();
         lacking >= 3 && lacking * 2 > known.count()
     }
 
-    /// True if a list of another project is noticed, because it lacks a node that should be in it.
+    /// Returns true if a list of another project is noticed, because it lacks a node that should be
+    /// in it.
     pub fn lacks_a_witness(&self, views: &[NodeView], missing: &BTreeSet<Name>) -> bool {
         views.iter().filter(|node| missing.contains(&node.name)).any(|node| {
             let runs = node.in_reach() && node.has_id && node.is_well() && !node.marked;
@@ -122,7 +123,7 @@ impl Run {
         is_judged && node.age >= self.policy.grace_period && !self.is_stranger(&node.uid)
     }
 
-    /// True if the settings have a node without a provider ID deleted.
+    /// Returns true if the settings have a node without a provider ID deleted.
     pub fn deletes_ghost(&self, node: &NodeView) -> bool {
         node.uninitialised && self.policy.ghosts == Ghosts::Uninitialised
     }

@@ -93,12 +93,12 @@ impl FaultSchedule {
         schedule
     }
 
-    /// True if this machine is denied by every call at `at`.
+    /// Returns true if this machine is denied by every call at `at`.
     pub fn denies(&self, index: usize, at: u64) -> bool {
         self.denied.iter().any(|(span, nodes)| within(*span, at) && nodes.contains(&index))
     }
 
-    /// True if any machine is denied at `at`.
+    /// Returns true if any machine is denied at `at`.
     pub fn denies_any(&self, at: u64) -> bool {
         self.denied.iter().any(|(span, _)| within(*span, at))
     }
@@ -114,7 +114,7 @@ impl FaultSchedule {
         }
     }
 
-    /// How a call is answered at `at`.
+    /// Returns how a call is answered at `at`.
     pub fn answer_mode(&self, dice: &mut Dice, at: u64) -> AnswerMode {
         if within(self.outage.0, at) && dice.percent(85) {
             self.outage.1
@@ -126,7 +126,7 @@ impl FaultSchedule {
     }
 }
 
-/// The error of a failed call.
+/// Returns the error of a failed call.
 pub fn error(kind: ErrorKind) -> CloudError {
     CloudError::new(kind, "simulated")
 }
@@ -134,7 +134,7 @@ pub fn error(kind: ErrorKind) -> CloudError {
 /// The minimum distance between two lies of different causes, in milliseconds.
 const APART: u64 = 90_000;
 
-/// True if a call at `at` sees the machine.
+/// Returns true if a call at `at` sees the machine.
 pub fn sees(
     world: &World,
     schedule: &FaultSchedule,
@@ -163,7 +163,7 @@ pub fn sees(
     }
 }
 
-/// The UIDs of the machines in a list.
+/// Returns the UIDs of the machines in a list.
 pub fn list(
     world: &World,
     schedule: &FaultSchedule,

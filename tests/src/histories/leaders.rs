@@ -52,13 +52,13 @@ pub struct Fate {
 }
 
 impl Fate {
-    /// True if the leader dies in this pass.
+    /// Returns true if the leader dies in this pass.
     pub const fn is_death(self) -> bool {
         self.dies_after.is_some()
     }
 }
 
-/// The budget of a fleet of this size.
+/// Returns the budget of a fleet of this size.
 const fn limit(budget: Limit) -> usize {
     match budget {
         Limit::Count(count) => count as usize,
@@ -83,7 +83,7 @@ impl Outcome {
         matches!(self, Self::Done | Self::Lost(true))
     }
 
-    /// The fate of a write that carries an old version.
+    /// Returns the fate of a write that carries an old version.
     fn of_an_old_version(self) -> Self {
         match self {
             Self::Done | Self::Refused => Self::Conflict,
@@ -294,7 +294,7 @@ impl Run {
         Ok(now)
     }
 
-    /// The time that a write takes.
+    /// Returns the time that a write takes.
     fn pause(&mut self) -> u64 {
         if self.dice.percent(5) {
             self.dice.within(1_000, 45_000)
@@ -383,7 +383,7 @@ impl Run {
         }
     }
 
-    /// The answer, or another one if a rule is missing.
+    /// Returns the answer, or another one if a rule is missing.
     fn told(&self, action: &Action, outcome: Outcome, stored: Option<Arc<Node>>) -> Answer {
         let is_deletion = matches!(action.write, Write::Delete(_));
         let outcome = match (self.sabotage, outcome) {
@@ -400,7 +400,7 @@ impl Run {
         outcome.answer(stored)
     }
 
-    /// The marks that this write leaves on its node.
+    /// Returns the marks that this write leaves on its node.
     fn store(&mut self, now: u64, Action { node, write }: &Action) -> Arc<Node> {
         let marks: &mut Marks = self.objects.marks.entry(node.uid.clone()).or_default();
         match write {

@@ -85,7 +85,7 @@ impl Run {
         self.leader.machine.gauges(at(now)).is_open
     }
 
-    /// True if nothing is wrong with this node, as the process sees it.
+    /// Returns true if nothing is wrong with this node, as the process sees it.
     fn is_well(&self, node: &Node, now: u64) -> bool {
         node.is_ready() && self.node(&node.uid).is_some_and(|node| !node.is_replaced(now))
     }
@@ -416,7 +416,7 @@ impl Run {
         Ok(())
     }
 
-    /// True if the API server shows these marks of a write.
+    /// Returns true if the API server shows these marks of a write.
     pub fn is_stored(&self, Action { node, write }: &Action) -> bool {
         let marks = self.objects.marks.get(&node.uid).cloned().unwrap_or_default();
         match write {

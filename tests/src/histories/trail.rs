@@ -38,7 +38,7 @@ struct Made {
     is_shown: bool,
 }
 
-/// The kind and the content of a write; `None` for a deletion.
+/// Returns the kind and the content of a write; `None` for a deletion.
 fn content(write: &Write) -> Option<(&'static str, String)> {
     match write {
         Write::Delete(_) => None,

@@ -62,7 +62,7 @@ fn rights_read_no_secrets(objects: &Objects) -> Vec<String> {
     problems
 }
 
-/// True for the objects of `manifests/guard`.
+/// Returns true for the objects of `manifests/guard`.
 pub fn is_of_guard(object: &Value) -> bool {
     at(object, "/metadata/labels/app.kubernetes.io~1name") == "quartet-guard"
 }

@@ -55,12 +55,12 @@ impl Calls {
         Self { calls: calls.len(), polls: polls.len(), writes, by_pattern }
     }
 
-    /// The calls of the programs since a mark of the proxy's log.
+    /// Returns the calls of the programs since a mark of the proxy's log.
     pub fn since(rig: &Rig, mark: usize) -> Self {
         Self::of(&rig.cloud.proxy.log().since(mark))
     }
 
-    /// The number of calls of a pattern.
+    /// Returns the number of calls of a pattern.
     pub fn of_pattern(&self, pattern: &str) -> usize {
         self.by_pattern.get(pattern).copied().unwrap_or_default()
     }
@@ -73,7 +73,7 @@ fn is_poll(request: &Request) -> bool {
     is_list && !["tags=", "name="].iter().any(|filter| request.query.contains(filter))
 }
 
-/// A Service with this number of TCP ports.
+/// Returns a Service with this number of TCP ports.
 pub fn service(name: &str, ports: u16) -> Value {
     let mut service = services::service(name);
     let port = |number: u16| json!({"name": format!("p{number}"), "protocol": "TCP", "port": 8000 + number, "targetPort": 80});
@@ -81,7 +81,7 @@ pub fn service(name: &str, ports: u16) -> Value {
     service
 }
 
-/// The same with an annotation of the provider.
+/// Returns the same with an annotation of the provider.
 pub fn annotated(mut service: Value, key: &str, value: &str) -> Value {
     service["metadata"]["annotations"][format!("{ANNOTATION}{key}")] = value.into();
     service
@@ -112,14 +112,14 @@ pub fn service_ccm(rig: &Rig) -> Launch {
     rig.launch("service-ccm").arg("--load-balancer-allowed-addresses=127.0.0.0/8")
 }
 
-/// The same with short terms and periods.
+/// Returns the same with short terms and periods.
 pub fn quick(rig: &Rig) -> Launch {
     with_short_terms(service_ccm(rig))
         .arg("--member-update-interval=2s")
         .arg("--load-balancer-audit-period=10s")
 }
 
-/// The load balancers of the project that carry the Service's UID.
+/// Returns the load balancers of the project that carry the Service's UID.
 pub async fn of_service(rig: &Rig, name: &str) -> Result<Vec<Value>> {
     let service = services::get(&rig.client, name).await?;
     let uid = service.metadata.uid.context("a Service has a UID")?;
@@ -136,17 +136,17 @@ pub async fn id_of(rig: &Rig, name: &str) -> Result<String> {
     id(&all[0])
 }
 
-/// The ID of an object.
+/// Returns the ID of an object.
 pub fn id(object: &Value) -> Result<String> {
     object["id"].as_str().map(str::to_owned).with_context(|| format!("no ID in {object}"))
 }
 
-/// The tags of an object.
+/// Returns the tags of an object.
 pub fn tags(object: &Value) -> BTreeSet<&str> {
     object["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The names of the members of each pool of a load balancer.
+/// Returns the names of the members of each pool of a load balancer.
 pub async fn members(rig: &Rig, balancer: &str) -> Result<Vec<BTreeSet<String>>> {
     let tree = rig.cloud.user.balancer_tree(balancer).await?;
     let listeners = tree["listeners"].as_array().into_iter().flatten();

@@ -45,12 +45,12 @@ pub struct Figures {
     pub left_with_port: Calls,
 }
 
-/// The pod CIDR of the node with this number.
+/// Returns the pod CIDR of the node with this number.
 fn cidr(number: usize) -> String {
     format!("10.244.{}.{}/28", number / 16, number % 16 * 16)
 }
 
-/// The node behind a port.
+/// Returns the node behind a port.
 fn node(number: usize, port: &Port) -> Value {
     let mut node = nodes::initialised(&port.name);
     node["spec"]["podCIDR"] = cidr(number).into();
@@ -142,7 +142,7 @@ async fn reached(
     tokio::time::timeout(limit, seen).await.context("not all nodes became reachable")?
 }
 
-/// The shortest and the longest time from a port's own pair to its node's condition.
+/// Returns the shortest and the longest time from a port's own pair to its node's condition.
 fn after_pairs(
     requests: &[Request],
     ports: &[Port],
@@ -197,7 +197,7 @@ impl Figures {
         );
     }
 
-    /// The calls of the filling that are not about the pairs of one port.
+    /// Returns the calls of the filling that are not about the pairs of one port.
     fn shared(&self) -> usize {
         self.filled.calls - self.filled.of_pattern("network PUT /v2.0/ports/{id}")
     }

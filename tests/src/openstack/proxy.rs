@@ -90,22 +90,22 @@ impl FaultProxy {
         Ok(Self { shared, listeners: Mutex::new(listeners) })
     }
 
-    /// The proxy's URL for a service: scheme, address and port, without a path.
+    /// Returns the proxy's URL for a service: scheme, address and port, without a path.
     pub fn url(&self, service: Service) -> Result<String> {
         Ok(format!("http://{}", self.shared.place(service)?.own))
     }
 
-    /// The `auth-url` for the programs.
+    /// Returns the `auth-url` for the programs.
     pub fn auth_url(&self) -> Result<String> {
         Ok(format!("{}/v3", self.url(Service::Identity)?))
     }
 
-    /// The faults in force, to add to and to clear.
+    /// Returns the faults in force, to add to and to clear.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub fn log(&self) -> &Log {
         &self.shared.log
     }

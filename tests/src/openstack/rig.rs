@@ -153,7 +153,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// The file for `--cloud-config`.
+    /// Returns the file for `--cloud-config`.
     pub fn config(&self) -> PathBuf {
         self.path("cloud.conf")
     }
@@ -254,7 +254,7 @@ impl Rig {
         with_quick_periods(self.launch("lifecycle-ccm"))
     }
 
-    /// A program for this cluster and cloud, with its default settings.
+    /// Returns a program for this cluster and cloud, with its default settings.
     pub fn launch(&self, program: &str) -> Launch {
         self.controller(program, "openstack", &self.config())
     }
@@ -264,7 +264,7 @@ impl Rig {
         self.cloud.fleet.get(number).context("the fleet is not that large")
     }
 
-    /// A new server of the cluster's project. The scenario deletes it; the next run deletes
+    /// Returns a new server of the cluster's project. The scenario deletes it; the next run deletes
     /// leftovers.
     pub async fn server(&self, name: &str) -> Result<Server> {
         self.cloud.user.new_server(&NewServer::named(name)).await
@@ -276,12 +276,12 @@ impl Rig {
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
 
-    /// A user of the cluster's project, for this scenario only.
+    /// Returns a user of the cluster's project, for this scenario only.
     pub async fn own_user(&self, name: &str) -> Result<User> {
         self.own_user_of("k8s", name).await
     }
 
-    /// A user of another project, for this scenario only.
+    /// Returns a user of another project, for this scenario only.
     pub async fn own_user_of(&self, project: &str, name: &str) -> Result<User> {
         let account = Account {
             user: format!("{USER_PREFIX}{name}"),
@@ -307,7 +307,7 @@ impl Rig {
     }
 }
 
-/// The lines of a cloud.conf for an account.
+/// Returns the lines of a cloud.conf for an account.
 fn by_password(account: &Account) -> String {
     let Account { user, password, project } = account;
     format!(
@@ -315,7 +315,7 @@ fn by_password(account: &Account) -> String {
     )
 }
 
-/// The node of a server, just registered by the kubelet.
+/// Returns the node of a server, just registered by the kubelet.
 pub fn fresh(server: &Server) -> Value {
     let mut node = nodes::fresh(&server.name);
     node["status"]["nodeInfo"]["systemUUID"] = server.id.clone().into();

@@ -118,7 +118,7 @@ impl Services {
         self.sql(&format!("{set}='{status}' where load_balancer_id='{balancer}'")).map(drop)
     }
 
-    /// The resident memory of all services, shared pages counted once, in bytes.
+    /// Returns the resident memory of all services, shared pages counted once, in bytes.
     pub fn memory(&self) -> Result<u64> {
         let mut sum = 0;
         for entry in fs::read_dir(self.state.join("run"))? {
@@ -132,7 +132,7 @@ impl Services {
         Ok(sum)
     }
 
-    /// The process of a service and all below it.
+    /// Returns the process of a service and all below it.
     fn processes(&self, name: &str) -> Result<Vec<Process>> {
         let file = self.state.join(format!("run/{name}.pid"));
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -193,7 +193,7 @@ impl Process {
         Ok(())
     }
 
-    /// Its share of memory in bytes; 0 if it has ended.
+    /// Returns its share of memory in bytes; 0 if it has ended.
     fn memory(&self) -> u64 {
         let path = format!("/proc/{}/smaps_rollup", self.id);
         let text = fs::read_to_string(path).unwrap_or_default();

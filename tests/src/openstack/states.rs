@@ -34,7 +34,8 @@ pub struct State {
     pub expect: Value,
 }
 
-/// A change of annotations of the provider; null removes one. A key with a `/` is written in full.
+/// Returns a change of annotations of the provider; null removes one. A key with a `/` is written
+/// in full.
 pub fn annotations(values: &[(&str, Value)]) -> Value {
     let key = |key: &str| match key.contains('/') {
         true => key.to_owned(),
@@ -84,7 +85,7 @@ pub async fn rows(rig: &Rig, name: &str) -> Result<Value> {
     }))
 }
 
-/// The floating IPs of the project, by address.
+/// Returns the floating IPs of the project, by address.
 pub async fn floating(rig: &Rig) -> Result<Map<String, Value>> {
     let all = rig.cloud.user.floating_ip_details().await?;
     let keyed = all.into_iter().map(|one| (text(&one["floating_ip_address"]).to_owned(), one));
@@ -156,7 +157,7 @@ pub async fn reached(rig: &Rig, name: &str, what: &str, expect: &Value) -> Resul
     are(rig, name, expect).await.with_context(|| format!("{what}: it did not stay so"))
 }
 
-/// The programs' last requests, for messages.
+/// Returns the programs' last requests, for messages.
 pub fn last_requests(rig: &Rig) -> String {
     let all = rig.cloud.proxy.log().since(0);
     let lines = all.iter().rev().take(LAST).rev().map(|one| {

@@ -16,7 +16,7 @@ use super::{
 /// A number that stands for "none so far" must not hide that there is no such metric.
 pub const OR_ZERO: &str = " or vector(0)";
 
-/// The queries of a dashboard that are about this program and have no answer.
+/// Returns the queries of a dashboard that are about this program and have no answer.
 pub async fn dashboard(
     dashboard: &Dashboard,
     program: Identity,
@@ -48,7 +48,7 @@ pub async fn dashboard(
     Ok(wrong)
 }
 
-/// The names in an expression that are not among these.
+/// Returns the names in an expression that are not among these.
 fn unknown(expression: &str, exported: &BTreeSet<String>) -> Option<String> {
     let names: Vec<_> =
         promql::metrics(expression).into_iter().filter(|name| !exported.contains(name)).collect();
@@ -75,7 +75,7 @@ fn has_number(series: &Value) -> bool {
     points.map(|point| text(&point[1])).any(|value| !value.is_empty() && value != "NaN")
 }
 
-/// The rules about this program that cannot be evaluated, or name what it does not export.
+/// Returns the rules about this program that cannot be evaluated, or name what it does not export.
 pub async fn rules(program: Identity, server: &Server, span: Span) -> Result<Vec<String>> {
     let all = files::all()?;
     let known = files::known_to(program)?;
@@ -106,7 +106,8 @@ pub async fn rules(program: Identity, server: &Server, span: Span) -> Result<Vec
     Ok(wrong)
 }
 
-/// The labels of metrics that a label of their target hides: no query finds them by their names.
+/// Returns the labels of metrics that a label of their target hides: no query finds them by their
+/// names.
 pub async fn hidden(server: &Server) -> Result<Vec<String>> {
     let labels = server.labels().await?.into_iter();
     let of_metrics = labels.filter_map(|label| label.strip_prefix("exported_").map(str::to_owned));

@@ -16,7 +16,7 @@ use crate::{
 /// labels.
 const ENDPOINT: [&str; 4] = ["interval", "path", "port", "scheme"];
 
-/// The replicas of this program, with the labels that the operator gives them.
+/// Returns the replicas of this program, with the labels that the operator gives them.
 pub(super) fn job(program: &str, addresses: Vec<String>) -> Result<Job> {
     let read = |path: String| {
         let path = repository().join("manifests").join(path);

@@ -32,13 +32,13 @@ pub struct Span {
 }
 
 impl Span {
-    /// How long it is.
+    /// Returns how long it is.
     pub fn seconds(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 }
 
-/// This second.
+/// Returns this second.
 pub fn now() -> u64 {
     clock::wall().as_second().unsigned_abs()
 }
@@ -110,20 +110,20 @@ impl Server {
         &self.address
     }
 
-    /// The present value of an expression.
+    /// Returns the present value of an expression.
     pub async fn query(&self, expression: &str) -> Result<Value> {
         let data = self.get("query", &[("query", expression)]).await?;
         Ok(data["result"].clone())
     }
 
-    /// The value of an expression at one moment.
+    /// Returns the value of an expression at one moment.
     pub async fn query_at(&self, expression: &str, at: u64) -> Result<Value> {
         let at = at.to_string();
         let data = self.get("query", &[("query", expression), ("time", &at)]).await?;
         Ok(data["result"].clone())
     }
 
-    /// The values of an expression, second by second.
+    /// Returns the values of an expression, second by second.
     pub async fn query_range(&self, expression: &str, span: Span) -> Result<Value> {
         let (start, end) = (span.start.to_string(), span.end.to_string());
         let step = SCRAPE_SECONDS.to_string();
@@ -131,7 +131,7 @@ impl Server {
         Ok(self.get("query_range", &parameters).await?["result"].clone())
     }
 
-    /// The values that a label of these series has had.
+    /// Returns the values that a label of these series has had.
     pub async fn label_values(
         &self,
         selector: &str,
@@ -144,17 +144,17 @@ impl Server {
         Ok(strings(&data))
     }
 
-    /// The names of all series that were ever seen.
+    /// Returns the names of all series that were ever seen.
     pub async fn metrics(&self) -> Result<BTreeSet<String>> {
         Ok(strings(&self.get("label/__name__/values", &[]).await?).into_iter().collect())
     }
 
-    /// The names of all labels that series ever had.
+    /// Returns the names of all labels that series ever had.
     pub async fn labels(&self) -> Result<Vec<String>> {
         Ok(strings(&self.get("labels", &[]).await?))
     }
 
-    /// The rules, and how their last evaluation went.
+    /// Returns the rules, and how their last evaluation went.
     pub async fn rules(&self) -> Result<Value> {
         Ok(self.get("rules", &[]).await?["groups"].clone())
     }

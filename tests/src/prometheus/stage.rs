@@ -93,7 +93,7 @@ pub async fn play(
     Ok(Played { servers, span: Span { start, end }, pages, _stage: stage })
 }
 
-/// A simulated cluster with its cloud.
+/// Returns a simulated cluster with its cloud.
 pub async fn simulated() -> Result<Env> {
     Env::new(Arc::new(Cluster::start(Kind::Simulated).await?)).await
 }
@@ -121,8 +121,9 @@ impl Stage {
         Ok(Self { env, replicas, program, unanswered, _second: second, pages: Vec::new() })
     }
 
-    /// The targets of each Prometheus: one cluster whose labels come from Prometheus alone or from
-    /// its operator, and one with the label `cluster`. Dashboards and rules must know all of them.
+    /// Returns the targets of each Prometheus: one cluster whose labels come from Prometheus alone
+    /// or from its operator, and one with the label `cluster`. Dashboards and rules must know all
+    /// of them.
     fn jobs(&self) -> Result<[(&'static str, Vec<Job>); 2]> {
         let program = self.program.binary;
         let replicas = self.replicas.iter().map(target).collect::<Result<Vec<_>>>()?;
@@ -135,7 +136,7 @@ impl Stage {
         Ok([("prometheus", vec![plain, other()]), ("operator", vec![monitored, other()])])
     }
 
-    /// A moment, just past, at which all running programs had answered: a missed scrape
+    /// Returns a moment, just past, at which all running programs had answered: a missed scrape
     /// leaves no value until the next.
     async fn scraped(&self, servers: &[Server]) -> Result<u64> {
         let programs = self.replicas.len() + 1;
@@ -226,8 +227,8 @@ impl Stage {
     }
 }
 
-/// The program with a Keystone that does not listen: everything that an OpenStack without it can
-/// show.
+/// Returns the program with a Keystone that does not listen: everything that an OpenStack without
+/// it can show.
 fn openstack(env: &Env, story: Story) -> Result<Launch> {
     let config = env.path("cloud.conf");
     let keystone = format!("http://127.0.0.1:{}/v3", free_port()?);

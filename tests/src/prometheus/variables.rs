@@ -38,7 +38,7 @@ impl Variables {
         Ok(variables)
     }
 
-    /// The value of "All": the variable's own, or else one of those that there are.
+    /// Returns the value of "All": the variable's own, or else one of those that there are.
     async fn everything(&self, variable: &Value, server: &Server, span: Span) -> Result<String> {
         let definition = text(&variable["definition"]);
         ensure!(text(&variable["query"]["query"]) == definition, "query and definition differ");
@@ -56,7 +56,7 @@ impl Variables {
         Ok(format!("({})", quoted.join("|")))
     }
 
-    /// The expression with values in the place of variables.
+    /// Returns the expression with values in the place of variables.
     pub fn fill(&self, expression: &str) -> String {
         let mut filled = expression.to_owned();
         for (name, value) in &self.values {

@@ -63,17 +63,17 @@ impl Account {
         Ok(account)
     }
 
-    /// The program of the account.
+    /// Returns the program of the account.
     pub fn program(&self) -> &'static str {
         self.manifest.program
     }
 
-    /// The file that the program reaches the API server with.
+    /// Returns the file that the program reaches the API server with.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The roles.
+    /// Returns the roles.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -149,7 +149,7 @@ impl Account {
         self.wait_until(grant, false).await
     }
 
-    /// True if the API server permits this to the account.
+    /// Returns true if the API server permits this to the account.
     pub async fn may(&self, grant: &Grant) -> Result<bool> {
         let attributes = ResourceAttributes {
             verb: Some(grant.verb.clone()),
@@ -201,7 +201,7 @@ fn real(cluster: &Cluster) -> Result<&RealCluster> {
     cluster.real().context("rights are what a real API server grants")
 }
 
-/// The output of a command; a failed command is an error.
+/// Returns the output of a command; a failed command is an error.
 pub(super) async fn run(command: &mut Command, input: &str) -> Result<String> {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().context("starting kubectl")?;

@@ -73,7 +73,7 @@ fn read(program: &str) -> Result<Table> {
     Ok(serde_yaml_ng::from_value(value)?)
 }
 
-/// The request of this row. The error is one of what prepares it.
+/// Returns the request of this row. The error is one of what prepares it.
 async fn attempt(
     admin: &Client,
     own: &Client,

@@ -38,7 +38,7 @@ pub async fn install(real: &RealCluster) -> Result<()> {
     in_force(real).await
 }
 
-/// The bindings that make a user the owner of a namespace.
+/// Returns the bindings that make a user the owner of a namespace.
 pub fn admin(user: &str, namespace: &str) -> Vec<Value> {
     let binding = |role: &str| {
         let name = format!("{user}-{}", role.replace(':', "-"));

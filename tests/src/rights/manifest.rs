@@ -26,15 +26,16 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// True if it is about the objects of the controller's work: not about leadership, events
-    /// or the program's own rights.
+    /// Returns true if it is about the objects of the controller's work: not about leadership,
+    /// events or the program's own rights.
     pub fn is_of_work(&self) -> bool {
         self.namespace == "kube-node-lease"
             || !["leases", "events", "selfsubjectaccessreviews"].contains(&self.resource.as_str())
                 && !self.is_optional()
     }
 
-    /// True if the program works without it, and says so: it shows the account's admission policy.
+    /// Returns true if the program works without it, and says so: it shows the account's admission
+    /// policy.
     pub fn is_optional(&self) -> bool {
         self.group == "admissionregistration.k8s.io"
     }
@@ -109,7 +110,7 @@ impl Manifest {
         Ok(Self { program, objects })
     }
 
-    /// The admission policy and its binding.
+    /// Returns the admission policy and its binding.
     pub fn policy(&self) -> Vec<&Value> {
         self.objects.iter().filter(|object| POLICY.contains(&text(&object["kind"]))).collect()
     }
@@ -130,7 +131,7 @@ impl Manifest {
         Ok(all)
     }
 
-    /// The role that grants this, without it.
+    /// Returns the role that grants this, without it.
     pub fn without(&self, grant: &Grant) -> Result<Value> {
         for role in self.roles() {
             let mut left = role.clone();
@@ -208,7 +209,7 @@ fn grant(of: &Value, rule: &Value, verb: &str) -> Result<Grant> {
     Ok(grant)
 }
 
-/// All places of a name in an object of these kinds.
+/// Returns all places of a name in an object of these kinds.
 fn names(object: &mut Value) -> Vec<&mut Value> {
     let mut all = Vec::new();
     let Some(object) = object.as_object_mut() else { return all };

@@ -27,7 +27,7 @@ use crate::{
 /// The API group of the rights that the policy of `manifests/guard` asks for.
 const GUARD: &str = "quartet.dev";
 
-/// The tests of this program, which needs each of its rights for this work.
+/// Returns the tests of this program, which needs each of its rights for this work.
 pub fn trials(trials: &Trials, program: Identity, work: Work) -> Result<Vec<Trial>> {
     let binary = program.binary;
     let mut all = vec![trials.alone("rights::roles_grant_what_the_code_needs", async move || {

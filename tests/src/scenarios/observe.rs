@@ -49,7 +49,7 @@ pub async fn decided(program: &Program, due: Value, held: Value) -> Result<Value
     .with_context(|| program.log())
 }
 
-/// The objects of a page with a step that is due.
+/// Returns the objects of a page with a step that is due.
 pub fn due(page: &Value) -> Result<Plans> {
     let text = |value: &Value| value.as_str().map(str::to_owned).context("a text");
     let mut plans = Plans::new();
@@ -72,7 +72,7 @@ pub fn due(page: &Value) -> Result<Plans> {
     Ok(plans)
 }
 
-/// The steps that a leader logs before it executes them.
+/// Returns the steps that a leader logs before it executes them.
 fn announced(leader: &Program) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in leader.log().lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
@@ -88,7 +88,7 @@ fn announced(leader: &Program) -> BTreeMap<String, Vec<String>> {
     all
 }
 
-/// The requests that a step is.
+/// Returns the requests that a step is.
 fn requests(step: &str) -> &'static [&'static str] {
     match step {
         "addresses" => &["patch nodes/status"],

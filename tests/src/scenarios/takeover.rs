@@ -77,7 +77,7 @@ impl Pair {
         Ok(())
     }
 
-    /// The standby, which leads after it has taken over.
+    /// Returns the standby, which leads after it has taken over.
     pub fn standby(&self) -> &Program {
         &self.standby
     }

@@ -11,8 +11,8 @@ use tracing_subscriber::fmt::MakeWriter;
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// An empty log. Also sets a global subscriber: without one, a call site that another test
-    /// reaches first would be disabled for the whole process.
+    /// Creates an empty log. Also sets a global subscriber: without one, a call site that another
+    /// test reaches first would be disabled for the whole process.
     pub fn new() -> Self {
         let global =
             tracing_subscriber::fmt().with_max_level(Level::TRACE).with_writer(io::sink).finish();
@@ -42,7 +42,7 @@ impl Log {
         String::from_utf8_lossy(&mem::take(&mut *self.0.lock())).into_owned()
     }
 
-    /// The number of lines that contain this text.
+    /// Returns the number of lines that contain this text.
     pub fn lines_with(&self, text: &str) -> usize {
         self.text().lines().filter(|line| line.contains(text)).count()
     }

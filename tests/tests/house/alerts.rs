@@ -87,7 +87,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files of a folder with this ending, by name.
+/// Returns the files of a folder with this ending, by name.
 fn files(folder: &str, ending: &str) -> BTreeMap<String, PathBuf> {
     let path = root().join(folder);
     let entries = fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -107,7 +107,7 @@ fn parsed<T: DeserializeOwned>(folder: &str) -> BTreeMap<String, T> {
     files(folder, ".yaml").into_iter().map(parse).collect()
 }
 
-/// All rules, with the name of their file.
+/// Returns all rules, with the name of their file.
 fn rules() -> Vec<(String, Rule)> {
     let file = |(name, file): (String, RuleFile)| {
         let rules = file.groups.into_iter().flat_map(|group| group.rules);
@@ -135,13 +135,13 @@ fn check(rule: &str, broken: &[String]) {
     assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
 }
 
-/// The words of an expression that can be metrics.
+/// Returns the words of an expression that can be metrics.
 fn words(expr: &str) -> BTreeSet<&str> {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     expr.split(|c| !letter(c)).filter(|word| !word.is_empty()).collect()
 }
 
-/// An expression with the expressions of the recordings that it uses, which may use others.
+/// Returns an expression with the expressions of the recordings that it uses, which may use others.
 fn expanded(expr: &str, recordings: &BTreeMap<String, String>) -> String {
     let used = words(expr).into_iter().filter_map(|word| recordings.get(word));
     used.fold(expr.to_owned(), |text, inner| text + "\n" + &expanded(inner, recordings))

@@ -47,7 +47,7 @@ fn circles(uses: BTreeSet<Use>) -> Vec<Circle> {
     circles.iter().filter(|modules| !modules.is_empty()).map(|c| of(c, &siblings)).collect()
 }
 
-/// The modules that a module uses, directly or indirectly.
+/// Returns the modules that a module uses, directly or indirectly.
 fn reached<'a>(from: &'a Path, siblings: &'a Siblings) -> BTreeSet<&'a Path> {
     let mut reached = BTreeSet::new();
     let mut open = vec![from];
@@ -78,7 +78,7 @@ fn siblings(uses: BTreeSet<Use>) -> Siblings {
     siblings
 }
 
-/// The folders of all crates but the root's own.
+/// Returns the folders of all crates but the root's own.
 fn crates() -> Vec<String> {
     let manifests = |folder| WalkDir::new(repository().join(folder)).min_depth(2).max_depth(2);
     ["bins", "shared", "tests"]

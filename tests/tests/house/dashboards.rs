@@ -134,7 +134,7 @@ fn linked(all: &Boards) -> Vec<String> {
     of_panels.into_iter().chain(of_boards).chain(others).collect()
 }
 
-/// The reason why a link is broken.
+/// Returns the reason why a link is broken.
 fn dead(link: &Value) -> Option<String> {
     let url = text(&link["url"]);
     if link["type"] == "dashboards" {
@@ -153,7 +153,7 @@ fn dead(link: &Value) -> Option<String> {
         .then(|| format!("docs/{file} has no heading {anchor:?}"))
 }
 
-/// A heading as part of a URL.
+/// Returns a heading as part of a URL.
 fn anchor_of(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let letters =

@@ -52,7 +52,7 @@ const FOREIGN: [(&str, &[&str]); 12] = [
     ("tests/openstack/up", &["flavour", "fresh", "state"]),
 ];
 
-/// The pages for operators and developers, with their text without blocks of Rust.
+/// Returns the pages for operators and developers, with their text without blocks of Rust.
 fn pages() -> Vec<(PathBuf, String)> {
     let folders = ["docs", "grafana", "manifests", "tests"].map(|folder| root().join(folder));
     let is_page = |path: &PathBuf| {
@@ -75,7 +75,7 @@ fn without_rust(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The code of a line: between backticks, or all of it in a block.
+/// Returns the code of a line: between backticks, or all of it in a block.
 fn code(line: &str) -> Vec<&str> {
     let mut parts: Vec<_> = line.split('`').skip(1).step_by(2).collect();
     if parts.is_empty() {
@@ -126,7 +126,7 @@ fn every_target_of_make_exists() {
     });
 }
 
-/// The flags in a text, without their dashes.
+/// Returns the flags in a text, without their dashes.
 fn flags(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("--").filter_map(|(at, _)| {
         let before = text.get(..at)?.chars().next_back();
@@ -168,7 +168,7 @@ fn is_reference(name: &str) -> bool {
     name.starts_with("options-")
 }
 
-/// The names of all series that a program can have.
+/// Returns the names of all series that a program can have.
 fn series() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let families = everything().unwrap_or_else(|error| panic!("{error:#}"));
@@ -208,7 +208,7 @@ fn begins(known: &BTreeSet<String>, head: &str) -> bool {
     known.range(head.to_owned()..).next().is_some_and(|name| name.starts_with(head))
 }
 
-/// The literal beginnings of everything that an extended regular expression of our pages
+/// Returns the literal beginnings of everything that an extended regular expression of our pages
 /// matches: `^(a_(b|c)|d.*e)` begins with `a_b`, `a_c` or `d`.
 fn heads(pattern: &str) -> Vec<String> {
     let pattern = pattern.trim_start_matches('^');
@@ -230,7 +230,7 @@ fn heads(pattern: &str) -> Vec<String> {
     each.map(|head| format!("{literal}{head}")).collect()
 }
 
-/// The alternatives of a pattern, outside of parentheses.
+/// Returns the alternatives of a pattern, outside of parentheses.
 fn split(pattern: &str) -> Vec<&str> {
     let mut depth = 0;
     let is_border = |c: char| {
@@ -325,7 +325,7 @@ fn any_crate_has(path: &str) -> bool {
     })
 }
 
-/// The anchor that Git hosts give a heading.
+/// Returns the anchor that Git hosts give a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
@@ -360,7 +360,7 @@ fn links_lead_to_headings_that_exist() {
     check("a link leads to no heading", &broken);
 }
 
-/// A line of prose without what may be long: code between backticks, and targets of links.
+/// Returns a line of prose without what may be long: code between backticks, and targets of links.
 fn prose(line: &str) -> String {
     let mut kept = String::new();
     for (number, part) in line.split('`').enumerate() {
@@ -371,7 +371,8 @@ fn prose(line: &str) -> String {
     parts.fold(first, |text, part| text + "]" + part.split_once(')').map_or("", |(_, rest)| rest))
 }
 
-/// True if a sentence ends before the end of the line. Sentences in parentheses may share one.
+/// Returns true if a sentence ends before the end of the line. Sentences in parentheses may share
+/// one.
 fn has_two_sentences(line: &str) -> bool {
     let mut depth = 0;
     let bytes = line.as_bytes();

@@ -136,7 +136,7 @@ impl Passage {
         }
     }
 
-    /// True if the words from `at` on are those of the pattern.
+    /// Returns true if the words from `at` on are those of the pattern.
     fn matches(&self, at: usize, pattern: &str) -> bool {
         let parts: Vec<&str> = pattern.split(' ').collect();
         let Some(words) = self.words.get(at..at + parts.len()) else { return false };
@@ -148,8 +148,8 @@ impl Passage {
             })
     }
 
-    /// True if these words are all between two marks of punctuation: a key or a value, such as
-    /// `changes: none`.
+    /// Returns true if these words are all between two marks of punctuation: a key or a value, such
+    /// as `changes: none`.
     fn is_value(&self, at: usize, length: usize) -> bool {
         let begins = at.checked_sub(1).and_then(|before| self.words.get(before));
         let ends = self.words.get(at + length - 1);
@@ -162,7 +162,7 @@ impl Passage {
         pattern.split(' ').count()
     }
 
-    /// The places of a habit, without its exceptions.
+    /// Returns the places of a habit, without its exceptions.
     fn places(&self, habit: &Habit) -> Vec<usize> {
         let finds = |patterns: &[&str], at: usize| {
             patterns.iter().filter(|it| self.matches(at, it)).map(|it| Self::length(it)).max()
@@ -283,7 +283,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The number of `#` of a raw string that begins here.
+/// Returns the number of `#` of a raw string that begins here.
 fn raw_string(rest: &str) -> Option<usize> {
     let fences = rest.strip_prefix('r')?;
     let text = fences.trim_start_matches('#');
@@ -302,7 +302,7 @@ fn end_of_string(rest: &str) -> usize {
     rest.len()
 }
 
-/// A character literal, or the quote of a lifetime.
+/// Returns a character literal, or the quote of a lifetime.
 fn length_of_character(rest: &str) -> usize {
     let inner = rest.get(1..).unwrap_or_default();
     if let Some(escape) = inner.strip_prefix('\\') {
@@ -313,7 +313,7 @@ fn length_of_character(rest: &str) -> usize {
     if is_closed { letter + 2 } else { 1 }
 }
 
-/// The paragraphs of a page or of a manifest; examples of code are left out.
+/// Returns the paragraphs of a page or of a manifest; examples of code are left out.
 fn paragraphs(text: &str) -> Vec<Passage> {
     let (mut passages, mut is_code) = (vec![Passage::default()], false);
     for (number, line) in (1..).zip(text.lines()) {
@@ -337,7 +337,7 @@ fn folder(path: &str) -> String {
     path.split('/').take(depth).collect::<Vec<_>>().join("/")
 }
 
-/// The habits of one file, with their lines.
+/// Returns the habits of one file, with their lines.
 fn found(path: &Path, name: &str) -> Vec<(&'static Habit, usize, String)> {
     let text = read(path);
     let is_source = path.extension().is_some_and(|it| it == "rs" || it == "proto");

@@ -11,7 +11,7 @@ pub(super) fn root() -> PathBuf {
     ccm_tests::cluster::repository()
 }
 
-/// The files that belong to the project, by their ending.
+/// Returns the files that belong to the project, by their ending.
 pub(super) fn files(endings: &[&str]) -> Vec<PathBuf> {
     let skipped = ["target", ".git", "node_modules"];
     let walk = WalkDir::new(root()).into_iter().filter_entry(move |entry| {
@@ -60,7 +60,7 @@ const PURE: [&str; 8] = [
     "node_ipam/machine",
 ];
 
-/// The folders of `bins/` that hold a controller.
+/// Returns the folders of `bins/` that hold a controller.
 fn programs() -> Vec<String> {
     let folders = fs::read_dir(root().join("bins")).into_iter().flatten().flatten();
     let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -173,7 +173,7 @@ fn is_value(name: &str) -> bool {
     })
 }
 
-/// The lines of a file with their numbers; an import is one line.
+/// Returns the lines of a file with their numbers; an import is one line.
 fn statements(text: &str) -> Vec<(usize, String)> {
     let mut statements: Vec<(usize, String)> = Vec::new();
     let mut is_open = false;
@@ -188,7 +188,7 @@ fn statements(text: &str) -> Vec<(usize, String)> {
     statements
 }
 
-/// The paths that an import names.
+/// Returns the paths that an import names.
 fn expanded(import: &str) -> Vec<String> {
     let Some((start, rest)) = import.split_once('{') else { return vec![import.to_owned()] };
     let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
@@ -233,7 +233,7 @@ fn arrows_point_down_only() {
     check("a module names something that its layer must not know", &broken);
 }
 
-/// True if `word` is a whole path in `code` and not the end of another one (`ccm_kube::`
+/// Returns true if `word` is a whole path in `code` and not the end of another one (`ccm_kube::`
 /// holds `kube::`).
 fn mentions(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| {

@@ -4,7 +4,7 @@ use super::tidy::{check, read, root};
 
 const PAGE: &str = "docs/internal/walk.md";
 
-/// The texts in backticks.
+/// Returns the texts in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

@@ -71,7 +71,7 @@ async fn shown(program: &Program, text: &str) -> Result<()> {
     .await
 }
 
-/// A setting in force.
+/// Returns a setting in force.
 async fn value(program: &Program, key: &str) -> Result<String> {
     let (_, page) = program.get("/configz").await?;
     let page: Value = serde_json::from_str(&page)?;

@@ -38,7 +38,7 @@ use libtest_mimic::Trial;
 mod chapter;
 mod run;
 
-/// Each chapter as a test.
+/// Returns each chapter as a test.
 pub fn trials(trials: &Trials) -> Result<Vec<Trial>> {
     let Some(kubectl) = kubectl()? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
@@ -98,7 +98,7 @@ fn kubectl() -> Result<Option<PathBuf>> {
     Ok(found)
 }
 
-/// The minor version of the real API server, for instance `v1.36`.
+/// Returns the minor version of the real API server, for instance `v1.36`.
 fn wanted_version() -> Result<String> {
     let path = repository().join("tests/kube-apiserver/go.mod");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -117,7 +117,7 @@ fn is_version(kubectl: &Path, wanted: &str) -> bool {
     })
 }
 
-/// Those that the build script left in its cache, the newest version first.
+/// Returns those that the build script left in its cache, the newest version first.
 fn built() -> Vec<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)

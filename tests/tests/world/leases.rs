@@ -47,7 +47,7 @@ async fn writes(env: &Env) -> Result<Vec<String>> {
     Ok(writes.map(|request| request.verb).collect())
 }
 
-/// The number of requests that the API server has served, by FlowSchema and priority level.
+/// Returns the number of requests that the API server has served, by FlowSchema and priority level.
 async fn dispatched(env: &Env) -> Result<BTreeMap<String, usize>> {
     let page = env.client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
     let lines = page.lines();

@@ -63,7 +63,7 @@ impl Manifests {
         Ok(Self { tree: Tree::read()?, rig: Arc::default() })
     }
 
-    /// The tests.
+    /// Returns the tests.
     pub fn trials(&self) -> Vec<Trial> {
         let whole = WHOLE.into_iter().map(|(name, test)| (name.to_owned(), test, String::new()));
         let each = self.tree.folders().into_iter().flat_map(|folder| {

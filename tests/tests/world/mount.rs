@@ -20,7 +20,7 @@ impl Mount {
         Ok(mount)
     }
 
-    /// The path for `--config`.
+    /// Returns the path for `--config`.
     pub(super) fn file(&self) -> PathBuf {
         self.folder.join("config.yaml")
     }

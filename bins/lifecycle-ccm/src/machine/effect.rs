@@ -127,7 +127,7 @@ pub struct Decided {
 }
 
 impl Planned {
-    /// A change of marks.
+    /// Returns a change of marks.
     pub(super) fn marks(action: &Action) -> Self {
         let marks = match action.write {
             Write::Marks(marks) => marks,
@@ -141,7 +141,7 @@ impl Planned {
         Self { step, changes, reason, held: None }
     }
 
-    /// A deletion, due or held.
+    /// Returns a deletion, due or held.
     pub(super) fn deletion(decision: &Decision) -> Option<Self> {
         let held = decision.held();
         let is_deletion = held.is_some() || decision.verdict == Verdict::Delete;

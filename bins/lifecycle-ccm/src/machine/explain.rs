@@ -256,7 +256,7 @@ impl Machine {
     }
 }
 
-/// Its instance exists, and its marks say what the cloud says.
+/// Returns its instance exists, and its marks say what the cloud says.
 fn exists(node: &Node, power: PowerState) -> Explanation {
     let (not_ready, name) = (not_ready(node), &node.name);
     let is_off = node.taints.iter().any(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));
@@ -296,7 +296,7 @@ fn unclaimed(node: &Node) -> Explanation {
     )
 }
 
-/// The instance that the node names, in words.
+/// Returns the instance that the node names, in words.
 fn wanted(about: &About<'_>) -> Vec<String> {
     let About { node, view, .. } = *about;
     let instance = match &node.provider_id {

@@ -136,7 +136,8 @@ impl Last {
         self.alive.get(name).filter(|(own, _)| **own == *uid).map(|(_, at)| *at)
     }
 
-    /// The last write to the node with this UID, if it has failed: a deletion of it, or a change of its marks.
+    /// Returns the last write to the node with this UID, if it has failed: a deletion of it, or a
+    /// change of its marks.
     pub(super) fn failure(&self, name: &str, uid: &str, is_deletion: bool) -> Option<&Failed> {
         let failed = self.failed.get(name)?;
         (*failed.uid == *uid && failed.is_deletion == is_deletion).then_some(failed)

@@ -107,7 +107,7 @@ impl Nodes {
         }
     }
 
-    /// The UIDs of nodes that run on another machine than before.
+    /// Returns the UIDs of nodes that run on another machine than before.
     pub(super) fn replaced(&self) -> &BTreeSet<Box<str>> {
         &self.replaced
     }
@@ -122,7 +122,7 @@ impl Nodes {
         self.replaced.remove(uid);
     }
 
-    /// The node of this name.
+    /// Returns the node of this name.
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Node>> {
         self.seen.get(name).map(|seen| &seen.node)
     }
@@ -132,12 +132,12 @@ impl Nodes {
         self.get(name).is_some_and(|node| *node.uid == *uid)
     }
 
-    /// All nodes, with the claims of the provider to them.
+    /// Returns all nodes, with the claims of the provider to them.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<Node>, Option<Claim>)> {
         self.seen.values().map(|seen| (&seen.node, seen.claim))
     }
 
-    /// The number of the last arrival.
+    /// Returns the number of the last arrival.
     pub(super) fn arrivals(&self) -> u64 {
         self.arrivals
     }
@@ -148,8 +148,8 @@ impl Nodes {
         unlisted.missing.contains(name) || self.seen.get(name).is_none_or(is_late)
     }
 
-    /// The nodes as the policy sees them. Until the provider has reported its schemes, nodes with a
-    /// provider ID are omitted, because their owner is unknown.
+    /// Returns the nodes as the policy sees them. Until the provider has reported its schemes,
+    /// nodes with a provider ID are omitted, because their owner is unknown.
     fn views(
         &self,
         now: At,
@@ -171,7 +171,7 @@ impl Nodes {
 }
 
 impl Machine {
-    /// The nodes as the policy sees them now.
+    /// Returns the nodes as the policy sees them now.
     pub(super) fn views(&self, now: At) -> Vec<NodeView> {
         let wall = self.nodes.wall.into();
         let approval = self.approval.as_ref();
@@ -179,15 +179,15 @@ impl Machine {
     }
 }
 
-/// The age of a node: by the wall clock, which may be wrong, and by the time since this process
-/// saw its creation.
+/// Returns the age of a node: by the wall clock, which may be wrong, and by the time since this
+/// process saw its creation.
 fn shortest(by_clock: Option<Duration>, seen_for: Option<Duration>) -> Duration {
     let by_clock = by_clock.unwrap_or_default();
     seen_for.map_or(by_clock, |seen| seen.min(by_clock))
 }
 
-/// The policy's view of a node, given its owner and its age, without what other objects and the
-/// settings say about it.
+/// Returns the policy's view of a node, given its owner and its age, without what other objects and
+/// the settings say about it.
 fn view(node: &Node, claim: Claim, age: Duration) -> NodeView {
     NodeView {
         name: Arc::clone(&node.name),

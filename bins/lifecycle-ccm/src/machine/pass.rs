@@ -214,7 +214,7 @@ impl Machine {
         answers
     }
 
-    /// The new marks of nodes that are not Ready, from the cloud's answers.
+    /// Returns the new marks of nodes that are not Ready, from the cloud's answers.
     fn marks_of_watched(&self, answers: &Answers, views: &[NodeView]) -> Vec<Action> {
         let views: HashMap<&str, &NodeView> =
             views.iter().map(|view| (&*view.name, view)).collect();
@@ -291,7 +291,7 @@ impl Machine {
     }
 }
 
-/// The failed lookups, by the kind of their error.
+/// Returns the failed lookups, by the kind of their error.
 fn failures(answers: &Answers) -> Vec<Effect> {
     let mut kinds: BTreeMap<&'static str, (usize, &Name, &CloudError)> = BTreeMap::new();
     for lookup in answers.lookups.iter().chain(&answers.witnesses) {

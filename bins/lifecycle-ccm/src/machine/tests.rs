@@ -48,7 +48,7 @@ pub(super) fn see(machine: &mut Machine, now: At, node: Arc<Node>) -> Vec<Effect
     machine.apply(Event::Seen { node, claim: Some(Claim::Ours), is_new: false }, now)
 }
 
-/// A machine with this node, which is not Ready, and ten that are.
+/// Returns a machine with this node, which is not Ready, and ten that are.
 pub(super) fn with_nodes(observes: bool) -> Machine {
     let mut machine = Machine::new(parameters(), observes);
     machine.apply(Event::Began(Left::default()), at(0));
@@ -81,7 +81,8 @@ pub(super) fn due(machine: &mut Machine, now: At) -> Vec<Effect> {
     machine.apply(Event::Due { most_lookups: 500, lists: true, seed: 1 }, now)
 }
 
-/// A pass in which the cloud knows no instance of `a`, neither by lookup nor in the list. Returns what was decided.
+/// Returns a pass in which the cloud knows no instance of `a`, neither by lookup nor in the list.
+/// Returns what was decided.
 pub(super) fn pass(machine: &mut Machine, now: At) -> Vec<Effect> {
     let effects = due(machine, now);
     let Some(Ask { look_up, list, .. }) = is_asked(&effects) else { return effects };
@@ -111,7 +112,7 @@ pub(super) fn writes(effects: &[Effect]) -> Vec<&Action> {
     writes.collect()
 }
 
-/// The write that deletes `a`, after as many passes as that takes.
+/// Returns the write that deletes `a`, after as many passes as that takes.
 pub(super) fn deletion(machine: &mut Machine) -> (At, Action) {
     pass(machine, at(1000));
     let effects = pass(machine, at(1021));

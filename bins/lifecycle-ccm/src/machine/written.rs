@@ -23,8 +23,8 @@ const MARKS: &str = "marks";
 /// The same of the write that precedes a deletion.
 const PROOF: &str = "proof";
 
-/// The result of a deletion: a rejected request had no effect; without a response, the effect is
-/// unknown.
+/// Returns the result of a deletion: a rejected request had no effect; without a response, the
+/// effect is unknown.
 fn outcome(answer: &Answer) -> Deletion {
     match answer {
         Ok(_) => Deletion::Done,
@@ -56,8 +56,8 @@ impl Machine {
         repeats.is_none_or(|repeats| repeats.check(now, kind, || content).is_ok())
     }
 
-    /// The proof that is left on a node right before its deletion, in place of the deletion: other controllers learn from
-    /// it that the node was meant to go.
+    /// Returns the proof that is left on a node right before its deletion, in place of the
+    /// deletion: other controllers learn from it that the node was meant to go.
     pub(super) fn with_proof(&self, now: At, node: &Node, write: Write) -> Write {
         let Write::Delete(decision) = write else { return write };
         let proof = action::proof(node, &decision, now);

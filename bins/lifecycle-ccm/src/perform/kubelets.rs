@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 /// The number of Leases that are read at once.
 const READS: usize = 16;
 
-/// The right that [`Kubelets::heartbeats`] needs.
+/// Returns the right that [`Kubelets::heartbeats`] needs.
 pub(crate) fn right() -> Right {
     reader::get::<NodeLease>().within(NODE_LEASES)
 }
@@ -31,8 +31,8 @@ impl Kubelets {
         Self { leases: Reader::new(context) }
     }
 
-    /// The current renewals of the kubelets' Leases of these nodes: the text changes with each
-    /// renewal, and is absent without a Lease. So no clock of a node matters.
+    /// Returns the current renewals of the kubelets' Leases of these nodes: the text changes with
+    /// each renewal, and is absent without a Lease. So no clock of a node matters.
     ///
     /// # Errors
     ///

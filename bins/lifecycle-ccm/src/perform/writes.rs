@@ -115,8 +115,8 @@ impl Writes {
         self.writer.patch(&node, &patch).await.map(Some)
     }
 
-    /// The node as it was decided on, in its current version: what differs between the two is nothing that decisions
-    /// look at.
+    /// Returns the node as it was decided on, in its current version: what differs between the two
+    /// is nothing that decisions look at.
     fn current(&self, node: &Arc<Node>) -> Arc<Node> {
         let current = self.store.get(&node.name).filter(|current| current == node);
         current.unwrap_or_else(|| Arc::clone(node))

@@ -54,7 +54,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// The digest of what this action writes to the node.
+    /// Returns the digest of what this action writes to the node.
     pub(crate) fn content(self) -> Content {
         let step = self.taint.map(|(step, _)| <&str>::from(step));
         Content::of(&(step, self.end_approval, self.end_proof))
@@ -111,8 +111,8 @@ pub(crate) fn has_proof(node: &Node) -> bool {
     node.annotations.contains_key(instance_gone::KEY)
 }
 
-/// The mark for a node that is deleted by this decision: other controllers learn that it was meant.
-/// `None` if there is no proof, or the node has a fresh mark.
+/// Returns the mark for a node that is deleted by this decision: other controllers learn that it
+/// was meant. `None` if there is no proof, or the node has a fresh mark.
 pub(crate) fn proof(node: &Node, decision: &Decision, now: At) -> Option<String> {
     let proof = decision.evidence.latest.as_ref()?;
     let mark = node.annotation(instance_gone::KEY);
@@ -120,13 +120,13 @@ pub(crate) fn proof(node: &Node, decision: &Decision, now: At) -> Option<String>
     (!is_fresh).then(|| instance_gone::value(proof.method.as_str(), proof.answered))
 }
 
-/// The deletion of this node, if it was decided.
+/// Returns the deletion of this node, if it was decided.
 pub(crate) fn deletion(node: Option<&Arc<Node>>, decision: Decision) -> Option<Action> {
     let node = node.filter(|_| decision.verdict == Verdict::Delete)?;
     Some(Action { node: Arc::clone(node), write: Write::Delete(Box::new(decision)) })
 }
 
-/// The new marks of a node, given the state of its machine in the cloud. A Ready node loses
+/// Returns the new marks of a node, given the state of its machine in the cloud. A Ready node loses
 /// taint and approval without a lookup in the cloud.
 pub(crate) fn marks(
     view: &NodeView,

@@ -71,7 +71,7 @@ impl Agenda {
 }
 
 impl Decider {
-    /// The next requests to the cloud.
+    /// Returns the next requests to the cloud.
     pub fn agenda(&mut self, now: At, views: &[NodeView], policy: &Policy) -> Agenda {
         let ended = self.track(views);
         if self.period != policy.monitor_period {
@@ -125,8 +125,8 @@ impl Decider {
         (first || self.breaker().is_open()).then_some(due)
     }
 
-    /// The Ready nodes to look up. Few while no answer has shown that the provider cannot answer
-    /// for one of them: the cloud may show another project.
+    /// Returns the Ready nodes to look up. Few while no answer has shown that the provider cannot
+    /// answer for one of them: the cloud may show another project.
     fn witnesses(&self, views: &[NodeView], list: bool, policy: &Policy) -> Vec<Arc<str>> {
         let Abilities { most_lookups, lists, seed, .. } = self.abilities;
         let witnesses = views.iter().filter(|view| view.is_well() && view.has_id);
@@ -146,7 +146,8 @@ impl Decider {
         witnesses.into_iter().map(|(_, view)| Arc::clone(&view.name)).collect()
     }
 
-    /// The proof that is still missing before the next answer "gone" about this node counts.
+    /// Returns the proof that is still missing before the next answer "gone" about this node
+    /// counts.
     fn needs(&self, now: At, view: &NodeView, record: &Record, policy: &Policy) -> Needs {
         let is_reported = view.ready && policy.replaced == Replaced::Report;
         let decides = !view.protected && view.may_be_deleted(policy) && !is_reported;
@@ -159,7 +160,8 @@ impl Decider {
     }
 }
 
-/// A number that looks random, another one for each number: the last step of the generator SplitMix64.
+/// Returns a number that looks random, another one for each number: the last step of the generator
+/// SplitMix64.
 const fn mixed(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -55,7 +55,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn as_str(&self) -> &'static str {
         self.into()
     }
@@ -83,7 +83,7 @@ impl Shown {
 }
 
 impl Decider {
-    /// The nodes that a list is compared with.
+    /// Returns the nodes that a list is compared with.
     pub(super) fn known<'a>(
         &'a self,
         views: &'a [NodeView],
@@ -92,8 +92,8 @@ impl Decider {
         views.iter().filter(|view| self.is_known(view, policy))
     }
 
-    /// All that the policy could ever delete without the word of an operator or an autoscaler,
-    /// Ready or not, and that the provider can answer for.
+    /// Returns all that the policy could ever delete without the word of an operator or an
+    /// autoscaler, Ready or not, and that the provider can answer for.
     pub(super) fn is_known(&self, view: &NodeView, policy: &Policy) -> bool {
         view.in_reach()
             && !view.approved

@@ -99,8 +99,8 @@ impl Decider {
         }
     }
 
-    /// The result of the list, or of the witnesses. A list that failed or took too long proves
-    /// nothing, nor do witnesses without an answer in time.
+    /// Returns the result of the list, or of the witnesses. A list that failed or took too long
+    /// proves nothing, nor do witnesses without an answer in time.
     fn shown(&self, views: &[NodeView], answers: &Answers, policy: &Policy) -> Option<Shown> {
         let in_time = |answered: At, asked: At| answered.since(asked) <= policy.evidence_age;
         match answers.list.as_ref()? {
@@ -176,7 +176,7 @@ impl Decider {
     }
 }
 
-/// The reason why the policy does not apply to this node, if any.
+/// Returns the reason why the policy does not apply to this node, if any.
 pub fn exempt(view: &NodeView) -> Option<Reason> {
     use ccm_cloud::Claim;
     match view {
@@ -288,7 +288,7 @@ impl PassInput<'_> {
         Evaluation::Decided(decision)
     }
 
-    /// The missing proof of the case, if any.
+    /// Returns the missing proof of the case, if any.
     fn doubt(&self, view: &NodeView, record: &mut Record, is_beat_read: bool) -> Option<Doubt> {
         let Self { now, asked, policy, .. } = *self;
         let case = record.case.as_ref()?;

@@ -46,7 +46,7 @@ impl Reason {
     /// All values.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -77,7 +77,7 @@ impl Doubt {
     /// All values.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -109,12 +109,12 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn as_str(&self) -> &'static str {
         self.into()
     }
 
-    /// The detailed reason, for metric labels and log fields; empty where there is none.
+    /// Returns the detailed reason, for metric labels and log fields; empty where there is none.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Keep(reason) => reason.as_str(),

@@ -128,7 +128,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// The kinds of the errors, by the names of their nodes.
+    /// Returns the kinds of the errors, by the names of their nodes.
     pub(crate) fn errors(&self) -> HashMap<Arc<str>, &'static str> {
         let error = |one: &LookedUp| {
             Some((Arc::clone(&one.name), one.result.as_ref().err()?.kind.reason()))

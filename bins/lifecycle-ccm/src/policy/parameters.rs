@@ -53,7 +53,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The maximum number of deleted nodes, for the budget.
+    /// Returns the maximum number of deleted nodes, for the budget.
     pub(super) const fn deletions(&self) -> Budget {
         Budget { limit: self.budget, window: self.budget_window }
     }

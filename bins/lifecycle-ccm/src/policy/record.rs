@@ -42,7 +42,7 @@ pub struct Case {
 }
 
 impl Record {
-    /// A node that was never looked up.
+    /// Creates a node that was never looked up.
     pub fn new(node: &NodeView) -> Self {
         Self {
             uid: node.uid.clone(),
@@ -77,7 +77,7 @@ const fn operator_marks(node: &NodeView) -> (bool, bool) {
 }
 
 impl Case {
-    /// A case opened by this answer.
+    /// Returns a case opened by this answer.
     pub fn open(proof: Proof) -> Self {
         Self { first: proof.clone(), latest: proof, answers: 1, heartbeat: None }
     }
@@ -103,13 +103,14 @@ impl Case {
         self.latest.asked.since(start.max(self.opened()))
     }
 
-    /// How many confirmation periods the answers must span, and how many answers there must be.
+    /// Returns how many confirmation periods the answers must span, and how many answers there must
+    /// be.
     pub fn needs(&self, is_listed: bool) -> (u32, u32) {
         let is_weak = !is_listed || self.first.is_weak() || self.latest.is_weak();
         if is_weak { (3, 3) } else { (1, 2) }
     }
 
-    /// The evidence for a decision.
+    /// Returns the evidence for a decision.
     pub fn evidence(&self, list: Option<ListCoverage>) -> Evidence {
         Evidence {
             first: Some(self.first.clone()),

@@ -53,7 +53,7 @@ pub(crate) fn plan(
     }
 }
 
-/// The complete new list of taints.
+/// Returns the complete new list of taints.
 pub(crate) fn apply(taints: &[Taint], step: Step) -> Vec<Taint> {
     Taint::set(taints, KEY, EFFECT, step == Step::Add)
 }

@@ -48,7 +48,7 @@ impl Decision {
         }
     }
 
-    /// The message for events and log lines at this time.
+    /// Returns the message for events and log lines at this time.
     pub(crate) fn message(&self, now: At, policy: &Policy) -> Message {
         let seconds = |at: At| at.since(now).as_secs_f64().ceil();
         match self.verdict {
@@ -93,7 +93,7 @@ fn held(why: &str) -> Message {
     Message { text, event: Some("NodeDeletionHeld"), warning: true }
 }
 
-/// The reason why lifecycle-ccm keeps a node.
+/// Returns the reason why lifecycle-ccm keeps a node.
 pub(crate) fn kept(reason: Reason) -> Message {
     let (text, event, warning) = match reason {
         Reason::Protected => (
@@ -130,7 +130,7 @@ pub(crate) fn kept(reason: Reason) -> Message {
     Message { text: text.to_owned(), event, warning }
 }
 
-/// The event for a deleted node.
+/// Returns the event for a deleted node.
 pub(crate) fn deleted(node: &Node, decision: &Decision) -> (&'static str, String) {
     let (name, evidence) = (&node.name, &decision.evidence);
     let mut text =
@@ -142,7 +142,7 @@ pub(crate) fn deleted(node: &Node, decision: &Decision) -> (&'static str, String
     ("DeletingNode", text)
 }
 
-/// The events for a node with changed marks.
+/// Returns the events for a node with changed marks.
 pub(crate) fn marked(marks: Marks) -> impl Iterator<Item = (&'static str, String)> {
     let taint = marks.taint.map(|(step, power)| match (step, power) {
         (Step::Add, _) => ("NodeShutdown", "the machine is shut down; taint added".to_owned()),

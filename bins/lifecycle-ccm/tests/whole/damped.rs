@@ -17,7 +17,7 @@ struct World {
 }
 
 impl World {
-    /// A leader, and nodes the first of which is shut down.
+    /// Returns a leader, and nodes the first of which is shut down.
     async fn start() -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
         let cloud = SimCloud::new();

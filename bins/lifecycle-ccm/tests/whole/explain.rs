@@ -45,7 +45,7 @@ impl World {
     }
 }
 
-/// A node in each state that needs no setting, ten seconds after they came into it.
+/// Returns a node in each state that needs no setting, ten seconds after they came into it.
 async fn each_state() -> World {
     let world = World::start(&["--node-selector=!left-out"]).await;
     for number in 1..5 {

@@ -8,7 +8,7 @@ use ccm_testing::Log;
 
 use super::*;
 
-/// The line `fleet` after ten minutes with these nodes, all Ready, and the number of lists.
+/// Returns the line `fleet` after ten minutes with these nodes, all Ready, and the number of lists.
 async fn after_ten_minutes(
     arguments: &[&str],
     ids: &[&str],
@@ -119,7 +119,7 @@ async fn the_page_says_why_nothing_is_done_for_a_node() {
     }
 }
 
-/// The event `TaintLeftOver` of each node that has it.
+/// Returns the event `TaintLeftOver` of each node that has it.
 fn left_over(api: &ApiServer) -> Vec<String> {
     let events = api.list("events").into_iter();
     let told = events.filter(|event| event["reason"] == "TaintLeftOver");

@@ -65,7 +65,7 @@ impl World {
         sample(&self.process.as_ref().unwrap().context.metrics, name)
     }
 
-    /// The taints of each node.
+    /// Returns the taints of each node.
     fn nodes(&self) -> Vec<(String, Value)> {
         let nodes = self.api.list("nodes").into_iter();
         nodes

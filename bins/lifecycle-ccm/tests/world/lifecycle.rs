@@ -36,7 +36,7 @@ pub(super) fn confirming(env: &Env, period: Duration) -> Launch {
         .arg("--node-grace-period=1s")
 }
 
-/// The whole number that this sample of `/metrics` shows; zero if there is none yet.
+/// Returns the whole number that this sample of `/metrics` shows; zero if there is none yet.
 pub(super) async fn count(program: &Program, sample: &str) -> Result<u64> {
     let value = program.metrics().await?.get(sample).copied().unwrap_or(0.0);
     Ok(format!("{value:.0}").parse()?)

@@ -26,7 +26,7 @@ async fn suspected(env: &Env, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The node of the instance that took the name over.
+/// Returns the node of the instance that took the name over.
 fn successor(name: &str) -> Value {
     let mut node = nodes::with_ready(nodes::initialised(name), "False");
     node["spec"]["providerID"] = format!("sim://i-{name}-new").into();

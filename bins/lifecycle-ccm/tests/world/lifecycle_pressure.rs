@@ -27,7 +27,7 @@ async fn fleet(env: &Env, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A fault of the API server that meets lifecycle-ccm's requests about nodes alone.
+/// Returns a fault of the API server that meets lifecycle-ccm's requests about nodes alone.
 fn fault(action: Action, verb: Verb) -> ApiFault {
     ApiFault::new(action).user_agent(LIFECYCLE_AGENT).verb(verb).resource("nodes")
 }

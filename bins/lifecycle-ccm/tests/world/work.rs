@@ -22,7 +22,8 @@ pub async fn step(env: &Env, round: u32) -> Result<()> {
     Ok(())
 }
 
-/// True while the approval is on a Ready node, the node exists, or it is not tainted as shut down.
+/// Returns true while the approval is on a Ready node, the node exists, or it is not tainted as
+/// shut down.
 pub async fn is_undone(env: &Env, grant: &Grant) -> Result<bool> {
     if grant.verb == "mark" {
         let node = nodes::get(&env.client, "node-0").await?;

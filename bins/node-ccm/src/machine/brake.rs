@@ -49,7 +49,7 @@ pub(crate) struct BrakeState {
 }
 
 impl Machine {
-    /// The state of the brake.
+    /// Returns the state of the brake.
     pub(crate) fn brake(&self, now: At) -> BrakeState {
         let Brake { gathered, population, .. } = &self.brake;
         let population = population.map_or(0, |(_, count)| count);
@@ -147,7 +147,7 @@ impl Machine {
         result
     }
 
-    /// The number of Ready nodes that this program keeps in sync.
+    /// Returns the number of Ready nodes that this program keeps in sync.
     fn population(&mut self) -> usize {
         let is_recent = |(at, _): &(At, usize)| self.now.since(*at) < RECOUNT;
         if let Some((_, population)) = self.brake.population.filter(is_recent) {

@@ -133,7 +133,7 @@ pub(crate) enum Again {
 }
 
 impl Again {
-    /// The same in the words of the queue.
+    /// Returns the same in the words of the queue.
     pub(super) fn pace(self) -> Pace {
         match self {
             Self::As(class) => Pace::of(class, RETRY),

@@ -119,7 +119,7 @@ pub(super) enum Came {
 }
 
 impl Came {
-    /// The outcome of a plan without steps, with the cloud's own words.
+    /// Returns the outcome of a plan without steps, with the cloud's own words.
     pub(super) fn of(outcome: &Outcome, answer: &LookupResult) -> Self {
         match (outcome, answer) {
             (_, Err(error)) => Self::Unanswered(error.clone()),
@@ -128,7 +128,7 @@ impl Came {
         }
     }
 
-    /// True if only the cloud can say that it is over.
+    /// Returns true if only the cloud can say that it is over.
     pub(super) const fn is_clouds(&self) -> bool {
         matches!(self, Self::Gone(_) | Self::Unanswered(_) | Self::Planned(Outcome::NotOurs(_)))
     }
@@ -148,7 +148,7 @@ impl Entry {
         self.kept = Some(Box::new(Kept { node, answer, at }));
     }
 
-    /// The cloud's last answer, if it is fresh and the node is still the same object.
+    /// Returns the cloud's last answer, if it is fresh and the node is still the same object.
     pub(super) fn recall(&mut self, node: &Node, now: At) -> Option<&LookupResult> {
         let is_old =
             |kept: &mut Box<Kept>| !kept.node.has_identity_of(node) || now.since(kept.at) > FRESH;
@@ -156,7 +156,7 @@ impl Entry {
         self.kept.as_ref().map(|kept| &kept.answer)
     }
 
-    /// The instance in the cloud's last answer, however old, and when that came.
+    /// Returns the instance in the cloud's last answer, however old, and when that came.
     pub(super) fn answered(&self, node: &Node) -> Option<(&Instance, At)> {
         let kept = self.kept.as_ref().filter(|kept| kept.node.has_identity_of(node))?;
         match &kept.answer {

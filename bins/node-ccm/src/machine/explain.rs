@@ -247,7 +247,7 @@ fn due_at(at: At, how: &str, pace: Pace, now: At) -> String {
     }
 }
 
-/// The present state of the node, in one line.
+/// Returns the present state of the node, in one line.
 fn described(node: &Node) -> String {
     let taint = match node.is_uninitialised() {
         true => format!("taint {UNINITIALIZED}"),
@@ -397,7 +397,7 @@ impl Own<'_> {
     }
 }
 
-/// The values that the node should have by its instance.
+/// Returns the values that the node should have by its instance.
 fn wished(node: &Node, instance: &Instance) -> Option<String> {
     let list = addresses::desired(node, instance).ok().flatten()?;
     let shown = |what: &str, value: &Option<String>| {

@@ -176,17 +176,17 @@ impl Gathered {
         }
     }
 
-    /// The breaker and the window.
+    /// Returns the breaker and the window.
     pub(super) fn brake(&self) -> &Brake<TooMany> {
         &self.brake
     }
 
-    /// The used and allowed part of this budget.
+    /// Returns the used and allowed part of this budget.
     pub(super) fn usage(&self, now: At, population: usize, budget: Budget) -> Usage {
         self.brake.usage(now, population, budget)
     }
 
-    /// The number of objects whose change is held, and why.
+    /// Returns the number of objects whose change is held, and why.
     pub(super) fn held(&self) -> Option<(usize, Hold)> {
         Some((self.held, self.hold?)).filter(|(held, _)| *held > 0)
     }

@@ -93,7 +93,7 @@ impl Machine {
     }
 }
 
-/// How soon to sync a node after this change; `None` if the plan reads none of the changed
+/// Returns how soon to sync a node after this change; `None` if the plan reads none of the changed
 /// fields. Most updates are of that kind.
 ///
 /// A change that a person or kubelet makes to fix something is urgent: it also shortens a

@@ -39,7 +39,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// The error in place of an answer.
+    /// Returns the error in place of an answer.
     pub(crate) const fn error(&self) -> Option<&CloudError> {
         match self {
             Self::Other(Err(error)) => Some(error),
@@ -75,8 +75,8 @@ impl Snapshot {
         Self { entries, ids }
     }
 
-    /// The instance with this provider ID, in any of its spellings; `None` also if several claim
-    /// it: the right one cannot be determined.
+    /// Returns the instance with this provider ID, in any of its spellings; `None` also if several
+    /// claim it: the right one cannot be determined.
     fn get(&self, id: &str) -> Option<&Known> {
         let mut found = self.ids.find(&self.entries, id);
         found.next().filter(|_| found.next().is_none())
@@ -127,25 +127,25 @@ impl Inventory {
         self.refreshed = Some(at);
     }
 
-    /// The instance with this provider ID, in any of its spellings; `None` also if two instances
-    /// claim it.
+    /// Returns the instance with this provider ID, in any of its spellings; `None` also if two
+    /// instances claim it.
     pub(super) fn get(&self, id: &str) -> Option<&Known> {
         self.snapshot.get(id)
     }
 
-    /// The instance of this main ID, whatever other instances claim it.
+    /// Returns the instance of this main ID, whatever other instances claim it.
     pub(super) fn found(&self, id: &ProviderId) -> Option<&Known> {
         let entries = &self.snapshot.entries;
         let place = entries.binary_search_by(|entry| entry.id().cmp(id)).ok()?;
         entries.get(place)
     }
 
-    /// The number of known instances.
+    /// Returns the number of known instances.
     pub(crate) fn len(&self) -> usize {
         self.snapshot.entries.len()
     }
 
-    /// The age of the last refresh; `None` before the first.
+    /// Returns the age of the last refresh; `None` before the first.
     pub(crate) fn age(&self, now: At) -> Option<Duration> {
         self.refreshed.map(|at| now.since(at))
     }

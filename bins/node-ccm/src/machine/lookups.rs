@@ -67,7 +67,7 @@ impl Machine {
     }
 }
 
-/// The answer for a node while the provider has not reported its schemes.
+/// Returns the answer for a node while the provider has not reported its schemes.
 pub(super) fn unknown_schemes_error() -> CloudError {
     let message = "the cloud provider has not reported its provider ID schemes yet";
     CloudError::new(ErrorKind::Unavailable, message)

@@ -73,7 +73,7 @@ impl Turns {
         old.waiting.into_keys().collect()
     }
 
-    /// The number of nodes that wait for their turn.
+    /// Returns the number of nodes that wait for their turn.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }

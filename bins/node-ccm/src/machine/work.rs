@@ -24,7 +24,7 @@ const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
 const LOOKUPS_BEFORE_REFRESH: u32 = 5;
 
 impl Machine {
-    /// The settings of a plan, with the traits of the cloud.
+    /// Returns the settings of a plan, with the traits of the cloud.
     pub(super) fn policy(&self, labels_only_add: bool) -> Policy {
         Policy { labels_only_add, ..self.params.policy }
     }

@@ -29,7 +29,7 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// The plan for this version of the node.
+    /// Returns the plan for this version of the node.
     pub(super) fn plan(&self, node: &Node) -> Plan {
         let known = Known { rivals: &self.rivals, agreed: self.agreed };
         plan(node, self.claim, &self.answer, self.policy, known)
@@ -60,12 +60,12 @@ impl Writing {
         Self { node, plan, inputs, latest, done: 0, stored: Vec::new(), lost: Vec::new() }
     }
 
-    /// The step that is due, or whose answer has come.
+    /// Returns the step that is due, or whose answer has come.
     fn step(&self) -> Option<&Step> {
         self.plan.steps.get(self.done)
     }
 
-    /// The write that is under way, in words.
+    /// Returns the write that is under way, in words.
     pub(super) fn told(&self) -> String {
         let what = self.step().map(Step::kind).unwrap_or_default();
         format!("the write of its {what} is under way: the API server has not answered yet")

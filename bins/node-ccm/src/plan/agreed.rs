@@ -44,7 +44,7 @@ impl Agreed {
         self.topology.is_some() && self.topology == Self::said(node, instance).topology
     }
 
-    /// The cloud's answer for this object. Another object of the same name is new.
+    /// Returns the cloud's answer for this object. Another object of the same name is new.
     fn said(node: &Node, instance: &Instance) -> Self {
         let topology: Vec<_> = topology(instance).collect();
         Self {
@@ -54,7 +54,7 @@ impl Agreed {
     }
 }
 
-/// The labels of the instance that the brake protects, with their values.
+/// Returns the labels of the instance that the brake protects, with their values.
 fn topology(instance: &Instance) -> impl Iterator<Item = ((&'static str, &'static str), &str)> {
     let values = [
         (INSTANCE_TYPE, &instance.instance_type),

@@ -48,20 +48,20 @@ impl LabelPolicy {
     pub const WORDS: &[(&str, Self)] =
         &[("follow", Self::Follow), ("once", Self::Once), ("off", Self::Off)];
 
-    /// The node's own policy, if it has one. The error is the text of an invalid policy.
+    /// Returns the node's own policy, if it has one. The error is the text of an invalid policy.
     fn of(self, node: &Node) -> Result<Self, &str> {
         let Some(own) = node.annotation(LABEL_POLICY) else { return Ok(self) };
         Self::WORDS.iter().find(|(word, _)| *word == own).map(|(_, policy)| *policy).ok_or(own)
     }
 }
 
-/// The additional labels that node-ccm has set on the node, as recorded.
+/// Returns the additional labels that node-ccm has set on the node, as recorded.
 pub fn owned(node: &Node) -> BTreeSet<String> {
     let keys = node.annotation(OWNED_LABELS).unwrap_or_default().split(',').map(str::trim);
     keys.filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 
-/// The value of [`OWNED_LABELS`].
+/// Returns the value of [`OWNED_LABELS`].
 pub fn format_owned(keys: &BTreeSet<String>) -> String {
     keys.iter().map(String::as_str).collect::<Vec<_>>().join(",")
 }

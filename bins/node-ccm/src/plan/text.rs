@@ -57,7 +57,7 @@ impl fmt::Display for Wait {
 }
 
 impl WaitReason {
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cloud(kind) => kind.reason(),
@@ -70,7 +70,7 @@ impl WaitReason {
 }
 
 impl WaitReason {
-    /// The reason of its event, and what the node waits for.
+    /// Returns the reason of its event, and what the node waits for.
     pub(crate) fn event(self) -> (&'static str, &'static str) {
         match self {
             Self::Cloud(_) => ("WaitingForCloud", "until the cloud answers"),
@@ -87,7 +87,7 @@ impl WaitReason {
 }
 
 impl Outcome {
-    /// Its event for a node that is skipped, if it has one: most are another provider's.
+    /// Returns its event for a node that is skipped, if it has one: most are another provider's.
     pub(crate) fn event(&self, is_ready: bool) -> Option<(&'static str, String)> {
         match self {
             Self::Unconfirmed(id) => Some((
@@ -109,7 +109,7 @@ impl Outcome {
 }
 
 impl Note {
-    /// Its topic, and whether it has an event of that reason.
+    /// Returns its topic, and whether it has an event of that reason.
     pub(crate) fn event(&self) -> (&'static str, bool) {
         match self {
             Self::InvalidLabel { .. } => ("InvalidLabel", true),
@@ -178,7 +178,7 @@ impl fmt::Display for Step {
 }
 
 impl Step {
-    /// Its kind, for metric labels, logs and `/plan`.
+    /// Returns its kind, for metric labels, logs and `/plan`.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::SetAddresses { .. } => "addresses",
@@ -187,8 +187,8 @@ impl Step {
         }
     }
 
-    /// The fields that it sets, with their values; an empty value removes the field. Of the taints
-    /// it shows only the taint of new nodes: the step removes it, whatever the others are.
+    /// Returns the fields that it sets, with their values; an empty value removes the field. Of the
+    /// taints it shows only the taint of new nodes: the step removes it, whatever the others are.
     pub fn fields(&self) -> Vec<(String, String)> {
         let NodeChange { labels, annotations, provider_id, taints, .. } = match self {
             Self::SetAddresses { addresses, .. } => {
@@ -221,7 +221,7 @@ impl Step {
         is_used.then(|| format!("approval {APPROVED} removed: it is used up"))
     }
 
-    /// The reason for the write.
+    /// Returns the reason for the write.
     pub fn reason(&self) -> String {
         match self {
             Self::SetAddresses { why, .. } => why.clone(),
@@ -230,7 +230,7 @@ impl Step {
     }
 }
 
-/// The removal of the taint, if it is part of this change.
+/// Returns the removal of the taint, if it is part of this change.
 fn untainted(change: &NodeChange) -> Option<String> {
     let kept: Vec<_> = change.taints.as_ref()?.iter().map(|taint| &*taint.key).collect();
     let kept = match &*kept {

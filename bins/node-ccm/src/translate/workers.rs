@@ -63,7 +63,7 @@ pub(crate) fn start(
 }
 
 impl Source {
-    /// The event of a node whose answer has come, unless the node is gone.
+    /// Returns the event of a node whose answer has come, unless the node is gone.
     fn work(&self, performer: &Performer, work: lookups::Work) -> Option<Event> {
         let lookups::Work { node: asked, answer } = work;
         let node = self.store.get(&asked.name)?;

@@ -51,7 +51,7 @@ impl Whole {
         }
     }
 
-    /// How many of these nodes have been written.
+    /// Returns how many of these nodes have been written.
     pub(super) fn moved(&self, names: &[String]) -> usize {
         let first =
             |name: &String| self.node(name)["status"]["addresses"][0]["address"].to_string();

@@ -19,7 +19,7 @@ impl Whole {
         times
     }
 
-    /// The lookups that the controller made, by their number of nodes.
+    /// Returns the lookups that the controller made, by their number of nodes.
     fn lookups(&self) -> u64 {
         self.metric("ccm_node_lookup_batch_size_count ")
     }

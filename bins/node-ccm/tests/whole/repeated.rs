@@ -9,7 +9,7 @@ impl Whole {
         self.api.faults().add(policy.user_agent("node-ccm/"));
     }
 
-    /// How many events of this reason the node has.
+    /// Returns how many events of this reason the node has.
     fn count(&self, name: &str, wanted: &str) -> usize {
         self.events(name).iter().filter(|(reason, _)| reason == wanted).count()
     }

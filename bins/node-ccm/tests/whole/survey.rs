@@ -26,7 +26,8 @@ impl Whole {
     }
 }
 
-/// A node-ccm that leads, or observes, after half an hour with these nodes of another controller.
+/// Returns a node-ccm that leads, or observes, after half an hour with these nodes of another
+/// controller.
 async fn after_half_an_hour(arguments: &[&str], nodes: &[(&str, &str)]) -> Whole {
     let whole = Whole::before_start(arguments);
     for (name, id) in nodes {

@@ -8,7 +8,7 @@ use super::{edges::OFTEN, *};
 const AGENT: &str = "node-ccm/standby";
 
 impl Whole {
-    /// A standby whose watch of nodes is silent from now on.
+    /// Returns a standby whose watch of nodes is silent from now on.
     async fn deaf_standby(&self) -> (InProcess<NodeCcm>, Arc<NodeCcm>) {
         assert!(AGENT.ends_with(STANDBY));
         let (settings, cloud) = (loaded::<NodeCcm>(&[OFTEN]).unwrap(), self.cloud.clone());

@@ -6,7 +6,7 @@ use super::{edges::OFTEN, *};
 const HELD: &str = "ProviderIDUnconfirmed";
 
 impl Whole {
-    /// The events with which the node says that its provider ID is in doubt.
+    /// Returns the events with which the node says that its provider ID is in doubt.
     fn doubts(&self, name: &str) -> Vec<String> {
         let events = self.events(name).into_iter().filter(|(reason, _)| reason == HELD);
         events.map(|(_, text)| text).collect()

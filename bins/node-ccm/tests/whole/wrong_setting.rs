@@ -23,7 +23,8 @@ impl Whole {
         self.process.settings.send_replace(Arc::clone(&settings.own));
     }
 
-    /// The gauges of the brake: 1 if it is open, and the number of nodes whose changes it holds.
+    /// Returns the gauges of the brake: 1 if it is open, and the number of nodes whose changes it
+    /// holds.
     fn brake(&self) -> (u64, u64) {
         (self.metric("ccm_brake_open "), self.metric("ccm_brake_held "))
     }

@@ -59,7 +59,7 @@ fn move_instances(env: &Env, numbers: Range<usize>) {
     }
 }
 
-/// The nodes that have been written, by the API server's own record.
+/// Returns the nodes that have been written, by the API server's own record.
 async fn written(env: &Env) -> Result<Vec<String>> {
     let mut names: Vec<String> =
         env.node_writes(NODE_AGENT).await?.into_iter().map(|request| request.name).collect();

@@ -108,7 +108,7 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
     Ok(())
 }
 
-/// How many lists of nodes were pages, and how many were streamed. A list of one node is a
+/// Returns how many lists of nodes were pages, and how many were streamed. A list of one node is a
 /// look at the current version.
 fn reads_of_nodes(requests: &[Request]) -> (usize, usize) {
     let count = |is_meant: fn(&Request) -> bool| {

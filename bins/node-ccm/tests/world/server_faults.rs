@@ -10,7 +10,7 @@ use ccm_tests::scenarios::{Env, NODE_AGENT, SOON};
 
 use super::leadership::quick;
 
-/// A fault that hits node-ccm alone, not this test's own client.
+/// Returns a fault that hits node-ccm alone, not this test's own client.
 fn fault(action: Action) -> Fault {
     Fault::new(action).user_agent(NODE_AGENT)
 }

@@ -21,7 +21,7 @@ pub async fn step(env: &Env, round: u32) -> Result<()> {
     Ok(())
 }
 
-/// True while the node is tainted.
+/// Returns true while the node is tainted.
 pub async fn is_undone(env: &Env) -> Result<bool> {
     Ok(nodes::is_tainted(&nodes::get(&env.client, "node-1").await?))
 }

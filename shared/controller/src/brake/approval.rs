@@ -123,7 +123,7 @@ impl SetApproval {
         Ok(Some(Self { keys, selector, until }))
     }
 
-    /// The approval, unless its time is over.
+    /// Returns the approval, unless its time is over.
     ///
     /// # Errors
     ///

@@ -46,7 +46,7 @@ impl<C: Copy> Breaker<C> {
         matches!(self, Self::Open { .. })
     }
 
-    /// The breaker after an observation, with its cause if there is one.
+    /// Returns the breaker after an observation, with its cause if there is one.
     #[must_use]
     pub fn after(self, now: At, cause: Option<C>) -> Self {
         match (self, cause) {
@@ -56,7 +56,7 @@ impl<C: Copy> Breaker<C> {
         }
     }
 
-    /// The transition from this state to `after`.
+    /// Returns the transition from this state to `after`.
     pub const fn transition(self, after: Self) -> Transition<C> {
         match (self, after) {
             (Self::Closed, Self::Open { cause, .. }) => Transition::Opened(cause),

@@ -15,7 +15,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// The limit for a population of this size.
+    /// Returns the limit for a population of this size.
     pub fn of(self, population: usize) -> usize {
         match self {
             Self::Count(count) => usize::try_from(count).unwrap_or(usize::MAX),

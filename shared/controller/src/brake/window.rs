@@ -94,8 +94,8 @@ impl Window {
         true
     }
 
-    /// The window as read by another process. If that process's clock is behind, a change in
-    /// the future counts as one at `now`, so it holds for one window at most.
+    /// Returns the window as read by another process. If that process's clock is behind, a change
+    /// in the future counts as one at `now`, so it holds for one window at most.
     pub(super) fn read_at(mut self, now: At) -> Self {
         // The newest count for longest.
         let newest = self.spent.iter().rev().map(|(at, uid)| ((*at).min(now), &**uid));

@@ -6,9 +6,9 @@ use std::{
 use ccm_cloud::{Fleet, ProviderId};
 use ccm_objects::{Node, Shared as Name};
 
-/// The names of the nodes that a list of the fleet does not show: by provider ID, or by name those
-/// without one. `spell` returns the list's spelling of a provider ID. A node that an unreadable
-/// entry may be about counts as shown.
+/// Returns the names of the nodes that a list of the fleet does not show: by provider ID, or by
+/// name those without one. `spell` returns the list's spelling of a provider ID. A node that an
+/// unreadable entry may be about counts as shown.
 pub fn unlisted<'a>(
     fleet: &Fleet,
     spell: impl Fn(&str) -> String,

@@ -54,7 +54,7 @@ pub trait Asker: Send + Sync + 'static {
     /// Returns the next step for this node.
     fn next(&self, node: &Arc<Node>) -> Next;
 
-    /// A call about these nodes.
+    /// Returns a call about these nodes.
     fn call(&self, nodes: &[Arc<Node>]) -> Call;
 
     /// A call about this many nodes has ended; the next ones have at most `most`.
@@ -66,14 +66,14 @@ pub trait Asker: Send + Sync + 'static {
     /// The cloud's answers in a call that began at `started`.
     fn answered(&self, works: &[Work], started: Instant);
 
-    /// The workers for this node. They give its name back to the queue.
+    /// Returns the workers for this node. They give its name back to the queue.
     fn workers(&self, node: &Node) -> &mpsc::Sender<Work>;
 
     /// Gives the name of a node back to the queue.
     fn done(&self, name: &Name);
 }
 
-/// How soon to work on a node: someone waits for a new one.
+/// Returns how soon to work on a node: someone waits for a new one.
 fn priority(node: &Node) -> Priority {
     if node.is_uninitialised() { Priority::Urgent } else { Priority::Routine }
 }

@@ -61,14 +61,14 @@ impl Default for BatchWindow {
 }
 
 impl BatchWindow {
-    /// A window with these bounds.
+    /// Creates a window with these bounds.
     pub fn new(config: BatchWindowConfig) -> Self {
         Self { config, urgent: None, routine: None }
     }
 
-    /// The window of the next batch, if its first new key has this priority and has been waiting
-    /// since then. Keys that a timer adds are not part of a burst, so a batch of them has the
-    /// shortest window.
+    /// Returns the window of the next batch, if its first new key has this priority and has been
+    /// waiting since then. Keys that a timer adds are not part of a burst, so a batch of them has
+    /// the shortest window.
     pub(super) fn window(&self, new: Option<(Priority, Instant)>) -> Duration {
         let BatchWindowConfig { first, most, quiet } = self.config;
         let last = new.and_then(|(priority, oldest)| Some((self.last(priority)?, oldest)));

@@ -69,7 +69,7 @@ impl<K> Line<K> {
         }
     }
 
-    /// The keys, the oldest first.
+    /// Returns the keys, the oldest first.
     pub(super) fn by_age(&self) -> impl Iterator<Item = &K> {
         self.by_age.values()
     }

@@ -79,7 +79,7 @@ impl QueueMetrics {
         self.watch(name, || Some(Snapshot::default()));
     }
 
-    /// How long keys wait in this queue, and how long they are in work.
+    /// Returns how long keys wait in this queue, and how long they are in work.
     pub(super) fn histograms(&self, name: &'static str) -> (Histogram, Histogram) {
         (self.durations.queued.of(name), self.durations.worked.of(name))
     }
@@ -92,7 +92,7 @@ impl QueueMetrics {
         self.queues.lock().push((name, Box::new(read)));
     }
 
-    /// The state of all queues. Removes queues that were dropped.
+    /// Returns the state of all queues. Removes queues that were dropped.
     fn read(&self) -> Vec<Row<Snapshot>> {
         let mut snapshots = Vec::new();
         self.queues.lock().retain(|(name, read)| {

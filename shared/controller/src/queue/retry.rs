@@ -26,7 +26,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// The pace after an error of this class, with this back-off.
+    /// Returns the pace after an error of this class, with this back-off.
     pub fn of(class: RetryClass, backoff: Backoff) -> Self {
         match class {
             RetryClass::Retry => Self::Backoff(backoff),

@@ -313,7 +313,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.processing
     }
 
-    /// The number of keys that wait to be handed out.
+    /// Returns the number of keys that wait to be handed out.
     pub(super) fn ready_len(&mut self, now: Instant) -> usize {
         self.advance(now);
         self.urgent.len() + self.routine.len()
@@ -340,7 +340,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         Some(new.wanted?.since)
     }
 
-    /// The next time at which the state changes without a call.
+    /// Returns the next time at which the state changes without a call.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }

@@ -117,7 +117,7 @@ fn replaced<T: Serialize + DeserializeOwned>(text: &str, names: &Names) -> Optio
     Some((again, value))
 }
 
-/// The variant of an effect.
+/// Returns the variant of an effect.
 fn kind(effect: &Value) -> Option<&str> {
     effect.as_str().or_else(|| effect.as_object()?.keys().next().map(String::as_str))
 }

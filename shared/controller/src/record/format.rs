@@ -143,7 +143,7 @@ impl<R: Read> Reader<R> {
         clock::while_set_by(self.set, run)
     }
 
-    /// The next line; in words why it cannot be read.
+    /// Returns the next line; in words why it cannot be read.
     pub(super) fn next(&mut self) -> Option<Result<Line, String>> {
         let text = loop {
             self.number += 1;

@@ -140,7 +140,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// The memory that this takes.
+    /// Returns the memory that this takes.
     pub(super) fn bytes(&self) -> usize {
         // One byte for each place, and a part of the places stays free.
         self.numbers.capacity() * (size_of::<([u32; 3], u32)>() + 1) * 8 / 7
@@ -267,7 +267,7 @@ impl Rewrite for Shorten<'_> {
 pub(super) struct Elements(Vec<Box<RawValue>>);
 
 impl Elements {
-    /// The event in full.
+    /// Returns the event in full.
     pub(super) fn expand(&mut self, event: &str) -> io::Result<String> {
         let mut full = Vec::with_capacity(event.len());
         let rewrite = Expand { elements: self, is_long: false, is_begun: false, is_first: true };

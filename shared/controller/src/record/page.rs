@@ -69,7 +69,7 @@ impl<M: Recorded> Record for Recorder<M> {
 }
 
 impl Header {
-    /// The same without anything that names an object.
+    /// Returns the same without anything that names an object.
     pub(super) fn anonymised(self, name: impl FnOnce(&str) -> String) -> Self {
         let Self { name: object, note, .. } = self;
         let name = object.as_deref().map(name);

@@ -61,7 +61,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The exit code of a program that shows this.
+    /// Returns the exit code of a program that shows this.
     pub fn code(&self) -> u8 {
         match (self.unread.is_empty(), self.differences.is_empty()) {
             (false, _) => UNREADABLE,
@@ -195,8 +195,8 @@ impl Report {
     }
 }
 
-/// The value of a text, and what of the text it does not have: a field that this version does not know would be left
-/// out in silence.
+/// Returns the value of a text, and what of the text it does not have: a field that this version
+/// does not know would be left out in silence.
 fn read<T: Serialize + DeserializeOwned>(text: &str) -> Result<(T, Option<String>), String> {
     let read: T = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let written = serde_json::to_string(&read).map_err(|error| error.to_string())?;
@@ -208,7 +208,7 @@ fn read<T: Serialize + DeserializeOwned>(text: &str) -> Result<(T, Option<String
     Ok((read, unknown.map(|path| format!("this version does not know {path}"))))
 }
 
-/// The first field that only the first value has.
+/// Returns the first field that only the first value has.
 fn lost(all: &Value, known: &Value, path: &mut String) -> Option<String> {
     let length = path.len();
     match (all, known) {
@@ -237,7 +237,7 @@ fn lost(all: &Value, known: &Value, path: &mut String) -> Option<String> {
 /// Replays a record of one machine.
 pub type Replay = fn(&mut dyn Read) -> Report;
 
-/// The name of this machine in its records, and what replays them.
+/// Returns the name of this machine in its records, and what replays them.
 pub const fn of<M: Recorded>() -> (&'static str, Replay) {
     (M::NAME, replay::<M>)
 }

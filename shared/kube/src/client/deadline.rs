@@ -41,7 +41,7 @@ pub(super) async fn bounded(timeout: Duration, mut request: Request<Body>, next:
     Ok(response.map(|body| bounded_body(body, deadline, late)))
 }
 
-/// A body that fails at the deadline.
+/// Returns a body that fails at the deadline.
 fn bounded_body(body: ResponseBody, deadline: Instant, late: DeadlineExceeded) -> ResponseBody {
     let frames = stream::try_unfold(body, move |mut body| async move {
         // Check the clock first: a body that is always ready must end as well, and timers do

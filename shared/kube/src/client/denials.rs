@@ -46,7 +46,7 @@ impl Denials {
         self.0.news.notify_one();
     }
 
-    /// The last denial of this policy.
+    /// Returns the last denial of this policy.
     pub fn of(&self, policy: &str) -> Option<Denial> {
         self.0.by_policy.lock().get(policy).cloned()
     }

@@ -33,7 +33,7 @@ impl Plan {
         plan.map_err(|problem| problem.of(&origin))
     }
 
-    /// A separate connector, so that clients do not share connections.
+    /// Returns a separate connector, so that clients do not share connections.
     pub(super) fn connector(&self) -> Connector {
         self.outgoing.clone().connector()
     }

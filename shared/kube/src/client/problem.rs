@@ -39,7 +39,7 @@ impl Problem {
         Self { what: one_line(&what.into(), LONGEST_LINE), remedy: remedy.into() }
     }
 
-    /// The error that names where the configuration comes from.
+    /// Returns the error that names where the configuration comes from.
     pub(super) fn of(self, origin: &str) -> ClientError {
         ClientError::Unusable { origin: origin.to_owned(), problem: self.what, remedy: self.remedy }
     }
@@ -89,7 +89,7 @@ impl From<kube::Error> for Problem {
     }
 }
 
-/// The position of a YAML error. The error's text may quote the file, which holds secrets.
+/// Returns the position of a YAML error. The error's text may quote the file, which holds secrets.
 fn parse_problem(text: &str) -> String {
     let is_end = |c: char| !c.is_ascii_alphanumeric() && !" ,:".contains(c);
     let place = text.find("line ").and_then(|at| text.get(at..)?.split(is_end).next());

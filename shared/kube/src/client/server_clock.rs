@@ -53,7 +53,7 @@ impl ServerClock {
         }
     }
 
-    /// The known part of the difference.
+    /// Returns the known part of the difference.
     ///
     /// # Errors
     ///

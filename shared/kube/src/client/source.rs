@@ -25,7 +25,7 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// The environment of this process.
+    /// Returns the environment of this process.
     pub(super) fn of_process() -> Self {
         let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
@@ -114,7 +114,8 @@ fn read(path: &Path, files: &mut Files) -> Result<(Config, bool), Problem> {
     Ok((Config::try_from(file)?, own_proxy))
 }
 
-/// The files that are read once: the CA, and a certificate of which one half is in the kubeconfig.
+/// Returns the files that are read once: the CA, and a certificate of which one half is in the
+/// kubeconfig.
 fn read_once<'a>(
     cluster: Option<&'a Cluster>,
     user: Option<&'a AuthInfo>,
@@ -180,7 +181,7 @@ fn no_server(text: &dyn std::fmt::Display) -> Problem {
     Problem::new(format!("{text} is not the URL of a server"), "must be https://host:port")
 }
 
-/// A URL without user and password.
+/// Returns a URL without user and password.
 fn bare(url: &str) -> String {
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + 3));
     format!("{scheme}{}", rest.rsplit_once('@').map_or(rest, |(_, rest)| rest))

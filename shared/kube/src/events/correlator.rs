@@ -71,8 +71,8 @@ impl Default for Correlator {
 }
 
 impl Correlator {
-    /// The write for an event seen at `now`; `None` if there are too many about its object. `name`
-    /// is used if the event did not occur before.
+    /// Returns the write for an event seen at `now`; `None` if there are too many about its object.
+    /// `name` is used if the event did not occur before.
     ///
     /// Events that are not written are counted too, so that the next one that is written has
     /// the real count.

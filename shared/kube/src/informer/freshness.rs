@@ -33,7 +33,8 @@ impl Freshness {
         Self { client, path, state, objects }
     }
 
-    /// The resource whose store is not proven to be current, and the last error if there is one.
+    /// Returns the resource whose store is not proven to be current, and the last error if there is
+    /// one.
     pub fn lack(&self) -> String {
         let why = self.state.last_error().map(|error| format!(": {error}")).unwrap_or_default();
         format!("{}{why}", self.state.resource())

@@ -113,7 +113,7 @@ pub struct Silence {
 }
 
 impl WatchHealth {
-    /// An informer that begins now.
+    /// Creates an informer that begins now.
     pub fn new(now: Instant) -> Self {
         Self {
             begun: now,
@@ -135,7 +135,7 @@ impl WatchHealth {
         }
     }
 
-    /// The version up to which objects were listed or watched.
+    /// Returns the version up to which objects were listed or watched.
     pub fn seen(&self) -> Option<u64> {
         self.seen
     }
@@ -150,7 +150,7 @@ impl WatchHealth {
         self.listed
     }
 
-    /// The version that a doubted watch has reached: a list shows whether there is more.
+    /// Returns the version that a doubted watch has reached: a list shows whether there is more.
     pub fn doubted_after(&self) -> Option<u64> {
         self.seen.filter(|_| self.is_doubted && self.accepted.is_some())
     }
@@ -160,9 +160,9 @@ impl WatchHealth {
         self.page = now;
     }
 
-    /// A list that began at this time is complete, with this version. `has_news` if it had an
-    /// object newer than [`doubted_after`](Self::doubted_after), or lacked one that the watch had
-    /// shown. Returns the version to watch from.
+    /// Returns a list that began at this time is complete, with this version. `has_news` if it had
+    /// an object newer than [`doubted_after`](Self::doubted_after), or lacked one that the watch
+    /// had shown. Returns the version to watch from.
     pub fn listed(&mut self, begun: Instant, version: &str, has_news: bool) -> String {
         let from = match self.seen {
             Some(seen) if has_news => seen.to_string(),
@@ -291,12 +291,12 @@ impl WatchHealth {
         }
     }
 
-    /// The last error.
+    /// Returns the last error.
     pub fn error(&self) -> Option<&ApiError> {
         self.error.as_ref()
     }
 
-    /// The last sign of life of the watch, or of the list before it.
+    /// Returns the last sign of life of the watch, or of the list before it.
     fn heard(&self) -> Instant {
         self.proven.map_or(self.page, |proven| proven.max(self.page))
     }

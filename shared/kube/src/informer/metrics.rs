@@ -72,7 +72,7 @@ impl Meter {
         &self.resource
     }
 
-    /// The state of a watch that begins now.
+    /// Returns the state of a watch that begins now.
     pub(super) fn state(&self) -> WatchState {
         let proven = self.metrics.proven.of(self.resource.clone());
         WatchState::new(self.resource.clone(), proven)

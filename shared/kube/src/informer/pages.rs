@@ -71,7 +71,8 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// The body of the page behind this token. A page that is too large is asked for again, smaller.
+/// Returns the body of the page behind this token. A page that is too large is asked for again,
+/// smaller.
 pub(super) async fn read(
     client: &Client,
     path: &str,
@@ -95,7 +96,7 @@ pub(super) async fn read(
     }
 }
 
-/// A body as a whole, unless it is too large and a smaller page can be asked for.
+/// Returns a body as a whole, unless it is too large and a smaller page can be asked for.
 async fn whole(mut body: Body, size: &mut PageSize) -> Result<Option<Vec<u8>>, kube::Error> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {

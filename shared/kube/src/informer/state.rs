@@ -43,8 +43,8 @@ impl fmt::Display for FailedWatch {
 }
 
 impl WatchState {
-    /// The state of an informer that begins now. The gauge holds the time when the watch was last
-    /// known to work, or else the time of the beginning.
+    /// Creates the state of an informer that begins now. The gauge holds the time when the watch
+    /// was last known to work, or else the time of the beginning.
     pub(super) fn new(resource: Text, proven: FloatGauge) -> Self {
         proven.set(clock::unix_seconds());
         Self(Arc::new(Inner {
@@ -56,7 +56,7 @@ impl WatchState {
         }))
     }
 
-    /// The watched resource.
+    /// Returns the watched resource.
     pub(super) fn resource(&self) -> &Text {
         &self.0.resource
     }
@@ -69,12 +69,12 @@ impl WatchState {
         Some(FailedWatch { resource: self.0.resource.clone(), why: silence.why, lasted })
     }
 
-    /// The last error, if nothing succeeded since.
+    /// Returns the last error, if nothing succeeded since.
     pub fn last_error(&self) -> Option<ApiError> {
         self.0.health.lock().error().cloned()
     }
 
-    /// The version up to which the store holds everything.
+    /// Returns the version up to which the store holds everything.
     pub(super) fn seen(&self) -> Option<u64> {
         self.0.health.lock().seen()
     }

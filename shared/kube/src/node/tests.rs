@@ -13,7 +13,7 @@ use crate::{
     wire::Received,
 };
 
-/// A node with every field that is read and many that are not.
+/// Returns a node with every field that is read and many that are not.
 fn sound() -> Value {
     json!({
         "kind": "Node", "apiVersion": "v1",
@@ -58,7 +58,7 @@ fn read(object: &Value) -> Result<Node, String> {
     received.into_object(&Rule::default())
 }
 
-/// The valid node with another value at one place.
+/// Returns the valid node with another value at one place.
 fn with(pointer: &str, value: Value) -> Node {
     let mut object = sound();
     *object.pointer_mut(pointer).expect("a place in the sound node") = value;

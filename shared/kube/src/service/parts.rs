@@ -23,7 +23,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// The parts that this reading keeps; without one all of them, however large.
+    /// Returns the parts that this reading keeps; without one all of them, however large.
     pub(super) fn of(
         metadata: &Fields<'a>,
         object: &Fields<'a>,

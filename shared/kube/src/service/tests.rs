@@ -15,7 +15,7 @@ fn read_by(reading: Option<ServiceReading>, object: &Value) -> Service {
     received.into_object(&Rule { number: 7, kept: reading }).unwrap()
 }
 
-/// A program that serves one class, whose provider wants the whole Service.
+/// Returns a program that serves one class, whose provider wants the whole Service.
 fn reading() -> ServiceReading {
     ServiceReading {
         classes: vec!["example.com/lb".to_owned()],
@@ -25,7 +25,7 @@ fn reading() -> ServiceReading {
     }
 }
 
-/// A Service that asks for a load balancer, and shows nothing of any controller.
+/// Creates a Service that asks for a load balancer, and shows nothing of any controller.
 fn new(class: &str) -> Value {
     json!({
         "metadata": {

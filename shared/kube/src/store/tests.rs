@@ -15,12 +15,12 @@ fn node(name: &str, uid: &str, version: &str, label: &str) -> Node {
     }
 }
 
-/// The first node of this name.
+/// Returns the first node of this name.
 fn first(name: &str, version: u64, label: &str) -> Node {
     node(name, "u-1", &version.to_string(), label)
 }
 
-/// A synced store with these nodes.
+/// Returns a synced store with these nodes.
 fn listed(nodes: impl IntoIterator<Item = Node>) -> Store<Node> {
     let store = Store::new();
     relist(&store, nodes);
@@ -45,7 +45,7 @@ fn reported(changes: impl IntoIterator<Item = Change<Node>>) -> Vec<String> {
     reported.collect()
 }
 
-/// The stored object, as version and label.
+/// Returns the stored object, as version and label.
 fn held(store: &Store<Node>, name: &str) -> String {
     let node = store.get(name).unwrap();
     format!("{} {}", node.resource_version, node.labels["label"])

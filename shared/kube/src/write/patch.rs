@@ -52,7 +52,7 @@ impl Patch {
         self
     }
 
-    /// The body to send; `None` if nothing changes.
+    /// Returns the body to send; `None` if nothing changes.
     pub(super) fn body<K: Stored>(&self, object: &K) -> Option<Value> {
         let metadata = self.metadata();
         if metadata.is_empty() && self.spec.is_empty() {
@@ -166,7 +166,7 @@ impl StatusPatch {
         self == &Self::default()
     }
 
-    /// The body to send; `None` if nothing changes.
+    /// Returns the body to send; `None` if nothing changes.
     pub(super) fn body<K: Stored>(&self, object: &K) -> Option<Value> {
         let mut body = Map::new();
         if !self.fields.is_empty() {

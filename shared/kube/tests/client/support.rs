@@ -52,13 +52,13 @@ where
     Clients::in_process(service_fn(serve), config).unwrap()
 }
 
-/// A response with this body.
+/// Returns a response with this body.
 pub fn answer(status: u16, body: impl Into<Bytes>) -> Response<ResponseBody> {
     let body = Full::new(body.into()).map_err(|never: Infallible| match never {}).boxed_unsync();
     Response::builder().status(status).body(body).unwrap()
 }
 
-/// A Kubernetes refusal.
+/// Returns a Kubernetes refusal.
 pub fn refusal(code: u16, reason: &str, message: &str) -> Response<ResponseBody> {
     answer(code, refusal_body(code, reason, message).to_string())
 }
@@ -92,7 +92,7 @@ impl Count {
     }
 }
 
-/// The metrics as text, without help and type lines.
+/// Returns the metrics as text, without help and type lines.
 pub fn exposed(config: &ClientConfig) -> String {
     let mut registry = prometheus_client::registry::Registry::default();
     config.metrics.register(&mut registry);

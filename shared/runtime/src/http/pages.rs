@@ -78,7 +78,7 @@ struct HealthPage {
 }
 
 impl Pages {
-    /// The response to a request; `is_local` for a peer on loopback.
+    /// Returns the response to a request; `is_local` for a peer on loopback.
     pub fn answer(&self, request: &Request<()>, is_local: bool) -> Response<Content> {
         let (method, path) = (request.method(), request.uri().path());
         let host = match Host::of(request) {
@@ -114,7 +114,7 @@ impl Pages {
         page
     }
 
-    /// The page's name, if it is for loopback only, and the name that opens it.
+    /// Returns the page's name, if it is for loopback only, and the name that opens it.
     fn local_page(&self, path: &str) -> Option<(&'static str, &'static str)> {
         let page = OPENED_BY.into_iter().find(|(page, _)| path.strip_prefix('/') == Some(page))?;
         (!self.open.iter().any(|open| open == page.1)).then_some(page)
@@ -263,8 +263,8 @@ impl HealthPage {
         self.readiness || finding.scope == Scope::Liveness
     }
 
-    /// The finding's line. It starts as upstream's does, for `kubectl get --raw` and probe logs;
-    /// the details follow.
+    /// Returns the finding's line. It starts as upstream's does, for `kubectl get --raw` and probe
+    /// logs; the details follow.
     fn line(self, finding: &Finding, excluded: bool) -> String {
         let name = &finding.name;
         let detail = finding.verdict.detail();
@@ -284,7 +284,7 @@ impl HealthPage {
         if is_old { format!("{line} (for {})", in_words(finding.lasts)) } else { line }
     }
 
-    /// The finding in the page's JSON.
+    /// Returns the finding in the page's JSON.
     fn entry(self, finding: &Finding, excluded: bool) -> Entry<'_> {
         let since = jiff::SignedDuration::try_from(finding.lasts).unwrap_or_default();
         Entry {
@@ -324,23 +324,23 @@ impl<'a> Query<'a> {
         self.all("format").any(|format| format == "json")
     }
 
-    /// The object that is asked for.
+    /// Returns the object that is asked for.
     fn name(self) -> Option<String> {
         self.text("name")
     }
 
-    /// The last value of a parameter, decoded.
+    /// Returns the last value of a parameter, decoded.
     fn text(self, name: &str) -> Option<String> {
         let text = self.all(name).last()?;
         Some(percent_decode_str(text).decode_utf8_lossy().into_owned())
     }
 
-    /// The names of all parameters.
+    /// Returns the names of all parameters.
     fn keys(self) -> impl Iterator<Item = &'a str> {
         self.0.split('&').map(|part| part.split_once('=').map_or(part, |(key, _)| key))
     }
 
-    /// All values of a parameter; the empty text for one without a value.
+    /// Returns all values of a parameter; the empty text for one without a value.
     fn all(self, name: &str) -> impl Iterator<Item = &'a str> {
         let value = move |part: &'a str| {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));

@@ -29,12 +29,12 @@ struct Encoded {
 }
 
 impl Scrapes {
-    /// The page of this registry.
+    /// Creates the page of this registry.
     pub fn new(metrics: Metrics) -> Self {
         Self { metrics, last: Arc::default() }
     }
 
-    /// The page and its media type for a client that accepts this (header `Accept`).
+    /// Returns the page and its media type for a client that accepts this (header `Accept`).
     pub(super) fn page(&self, accept: &str) -> Result<(&'static str, Bytes), fmt::Error> {
         let text = self.encoded()?;
         let format = Format::accepted(accept);
@@ -69,7 +69,7 @@ mod tests {
         (Scrapes::new(metrics), gauge)
     }
 
-    /// The value on the page.
+    /// Returns the value on the page.
     fn seen(scrapes: &Scrapes) -> i64 {
         let (_, page) = scrapes.page("").unwrap();
         let text = String::from_utf8_lossy(&page).into_owned();

@@ -101,7 +101,7 @@ impl Server {
         Ok(Self { listener, certificate, pages })
     }
 
-    /// The bound address, with the port that the system chose for port 0.
+    /// Returns the bound address, with the port that the system chose for port 0.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

@@ -47,12 +47,12 @@ fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -
     }
 }
 
-/// A request to a loopback host.
+/// Returns a request to a loopback host.
 fn to(method: &Method, target: &str) -> request::Builder {
     Request::builder().method(method).uri(target).header(header::HOST, "localhost")
 }
 
-/// The response to a peer on loopback.
+/// Returns the response to a peer on loopback.
 fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Content> {
     // Hyper only passes on requests with such a target.
     let target = if target.starts_with('/') { target } else { "*" };
@@ -273,7 +273,7 @@ fn local(tls: Option<TlsSettings>) -> PageSettings {
     PageSettings { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls, open: Vec::new() }
 }
 
-/// A server on a free port on loopback.
+/// Returns a server on a free port on loopback.
 fn serve(tls: Option<TlsSettings>) -> (SocketAddr, CancellationToken, tokio::task::JoinSet<()>) {
     let server = Server::bind(&local(tls), pages(&[])).unwrap();
     let (address, token) = (server.address().unwrap(), CancellationToken::new());

@@ -92,7 +92,7 @@ impl LeaseAnnotations {
         Self(Arc::new(Shared { annotations: Mutex::new(annotations), ..Shared::default() }))
     }
 
-    /// The annotations of a Lease that an election writes.
+    /// Returns the annotations of a Lease that an election writes.
     pub(super) fn elected() -> Self {
         Self(Arc::new(Shared { is_elected: true, ..Shared::default() }))
     }
@@ -101,12 +101,12 @@ impl LeaseAnnotations {
         self.0.annotations.lock()
     }
 
-    /// The value when the Lease was last read: a leader reads it every 2 s.
+    /// Returns the value when the Lease was last read: a leader reads it every 2 s.
     pub fn get(&self, key: &str) -> Option<String> {
         self.lock().read.get(key).cloned()
     }
 
-    /// The text that the last leader left; empty if there is none.
+    /// Returns the text that the last leader left; empty if there is none.
     pub fn found(&self) -> String {
         self.lock().found.clone()
     }
@@ -152,8 +152,8 @@ impl LeaseAnnotations {
         self.0.stored.send_modify(|stored| *stored = changes.max(*stored));
     }
 
-    /// The recorded identity of the cloud: what the Lease says, or what this leader records. Without
-    /// election it is recorded for as long as the process lives.
+    /// Returns the recorded identity of the cloud: what the Lease says, or what this leader
+    /// records. Without election it is recorded for as long as the process lives.
     pub fn cloud_identity(&self) -> Option<String> {
         self.lock().identity().cloned()
     }
@@ -168,7 +168,7 @@ impl LeaseAnnotations {
         }
     }
 
-    /// The annotations of the next leader.
+    /// Returns the annotations of the next leader.
     #[must_use]
     pub fn handed_over(&self) -> Self {
         let last = self.lock();

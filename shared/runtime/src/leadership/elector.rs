@@ -91,8 +91,8 @@ enum Attempt {
 }
 
 impl Elector {
-    /// A candidate of this program, with a generated identity. `guarded` makes the client that
-    /// writes the Lease; `watcher` watches it.
+    /// Creates a candidate of this program, with a generated identity. `guarded` makes the client
+    /// that writes the Lease; `watcher` watches it.
     pub fn new(
         program: &str,
         config: ElectionSettings,
@@ -135,19 +135,19 @@ impl Elector {
         self
     }
 
-    /// This candidate's holder identity.
+    /// Returns this candidate's holder identity.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// The other holder of the Lease and when it is free, as text for pages; empty if there is
-    /// none.
+    /// Returns the other holder of the Lease and when it is free, as text for pages; empty if there
+    /// is none.
     pub fn rival(&self) -> impl Fn() -> String + Send + Sync + 'static {
         let guard = self.guard.clone();
         move || guard.observed().rival(Instant::now())
     }
 
-    /// The problem if another program holds the Lease, as text for pages.
+    /// Returns the problem if another program holds the Lease, as text for pages.
     pub fn shared(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
         let (guard, name) = (self.guard.clone(), self.lease_name());
         move || guard.observed().shared(&name)
@@ -157,7 +157,7 @@ impl Elector {
         format!("{}/{}", self.config.namespace, self.config.lease)
     }
 
-    /// The leadership state for the rest of the process.
+    /// Returns the leadership state for the rest of the process.
     pub fn leadership(&self) -> &Leadership {
         &self.leadership
     }
@@ -232,7 +232,7 @@ impl Elector {
         }
     }
 
-    /// The time limit for an attempt that no term limits.
+    /// Returns the time limit for an attempt that no term limits.
     fn call_timeout(&self) -> Duration {
         self.config.renew_deadline.min(CALL)
     }
@@ -424,7 +424,7 @@ impl Elector {
     }
 }
 
-/// A number that grows with each leader: the Lease's creation time in the high bits, its
+/// Returns a number that grows with each leader: the Lease's creation time in the high bits, its
 /// transitions in the low bits, because a recreated Lease counts from zero again.
 fn term_number(lease: &Lease) -> u64 {
     const COUNT: u64 = (1 << 20) - 1;

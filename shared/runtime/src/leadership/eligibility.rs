@@ -29,7 +29,7 @@ impl Eligibility {
         self.0.write().push(watch);
     }
 
-    /// The watch that has failed longest, if one fails.
+    /// Returns the watch that has failed longest, if one fails.
     pub fn obstacle(&self) -> Option<FailedWatch> {
         self.0.read().iter().filter_map(WatchState::failure).max_by_key(|failed| failed.lasted)
     }

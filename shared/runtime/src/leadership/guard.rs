@@ -46,7 +46,7 @@ impl LeaseGuard {
         Self { observed, annotations: LeaseAnnotations::elected() }
     }
 
-    /// The annotations of the Lease.
+    /// Returns the annotations of the Lease.
     pub(super) fn annotations(&self) -> &LeaseAnnotations {
         &self.annotations
     }
@@ -58,12 +58,12 @@ impl LeaseGuard {
         LeaseService::new(service_fn(guarded))
     }
 
-    /// The known state of the Lease.
+    /// Returns the known state of the Lease.
     pub(super) fn observed(&self) -> MutexGuard<'_, Observed> {
         self.observed.lock()
     }
 
-    /// The Lease as shown to the library: complete, and expired exactly when we decide so.
+    /// Returns the Lease as shown to the library: complete, and expired exactly when we decide so.
     fn present(&self, mut lease: Value) -> Value {
         let (now, mut observed) = (Instant::now(), self.observed());
         let has_version = lease.pointer("/metadata/resourceVersion").is_some_and(Value::is_string);

@@ -53,12 +53,12 @@ impl Observed {
         }
     }
 
-    /// The holder of the Lease when last seen; empty if there is none.
+    /// Returns the holder of the Lease when last seen; empty if there is none.
     pub(super) fn holder(&self) -> &str {
         self.last.as_ref().map_or("", |seen| holder(&seen.record))
     }
 
-    /// The Lease's transitions as last seen; `None` if it was never seen.
+    /// Returns the Lease's transitions as last seen; `None` if it was never seen.
     pub(super) fn transitions(&self) -> Option<i64> {
         let seen = self.last.as_ref()?;
         Some(seen.record.get("leaseTransitions").and_then(Value::as_i64).unwrap_or_default())
@@ -81,7 +81,7 @@ impl Observed {
         holder(record) == self.me
     }
 
-    /// The other holder and the time until a candidate may take over, as text for logs and
+    /// Returns the other holder and the time until a candidate may take over, as text for logs and
     /// pages; empty if there is none.
     pub(super) fn rival(&self, now: Instant) -> String {
         let Some(expiry) = self.expires_at() else { return String::new() };
@@ -90,12 +90,13 @@ impl Observed {
         format!("held by {holder}, free in {left} s unless renewed")
     }
 
-    /// The program that holds the Lease, if it is not the candidate's own.
+    /// Returns the program that holds the Lease, if it is not the candidate's own.
     pub(super) fn other_program(&self) -> Option<&str> {
         identity::program(self.holder()).filter(|it| identity::program(&self.me) != Some(it))
     }
 
-    /// The problem if another program holds the Lease of this name, as text for logs and pages.
+    /// Returns the problem if another program holds the Lease of this name, as text for logs and
+    /// pages.
     pub(super) fn shared(&self, name: &str) -> Option<String> {
         let program = one_line(self.other_program()?, LONGEST_LINE);
         Some(format!(
@@ -108,15 +109,16 @@ impl Observed {
         !self.holder().is_empty() && self.holder() != self.me
     }
 
-    /// The longer of the record's duration and our own, so that replicas with different settings
-    /// cannot lead at the same time. A record with more than any setting accepts is a mistake.
+    /// Returns the longer of the record's duration and our own, so that replicas with different
+    /// settings cannot lead at the same time. A record with more than any setting accepts is a
+    /// mistake.
     fn respected(&self, record: &Value) -> Duration {
         let own = record.get("leaseDurationSeconds").and_then(Value::as_u64).unwrap_or_default();
         Duration::from_secs(own).min(LONGEST_LEASE).max(self.duration)
     }
 }
 
-/// The holder in this record; empty if there is none.
+/// Returns the holder in this record; empty if there is none.
 pub(super) fn holder(record: &Value) -> &str {
     record.get("holderIdentity").and_then(Value::as_str).unwrap_or("")
 }

@@ -22,7 +22,8 @@ impl Moment {
         Self { monotonic: Instant::now(), since_boot: clock::since_boot(), wall: clock::wall() }
     }
 
-    /// The longest time that may have passed until `later`. A clock that stepped back is ignored.
+    /// Returns the longest time that may have passed until `later`. A clock that stepped back is
+    /// ignored.
     fn until(&self, later: &Self) -> Duration {
         let monotonic = later.monotonic.saturating_duration_since(self.monotonic);
         let since_boot = later.since_boot.saturating_sub(self.since_boot);
@@ -30,7 +31,7 @@ impl Moment {
         monotonic.max(since_boot).max(wall)
     }
 
-    /// The longest time that may have passed since then.
+    /// Returns the longest time that may have passed since then.
     pub(super) fn elapsed(&self) -> Duration {
         self.until(&Self::now())
     }
@@ -125,7 +126,7 @@ impl Leadership {
         Self { annotations, ..Self::with(State::Standby, write_timeout) }
     }
 
-    /// The annotations of the Lease.
+    /// Returns the annotations of the Lease.
     pub fn annotations(&self) -> &LeaseAnnotations {
         &self.annotations
     }
@@ -210,13 +211,13 @@ impl Leadership {
         matches!(*self.state.borrow(), State::Term(current) if current.remaining().is_zero())
     }
 
-    /// The remaining term; zero when not leading.
+    /// Returns the remaining term; zero when not leading.
     pub fn remaining(&self) -> Duration {
         self.check(Duration::ZERO).map_or(Duration::ZERO, |term| term.remaining)
     }
 
-    /// The term of this number now lasts for `length` from `since`. `false` if it has already
-    /// expired: then the term does not start.
+    /// Returns the term of this number now lasts for `length` from `since`. `false` if it has
+    /// already expired: then the term does not start.
     pub(super) fn renew(&self, since: Moment, length: Duration, number: u64) -> bool {
         let current = Current { since, length, number };
         if current.remaining().is_zero() {

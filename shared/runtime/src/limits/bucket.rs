@@ -37,7 +37,7 @@ impl Rate {
     /// No limit.
     pub const UNLIMITED: Self = Self { per_second: None, burst: 1 };
 
-    /// A rate of `per_second` with a burst.
+    /// Creates a rate of `per_second` with a burst.
     pub const fn new(per_second: f64, burst: u32) -> Self {
         Self { per_second: Some(per_second), burst }
     }
@@ -47,7 +47,7 @@ impl Rate {
         self.per_second.filter(|rate| *rate > 0.0 && rate.is_finite())
     }
 
-    /// The burst. One below 1 would block all requests.
+    /// Returns the burst. One below 1 would block all requests.
     fn most(self) -> f64 {
         f64::from(self.burst.max(1))
     }
@@ -70,7 +70,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub(super) fn new(rate: Rate, now: Instant) -> Self {
         Self {
             rate,
@@ -84,12 +84,12 @@ impl Bucket {
         }
     }
 
-    /// The current rate; `None` if there is no limit.
+    /// Returns the current rate; `None` if there is no limit.
     pub(super) fn in_force(&self) -> Option<f64> {
         Some(self.rate.limit()? * self.share)
     }
 
-    /// The configured rate and burst; `None` if there is no limit.
+    /// Returns the configured rate and burst; `None` if there is no limit.
     pub(super) fn configured(&self) -> Option<(f64, f64)> {
         Some((self.rate.limit()?, self.rate.most()))
     }
@@ -99,7 +99,7 @@ impl Bucket {
         self.tokens
     }
 
-    /// The remaining time for which the bucket is closed.
+    /// Returns the remaining time for which the bucket is closed.
     pub(super) fn closed_for(&self, now: Instant) -> Option<Duration> {
         self.closed_until
             .and_then(|until| until.checked_duration_since(now))
@@ -118,7 +118,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// The earliest start of a request behind `ahead` others, in the current state.
+    /// Returns the earliest start of a request behind `ahead` others, in the current state.
     pub(super) fn earliest(&mut self, ahead: usize, now: Instant) -> Instant {
         self.fill(now);
         let opens = self.closed_until.map_or(now, |until| until.max(now));

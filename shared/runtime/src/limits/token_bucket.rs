@@ -54,13 +54,13 @@ struct State {
     last: u64,
 }
 
-/// The first waiter of this priority.
+/// Returns the first waiter of this priority.
 fn first(line: &Line, priority: Priority) -> Option<(&(Priority, u64), &Arc<Notify>)> {
     line.range((priority, 0)..=(priority, u64::MAX)).next()
 }
 
 impl State {
-    /// The waiter whose turn it is.
+    /// Returns the waiter whose turn it is.
     fn head(&self) -> Option<(&(Priority, u64), &Arc<Notify>)> {
         let (urgent, routine) =
             (first(&self.line, Priority::Waiting), first(&self.line, Priority::Routine));
@@ -138,7 +138,7 @@ impl Drop for Place<'_> {
 }
 
 impl TokenBucket {
-    /// A full bucket. The histogram records the seconds that each request waited.
+    /// Creates a full bucket. The histogram records the seconds that each request waited.
     pub fn new(rate: Rate, waits: Histogram) -> Self {
         let state = State {
             bucket: Bucket::new(rate, Instant::now()),
@@ -204,17 +204,17 @@ impl TokenBucket {
         self.shared.state.lock().bucket.succeeded(Instant::now());
     }
 
-    /// The current requests per second; `None` for no limit.
+    /// Returns the current requests per second; `None` for no limit.
     pub fn in_force(&self) -> Option<f64> {
         self.shared.state.lock().bucket.in_force()
     }
 
-    /// The number of waiting requests.
+    /// Returns the number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.shared.state.lock().line.len()
     }
 
-    /// The bucket, and the number of waiting requests.
+    /// Returns the bucket, and the number of waiting requests.
     pub(super) fn snapshot(&self) -> (Bucket, usize) {
         let state = self.shared.state.lock();
         (state.bucket.clone(), state.line.len())

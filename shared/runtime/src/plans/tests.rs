@@ -16,7 +16,7 @@ fn held(step: &'static str) -> Step {
     Step { step, changes, reason, held: Some("the breaker is open".to_owned()) }
 }
 
-/// The page without timestamps.
+/// Returns the page without timestamps.
 fn json(plans: &Plans, name: Option<&str>) -> Value {
     let mut page: Value = serde_json::from_str(&plans.json(name)).unwrap();
     for plan in page["plans"].as_array_mut().unwrap() {

@@ -173,7 +173,7 @@ impl<P: Program> Parts<P> {
         Err(Failure::Broken(why))
     }
 
-    /// The survey of other cloud controllers.
+    /// Returns the survey of other cloud controllers.
     fn rivals(&self) -> Survey {
         let common = self.common.borrow();
         let (client, parts) = (self.clients.main.clone(), (&self.health, &self.metrics));
@@ -204,7 +204,7 @@ impl<P: Program> Parts<P> {
         }
     }
 
-    /// The cloud. Nothing has been asked of it yet.
+    /// Returns the cloud. Nothing has been asked of it yet.
     async fn cloud(&self, providers: &ProviderRegistry) -> Result<Arc<dyn Cloud>, Failure> {
         let settings = Arc::clone(&self.common.borrow());
         let factory = providers

@@ -41,8 +41,8 @@ mod tests {
 
     use super::*;
 
-    /// How long a process goes on after its configuration has changed. `back`: the seconds after which it
-    /// is changed back, and changed again.
+    /// Returns how long a process goes on after its configuration has changed. `back`: the seconds
+    /// after which it is changed back, and changed again.
     async fn goes_on(leads: bool, back: Option<(u64, u64)>) -> u64 {
         let is_changed = watch::Sender::new(false);
         let begin = Instant::now();

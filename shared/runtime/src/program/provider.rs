@@ -26,7 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Time limit for the probe of the cloud.
 const PROBE: Duration = Duration::from_secs(10);
-/// The provider's build context, without the gate and the metrics of a running process.
+/// Returns the provider's build context, without the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
     let agents = common.cloud.user_agents.iter().cloned().chain([P::IDENTITY.user_agent()]);
     let config = ProviderConfig { path: common.cloud.config.clone() };
@@ -55,7 +55,7 @@ impl Cloud for Uncalled {
     }
 }
 
-/// The pause after this many consecutive failures; at least the one the cloud requested.
+/// Returns the pause after this many consecutive failures; at least the one the cloud requested.
 fn wait(error: &CloudError, failures: u32) -> Duration {
     let wait = WAIT.after(failures);
     match error.class() {
@@ -87,7 +87,7 @@ pub(super) async fn build(
     }
 }
 
-/// The provider's error, with the setting that causes it.
+/// Returns the provider's error, with the setting that causes it.
 pub(super) fn configuration_problem(
     name: &str,
     context: &ProviderContext,
@@ -102,7 +102,7 @@ pub(super) fn configuration_problem(
     }
 }
 
-/// The capabilities that the provider knows without a call.
+/// Returns the capabilities that the provider knows without a call.
 fn offered(cloud: &dyn Cloud, needs: Capability) -> Result<bool, CloudError> {
     match needs {
         Capability::Instances => cloud.instances().map(|offered| offered.is_some()),
@@ -111,14 +111,14 @@ fn offered(cloud: &dyn Cloud, needs: Capability) -> Result<bool, CloudError> {
     }
 }
 
-/// The message about a program without a capability that it requires.
+/// Returns the message about a program without a capability that it requires.
 fn idle(cloud: &dyn Cloud, missing: Capability) -> String {
     let why = cloud.why_not_offered(missing).map_or_else(String::new, |why| format!(": {why}"));
     format!("idle: the cloud provider {} does not offer {missing}{why}", cloud.name())
 }
 
-/// The message about a program that would be idle with this provider, as far as that is known
-/// without a request.
+/// Returns the message about a program that would be idle with this provider, as far as that is
+/// known without a request.
 pub(super) fn would_idle(cloud: &dyn Cloud, needs: &[Need]) -> Option<String> {
     let missing = needs.iter().find_map(|need| match *need {
         Need::Required(capability) if matches!(offered(cloud, capability), Ok(false)) => {
@@ -156,8 +156,8 @@ pub(super) async fn wait_capable(cloud: &dyn Cloud, needs: &[Need], startup: &Co
     }
 }
 
-/// The required capability that the provider lacks; waits until that is known. Does not wait
-/// for optional capabilities.
+/// Returns the required capability that the provider lacks; waits until that is known. Does not
+/// wait for optional capabilities.
 async fn missing(cloud: &dyn Cloud, needs: &[Need], startup: &Condition) -> Option<Capability> {
     for need in needs {
         match *need {

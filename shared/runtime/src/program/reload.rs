@@ -66,17 +66,17 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
         this
     }
 
-    /// The common settings, updated on reload.
+    /// Returns the common settings, updated on reload.
     pub(crate) fn common(&self) -> watch::Receiver<Arc<CommonSettings>> {
         self.common.subscribe()
     }
 
-    /// The program's own settings, updated on reload.
+    /// Returns the program's own settings, updated on reload.
     pub(crate) fn own(&self) -> watch::Receiver<Arc<S>> {
         self.own.subscribe()
     }
 
-    /// The page `/configz`, updated on reload.
+    /// Returns the page `/configz`, updated on reload.
     pub(crate) fn page(&self) -> Arc<ArcSwap<String>> {
         Arc::clone(&self.page)
     }

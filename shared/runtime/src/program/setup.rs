@@ -44,7 +44,7 @@ pub(super) fn print(text: &str) -> u8 {
     }
 }
 
-/// The async runtime of a process of this program.
+/// Returns the async runtime of a process of this program.
 pub(super) fn runtime<P: Program>() -> std::io::Result<Runtime> {
     let threads = available_parallelism().map_or(1, usize::from).min(THREADS);
     Builder::new_multi_thread()

@@ -50,8 +50,8 @@ pub(crate) struct Review {
 }
 
 impl Review {
-    /// A review of these permissions. Its check and its metric appear at once; the first request
-    /// is made by [`Review::run`].
+    /// Creates a review of these permissions. Its check and its metric appear at once; the first
+    /// request is made by [`Review::run`].
     pub(crate) fn new(
         program: &'static str,
         rights: Vec<Right>,

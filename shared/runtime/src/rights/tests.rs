@@ -213,7 +213,7 @@ async fn it_ends_when_the_process_ends() {
     timeout(Duration::from_secs(1), running.task).await.expect("it hangs").unwrap();
 }
 
-/// The permissions of a program.
+/// Returns the permissions of a program.
 fn rights() -> Vec<Right> {
     vec![Right::new("list", "nodes"), Right::new("watch", "nodes")]
 }

@@ -78,7 +78,7 @@ impl fmt::Display for Rival {
     }
 }
 
-/// The competing controllers that have renewed their Leases between two looks.
+/// Returns the competing controllers that have renewed their Leases between two looks.
 pub(super) fn rivals(own: &Own, before: &[Seen], after: &[Seen]) -> Vec<Rival> {
     let is_renewed = |lease: &&Seen| {
         let known = before.iter().find(|known| known.name == lease.name);
@@ -95,8 +95,9 @@ pub(super) fn rivals(own: &Own, before: &[Seen], after: &[Seen]) -> Vec<Rival> {
         .collect()
 }
 
-/// The second leader of this program to whom a leader yields: of two that see each other, the one that led
-/// first stays, so exactly one ends. A leader whose Lease is elsewhere is not seen by the other, so it yields.
+/// Returns the second leader of this program to whom a leader yields: of two that see each other,
+/// the one that led first stays, so exactly one ends. A leader whose Lease is elsewhere is not seen
+/// by the other, so it yields.
 pub(super) fn yields_to<'a>(own: &Own, leases: &[Seen], found: &'a [Rival]) -> Option<&'a Rival> {
     if own.allows_others {
         return None;

@@ -15,7 +15,7 @@ use tower::{BoxError, service_fn};
 use super::{decide::Verdict, *};
 use crate::{health, programs, settings::sample::sample};
 
-/// The holder of a Lease of this program.
+/// Returns the holder of a Lease of this program.
 fn holder(program: &str) -> String {
     format!("host-1_{program}_00000000-0000-4000-8000-000000000000")
 }
@@ -73,7 +73,7 @@ fn a_lease_that_is_not_renewed_is_nobodys() {
     assert_eq!(text, ["cp-1_5d0c renews the Lease cloud-controller-manager"]);
 }
 
-/// The verdict about the holders of Leases that are renewed.
+/// Returns the verdict about the holders of Leases that are renewed.
 fn judged(mode: Mode, leases: &[Seen]) -> Verdict {
     let after: Vec<_> =
         leases.iter().map(|lease| Seen { renewed: "2".to_owned(), ..lease.clone() }).collect();
@@ -190,13 +190,13 @@ struct Running {
     task: JoinSet<()>,
 }
 
-/// A program beside a Go program.
+/// Returns a program beside a Go program.
 fn run(mode: Mode) -> Running {
     let go = ("cloud-controller-manager", "cp-1_5d0c".to_owned());
     beside(go, mode, |survey| async { drop(survey.run().await) })
 }
 
-/// A program beside the holder of a Lease, which is renewed.
+/// Returns a program beside the holder of a Lease, which is renewed.
 fn beside<F: Future<Output = ()> + Send + 'static>(
     (name, holder): (&'static str, String),
     mode: Mode,

@@ -44,7 +44,7 @@ pub(super) fn decide(
 }
 
 impl Standing {
-    /// The cloud that calls are made to, if it says which one it is.
+    /// Returns the cloud that calls are made to, if it says which one it is.
     pub(super) fn cloud(&self) -> Option<&str> {
         match self {
             Self::Same(present) | Self::Recorded { present, .. } => Some(present),

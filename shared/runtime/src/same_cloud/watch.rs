@@ -119,7 +119,7 @@ impl Watch {
         }
     }
 
-    /// The state of an approval given ahead, for the line of health.
+    /// Returns the state of an approval given ahead, for the line of health.
     fn approval(&self) -> String {
         match self.same.approval() {
             Ok(None) => String::new(),

@@ -94,7 +94,7 @@ impl CommonSettings {
         })
     }
 
-    /// The rates of all requests.
+    /// Returns the rates of all requests.
     pub(crate) fn rates(&self) -> Rates {
         Rates {
             requests: self.kube.requests,

@@ -5,7 +5,7 @@ use ccm_settings::Foreign;
 
 use crate::programs;
 
-/// All flags without effect, the siblings' flags first.
+/// Returns all flags without effect, the siblings' flags first.
 pub(crate) fn all() -> impl Iterator<Item = &'static Foreign> {
     programs::flags().chain(UPSTREAM)
 }

@@ -5,7 +5,7 @@ use ccm_settings::{Invocation, LoadError, Origin, redact};
 use super::sample::{IDENTITY, SampleSettings, sample};
 use crate::{limits::Rate, logging::LogFormat, plans::Mode, programs};
 
-/// The problems, without the folder of the file.
+/// Returns the problems, without the folder of the file.
 fn problems(arguments: &[&str], environment: &[(&str, &str)], file: Option<&str>) -> Vec<String> {
     match sample(arguments, environment, file) {
         Ok(loaded) => panic!("no problem with {arguments:?} {environment:?} {file:?}: {loaded:?}"),

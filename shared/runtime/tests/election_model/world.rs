@@ -80,7 +80,7 @@ impl Candidate {
         self.term > 0
     }
 
-    /// The remaining time of its term.
+    /// Returns the remaining time of its term.
     pub fn term(&self) -> u8 {
         self.term
     }
@@ -141,7 +141,7 @@ pub enum Step {
 }
 
 impl World {
-    /// A released Lease, and one of a process that has ended long ago.
+    /// Returns a released Lease, and one of a process that has ended long ago.
     pub fn beginnings() -> Vec<Self> {
         let candidates = [Candidate::FRESH; MOST_CANDIDATES];
         let world =
@@ -158,7 +158,7 @@ impl Election {
         })
     }
 
-    /// The skew of a candidate's wall clock.
+    /// Returns the skew of a candidate's wall clock.
     fn ahead(self, at: usize) -> i8 {
         if at + 1 == self.candidates { self.skew } else { 0 }
     }
@@ -168,7 +168,7 @@ impl Election {
         if is_first { self.longer } else { 0 }
     }
 
-    /// How long a candidate respects the current Lease.
+    /// Returns how long a candidate respects the current Lease.
     fn respected(self, world: &World, at: usize) -> u8 {
         let own = self.lease + self.longer(at == 0);
         let record = self.lease + self.longer(world.holder == self.identity(0));

@@ -58,8 +58,8 @@ impl Default for LeaseApi {
 }
 
 impl LeaseApi {
-    /// The difference between the test's time and the wall clock. Tests can pause the timers'
-    /// clock, but not the wall clock, so the test's time is the wall clock plus the time of
+    /// Returns the difference between the test's time and the wall clock. Tests can pause the
+    /// timers' clock, but not the wall clock, so the test's time is the wall clock plus the time of
     /// the timers.
     pub fn passed(&self) -> SignedDuration {
         SignedDuration::try_from(self.start.elapsed()).expect("a test is short")
@@ -75,28 +75,28 @@ impl LeaseApi {
         }));
     }
 
-    /// The Lease, as it is now.
+    /// Returns the Lease, as it is now.
     pub fn lease(&self) -> Option<Value> {
         self.state.lock().lease.clone()
     }
 
-    /// The record, as it is now.
+    /// Returns the record, as it is now.
     pub fn record(&self) -> Option<Value> {
         self.lease().map(|lease| lease["spec"].clone())
     }
 
-    /// The holder of the Lease; empty without one.
+    /// Returns the holder of the Lease; empty without one.
     pub fn holder(&self) -> String {
         let record = self.record().unwrap_or_default();
         record["holderIdentity"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The requests for the Lease so far, watches and lists not counted.
+    /// Returns the requests for the Lease so far, watches and lists not counted.
     pub fn requests(&self) -> Vec<Method> {
         self.state.lock().requests.clone()
     }
 
-    /// The events so far.
+    /// Returns the events so far.
     pub fn events(&self) -> Vec<Value> {
         self.state.lock().events.clone()
     }
@@ -280,7 +280,7 @@ pub fn answer(status: StatusCode, object: &Value) -> Response<Answer> {
     response
 }
 
-/// A `Status` with a failure.
+/// Returns a `Status` with a failure.
 pub fn refusal(status: StatusCode, reason: &str, message: &str) -> Response<Answer> {
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",

@@ -94,7 +94,8 @@ impl Line {
         Held { came, go }
     }
 
-    /// A client over this connection, with or without a guard. It sees the candidate's clock.
+    /// Returns a client over this connection, with or without a guard. It sees the candidate's
+    /// clock.
     pub fn client(&self, guard: Option<LeaseGuard>) -> Client {
         let line = self.clone();
         let wire = Wire::new(service_fn(move |request| line.clone().send(request)));

@@ -39,12 +39,12 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A candidate of this name, behind the guard or not.
+    /// Creates a candidate of this name, behind the guard or not.
     pub fn new(api: &LeaseApi, name: &'static str, guarded: bool) -> Self {
         Self::with_duration(api, name, guarded, LEASE)
     }
 
-    /// The same with another duration.
+    /// Returns the same with another duration.
     pub fn with_duration(
         api: &LeaseApi,
         name: &'static str,
@@ -89,7 +89,7 @@ fn claim(error: &Error) -> Claim {
     }
 }
 
-/// The method of the library's patches on the wire: the guard turns them into updates.
+/// Returns the method of the library's patches on the wire: the guard turns them into updates.
 fn write(guarded: bool) -> Method {
     if guarded { Method::PUT } else { Method::PATCH }
 }

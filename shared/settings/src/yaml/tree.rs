@@ -37,19 +37,19 @@ impl Yaml {
         Ok(tree.root)
     }
 
-    /// The value of this key, if this is a mapping that has it.
+    /// Returns the value of this key, if this is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&Self> {
         if let Self::Map(entries) = self { entries.get(key) } else { None }
     }
 
-    /// The number as it is written, if this is one.
+    /// Returns the number as it is written, if this is one.
     pub fn number(&self) -> Option<&str> {
         let Self::Plain(text) = self else { return None };
         let begins = text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
         (begins && text.parse::<f64>().is_ok()).then_some(text)
     }
 
-    /// The text, if this is one: no number and no switch.
+    /// Returns the text, if this is one: no number and no switch.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -146,7 +146,8 @@ fn is_null(text: &str) -> bool {
     ["", "~", "null", "Null", "NULL"].contains(&text)
 }
 
-/// The entries, and the entries of merged mappings whose keys they do not have, the earlier mappings first.
+/// Returns the entries, and the entries of merged mappings whose keys they do not have, the earlier
+/// mappings first.
 fn with_merged(
     mut entries: BTreeMap<String, Yaml>,
     merged: Vec<Yaml>,

@@ -11,7 +11,7 @@ fn adopting(wanted: &Wanted, id: &str) -> Wanted {
     Wanted { adopt: Some(id.to_owned()), ..wanted.clone() }
 }
 
-/// A complete load balancer whose record is another controller's.
+/// Returns a complete load balancer whose record is another controller's.
 async fn made_by_another(lab: &Lab, web: &Wanted, rebuilt: bool) -> LoadBalancer {
     let made = lab.settle(web).await;
     lab.side().disown(&made.id, rebuilt);

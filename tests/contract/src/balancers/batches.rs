@@ -7,7 +7,7 @@ use crate::{
     lab::{Place, call, change, changed, gather, members, namesake, nodes, unwanted, wanted, with},
 };
 
-/// True for each item that was carried out. The others must be refused for their owner.
+/// Returns true for each item that was carried out. The others must be refused for their owner.
 fn done<T>(answers: Vec<Result<T, CloudError>>) -> Vec<bool> {
     let each = answers.into_iter().map(|answer| match answer {
         Ok(_) => true,

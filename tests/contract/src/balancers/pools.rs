@@ -7,7 +7,7 @@ use crate::{
     lab::{Place, changed, homeless, members, nodes, port, tcp, wanted},
 };
 
-/// The pools of TCP ports, each with this many members.
+/// Returns the pools of TCP ports, each with this many members.
 #[expect(clippy::unnecessary_wraps, reason = "it is compared with whole answers")]
 fn pools(ports: &[u16], members: usize) -> Option<Vec<Pool>> {
     let pool = |port: &u16| Pool { protocol: Protocol::Tcp, port: *port, members, why_empty: None };

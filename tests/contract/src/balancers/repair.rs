@@ -87,7 +87,7 @@ pub(crate) async fn what_needs_a_person_is_left_alone(place: Place) {
     assert_eq!(lab.written(), 0);
 }
 
-/// The loss that a call answers in the end. Nothing is made or deleted.
+/// Returns the loss that a call answers in the end. Nothing is made or deleted.
 async fn lost(lab: &Lab, wanted: &Wanted) -> Loss {
     let ids = |lab: &Lab| lab.side().rows().into_iter().map(|row| row.id).collect::<Vec<_>>();
     let before = ids(lab);

@@ -54,7 +54,7 @@ impl Side {
     }
 }
 
-/// The names of an owner, as another controller knows them.
+/// Returns the names of an owner, as another controller knows them.
 fn names(mut owner: Owner) -> Owner {
     owner.cluster.uid.clear();
     owner.uid.clear();

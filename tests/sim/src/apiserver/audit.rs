@@ -25,7 +25,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The HTTP status; 0 without one.
+    /// Returns the HTTP status; 0 without one.
     pub fn code(self) -> u16 {
         match self {
             Self::Answered(code) => code,
@@ -139,7 +139,7 @@ impl Audit {
         self.log.lock().clear();
     }
 
-    /// How many requests of user agents that start with `user_agent` did `verb` on
+    /// Returns how many requests of user agents that start with `user_agent` did `verb` on
     /// `resource`, subresources included.
     pub fn count(&self, user_agent: &str, verb: Verb, resource: &str) -> usize {
         self.log

@@ -50,7 +50,7 @@ impl ResponseBody {
         self
     }
 
-    /// The whole body; `None` for streams.
+    /// Returns the whole body; `None` for streams.
     pub(super) fn whole(&self) -> Option<Vec<u8>> {
         match &self.content {
             Content::Pieces { left, .. } => {

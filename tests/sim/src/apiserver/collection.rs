@@ -60,7 +60,7 @@ impl Token {
     }
 }
 
-/// The requested version; `None` if the request does not have one. `0` is any version.
+/// Returns the requested version; `None` if the request does not have one. `0` is any version.
 pub(super) fn version(query: &Query) -> Result<Option<u64>, String> {
     let text = query.get("resourceVersion");
     if text.is_empty() {

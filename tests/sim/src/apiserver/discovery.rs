@@ -97,7 +97,7 @@ fn resource_list(group: &str, version: &str) -> Option<Answer> {
     ))
 }
 
-/// The wanted groups in one document, as `kubectl` requests them.
+/// Returns the wanted groups in one document, as `kubectl` requests them.
 fn aggregated(api: &'static str, wanted: impl Fn(&str) -> bool) -> Answer {
     let mut versions = resources::group_versions();
     versions.push((AUTHORIZATION, "v1"));

@@ -86,7 +86,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// This action, without conditions.
+    /// Creates this action, without conditions.
     pub fn new(action: Action) -> Self {
         Self {
             action,
@@ -262,7 +262,7 @@ impl FaultPlan {
         self.state.lock().planned.clear();
     }
 
-    /// How many requests a fault has hit.
+    /// Returns how many requests a fault has hit.
     pub fn hits(&self, id: FaultId) -> usize {
         self.state
             .lock()
@@ -283,7 +283,7 @@ impl FaultPlan {
         })
     }
 
-    /// The actions for this request. Counts as a hit for each matching fault.
+    /// Returns the actions for this request. Counts as a hit for each matching fault.
     pub(super) fn strike(&self, info: &RequestInfo) -> Vec<Action> {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -316,7 +316,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// The replacement for the object with this name.
+    /// Returns the replacement for the object with this name.
     pub(super) fn instead_of(&self, name: &str) -> Option<Bytes> {
         let hit = |(target, _): &&(Option<String>, Bytes)| {
             target.as_ref().is_none_or(|target| target == name)

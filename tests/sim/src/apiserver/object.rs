@@ -46,12 +46,12 @@ impl Object {
         }
     }
 
-    /// The object as a value, without `kind` and `apiVersion`.
+    /// Returns the object as a value, without `kind` and `apiVersion`.
     pub(super) fn value(&self) -> Value {
         serde_json::from_slice(&self.json).unwrap_or_else(|_| Value::Object(Map::new()))
     }
 
-    /// The object as `resource`, with `kind` and `apiVersion`.
+    /// Returns the object as `resource`, with `kind` and `apiVersion`.
     pub(super) fn typed(&self, resource: &Resource) -> Value {
         let mut value =
             if resource.is_events_view() { eventview::shown(self.value()) } else { self.value() };
@@ -60,7 +60,7 @@ impl Object {
         value
     }
 
-    /// The bytes of a list item.
+    /// Returns the bytes of a list item.
     pub(super) fn item(&self, resource: &Resource) -> Bytes {
         if resource.is_events_view() {
             return Bytes::from(eventview::shown(self.value()).to_string());
@@ -68,7 +68,7 @@ impl Object {
         self.json.clone()
     }
 
-    /// The bytes of the whole object in two chunks, the second one shared.
+    /// Returns the bytes of the whole object in two chunks, the second one shared.
     pub(super) fn whole(&self, resource: &Resource) -> [Bytes; 2] {
         let item = self.item(resource);
         let head = format!(
@@ -79,13 +79,13 @@ impl Object {
         [Bytes::from(head), item.slice(1..)]
     }
 
-    /// The same content with a later version: what watchers get when an object is deleted.
+    /// Returns the same content with a later version: what watchers get when an object is deleted.
     pub(super) fn at(&self, resource: &Resource, revision: u64) -> Self {
         Self::new(resource, self.value(), revision)
     }
 }
 
-/// The text of a selectable field. Events use `source` for `source.component`.
+/// Returns the text of a selectable field. Events use `source` for `source.component`.
 fn field_text(value: &Value, path: &str) -> String {
     let path = if path == "source" { "source.component" } else { path };
     let found = path.split('.').fold(value, |value, part| &value[part]);

@@ -65,7 +65,7 @@ impl Query {
         Self(pairs.collect())
     }
 
-    /// The first value of this name; empty when absent.
+    /// Returns the first value of this name; empty when absent.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
@@ -143,13 +143,13 @@ impl RequestInfo {
         info
     }
 
-    /// The bearer token.
+    /// Returns the bearer token.
     pub(super) fn user(&self) -> &str {
         let value = self.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         value.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default()
     }
 
-    /// The plural name, or empty for paths such as `/readyz`.
+    /// Returns the plural name, or empty for paths such as `/readyz`.
     pub(super) fn resource_name(&self) -> &'static str {
         let unstored = if self.is_review() { "selfsubjectaccessreviews" } else { "" };
         self.resource.map_or(unstored, |resource| resource.plural)

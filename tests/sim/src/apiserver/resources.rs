@@ -153,7 +153,7 @@ impl Resource {
         }
     }
 
-    /// The lower-case kind: clients print it and accept it like the plural.
+    /// Returns the lower-case kind: clients print it and accept it like the plural.
     pub(super) fn singular(&self) -> String {
         self.kind.to_ascii_lowercase()
     }

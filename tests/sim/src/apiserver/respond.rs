@@ -59,7 +59,7 @@ impl Answer {
     }
 }
 
-/// A refusal, as a `Status` object.
+/// Returns a refusal, as a `Status` object.
 pub(super) fn refusal(info: &RequestInfo, error: &StatusError) -> Response<ResponseBody> {
     let form = match negotiate::form(info) {
         Ok(Form::Yaml) => Form::Yaml,
@@ -81,7 +81,7 @@ fn warn(response: &mut Response<ResponseBody>, warnings: &[String]) {
     }
 }
 
-/// A response in the requested form.
+/// Returns a response in the requested form.
 pub(super) fn answer(
     info: &RequestInfo,
     answer: Answer,
@@ -222,7 +222,7 @@ fn listing(
     }
 }
 
-/// A list of shared item bytes.
+/// Returns a list of shared item bytes.
 fn shared_items(info: &RequestInfo, list: &Listing, effects: &Effects) -> Response<ResponseBody> {
     let resource = list.resource;
     let start = format!(

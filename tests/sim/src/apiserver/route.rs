@@ -21,7 +21,7 @@ use super::{
     write::{Deleted, Preconditions, Target},
 };
 
-/// The response to a write. It carries warnings even if the write was refused.
+/// Returns the response to a write. It carries warnings even if the write was refused.
 fn written(
     outcome: Result<(u16, Arc<Object>), StatusError>,
     resource: &'static Resource,
@@ -205,7 +205,7 @@ fn delete_options(info: &RequestInfo, body: &[u8]) -> Result<(Preconditions, boo
     Ok((preconditions, dry_run(asked)?))
 }
 
-/// All paths other than stored resources.
+/// Returns all paths other than stored resources.
 fn other_path(info: &RequestInfo) -> Result<Answer, StatusError> {
     let path = info.path.trim_end_matches('/');
     if info.verb != Verb::Get {

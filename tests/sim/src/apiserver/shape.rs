@@ -72,7 +72,7 @@ pub(super) const fn always(name: &'static str, shape: Shape) -> Field {
 }
 
 impl Shape {
-    /// The shape of a field of this object or map; `None` for unknown fields.
+    /// Returns the shape of a field of this object or map; `None` for unknown fields.
     pub(super) fn field(&self, name: &str) -> Option<Shape> {
         match self {
             Self::Object(fields) => {

@@ -24,7 +24,7 @@ pub(super) enum Include {
 }
 
 impl Include {
-    /// The value of the parameter `includeObject`.
+    /// Returns the value of the parameter `includeObject`.
     pub(super) fn of(info: &RequestInfo) -> Self {
         match info.query.get("includeObject") {
             "None" => Self::Nothing,
@@ -101,13 +101,13 @@ fn table(metadata: &Value, definitions: Value, rows: Vec<Value>) -> Value {
         "columnDefinitions": definitions, "rows": rows })
 }
 
-/// A table of one row.
+/// Returns a table of one row.
 pub(super) fn of_one(resource: &Resource, object: &Object, options: &Options) -> Value {
     let metadata = json!({ "resourceVersion": object.revision.to_string() });
     table(&metadata, definitions(resource), vec![row(resource, object, options)])
 }
 
-/// A table of a list.
+/// Returns a table of a list.
 pub(super) fn of_list(
     resource: &Resource,
     objects: &[Arc<Object>],
@@ -135,7 +135,7 @@ fn or<'a>(text: &'a str, empty: &'a str) -> &'a str {
     if text.is_empty() { empty } else { text }
 }
 
-/// The age of a timestamp, in `kubectl`'s format.
+/// Returns the age of a timestamp, in `kubectl`'s format.
 fn age_of(timestamp: &Value, now: Timestamp) -> String {
     match text(timestamp).parse::<Timestamp>() {
         Ok(then) => human(now.as_second() - then.as_second()),

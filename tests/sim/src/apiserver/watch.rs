@@ -233,7 +233,7 @@ fn too_old(asked: u64, oldest: u64) -> StatusError {
 }
 
 impl Watch {
-    /// The body of the response.
+    /// Returns the body of the response.
     pub(super) fn stream(self) -> impl Stream<Item = Result<Bytes, ConnectionReset>> + Send {
         futures::stream::unfold(self, |mut watch| async move {
             watch.next().await.map(|piece| (piece, watch))
@@ -294,7 +294,7 @@ impl Watch {
         }
     }
 
-    /// One bookmark per interval, and one shortly before the end, where clients continue.
+    /// Returns one bookmark per interval, and one shortly before the end, where clients continue.
     fn following_bookmark(&self) -> Instant {
         let now = Instant::now();
         let next = now + self.core.options.bookmark_interval;

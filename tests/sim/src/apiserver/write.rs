@@ -336,7 +336,7 @@ impl Core {
     }
 }
 
-/// The error for a patch whose result does not fit the type.
+/// Returns the error for a patch whose result does not fit the type.
 fn unfit_patch(shown: &str, error: &str) -> StatusError {
     let cause = Cause::invalid("patch", &Value::from(shown), error);
     let mut refusal = StatusError::invalid("", "", "", &[cause]);

@@ -50,7 +50,7 @@ struct Arguments {
     identity: String,
 }
 
-/// An instance whose ID is its name.
+/// Returns an instance whose ID is its name.
 fn instance(text: &str) -> Result<SimInstance, String> {
     let (name, addresses) = text.split_once('=').unwrap_or((text, ""));
     if name.is_empty() || name.contains('/') {

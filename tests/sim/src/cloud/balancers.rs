@@ -221,7 +221,7 @@ pub fn plain_front_end(owner: Owner, ports: Vec<FrontEndPort>) -> FrontEnd {
     }
 }
 
-/// A port for TCP without a name.
+/// Returns a port for TCP without a name.
 pub fn plain_port(port: u16, member_port: u16) -> FrontEndPort {
     FrontEndPort {
         name: String::new(),
@@ -233,7 +233,7 @@ pub fn plain_port(port: u16, member_port: u16) -> FrontEndPort {
 }
 
 impl SimBalancer {
-    /// A load balancer that a person has made: one listener for TCP, no owner, no members.
+    /// Returns a load balancer that a person has made: one listener for TCP, no owner, no members.
     pub fn foreign(id: impl Into<String>, address: IpAddr, port: u16) -> Self {
         let id = id.into();
         let listener = plain_port(port, port);
@@ -258,12 +258,12 @@ impl SimBalancer {
         }
     }
 
-    /// The names of its members, sorted.
+    /// Returns the names of its members, sorted.
     pub fn member_names(&self) -> BTreeSet<&str> {
         self.members.iter().map(|member| member.node.as_str()).collect()
     }
 
-    /// Its members by port. Each port with a member port has all members.
+    /// Returns its members by port. Each port with a member port has all members.
     pub fn pools(&self) -> Vec<Pool> {
         let listeners = self.configuration.listeners.iter();
         let filled = listeners.filter(|(_, listener)| listener.member_port.is_some());
@@ -285,7 +285,7 @@ impl SimBalancer {
         self.addresses.iter().copied().map(IpFamily::of).collect()
     }
 
-    /// Its name, and its owners': how faults name it.
+    /// Returns its name, and its owners': how faults name it.
     fn names(&self) -> Vec<String> {
         let owners = self.owners.iter().map(ToString::to_string);
         std::iter::once(self.name.clone()).chain(owners).collect()
@@ -334,22 +334,22 @@ impl Balancers {
         self.1.notified().await;
     }
 
-    /// The properties of these load balancers.
+    /// Returns the properties of these load balancers.
     pub fn settings(&self) -> BalancerSettings {
         self.0.lock().settings.clone()
     }
 
-    /// All load balancers, by ID.
+    /// Returns all load balancers, by ID.
     pub fn all(&self) -> Vec<SimBalancer> {
         self.settled(|store| store.balancers.values().cloned().collect())
     }
 
-    /// The load balancer with this ID.
+    /// Returns the load balancer with this ID.
     pub fn get(&self, id: &str) -> Option<SimBalancer> {
         self.settled(|store| store.balancers.get(id).cloned())
     }
 
-    /// The load balancers of this owner, by ID.
+    /// Returns the load balancers of this owner, by ID.
     pub fn of(&self, owner: &Owner) -> Vec<SimBalancer> {
         let mut all = self.all();
         all.retain(|balancer| balancer.owners.iter().any(|its| its.is(owner)));

@@ -48,7 +48,7 @@ pub(super) fn answers<'a, A: Send + 'static>(
     answers.boxed()
 }
 
-/// An error after which a write may have taken effect.
+/// Returns an error after which a write may have taken effect.
 pub(super) fn lost(operation: Operation, kind: ErrorKind, why: &str) -> CloudError {
     let error = CloudError::new(kind, format!("{}: {why}", operation.as_str()));
     if operation.writes() { error.that_may_be_done() } else { error }

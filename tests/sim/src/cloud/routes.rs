@@ -93,7 +93,7 @@ pub struct SimRoute {
 }
 
 impl SimRoute {
-    /// A route that a person has made. Without a target it drops packets.
+    /// Returns a route that a person has made. Without a target it drops packets.
     pub fn foreign(
         id: impl Into<String>,
         destination: IpNet,
@@ -102,7 +102,7 @@ impl SimRoute {
         Self { id: id.into(), destination, target: target.into(), owner: None, defect: None }
     }
 
-    /// The route as the cloud shows it.
+    /// Returns the route as the cloud shows it.
     pub fn describe(&self) -> Route {
         Route {
             id: Some(self.id.clone()),
@@ -113,7 +113,7 @@ impl SimRoute {
         }
     }
 
-    /// Its destination and its owner's name: how faults name it.
+    /// Returns its destination and its owner's name: how faults name it.
     fn names(&self) -> Vec<String> {
         let owner = self.owner.iter().map(|owner| owner.name.clone());
         std::iter::once(self.destination.trunc().to_string()).chain(owner).collect()
@@ -158,22 +158,22 @@ impl Router {
         change(&mut self.0.lock().settings);
     }
 
-    /// The properties of the router.
+    /// Returns the properties of the router.
     pub fn settings(&self) -> RouterSettings {
         self.0.lock().settings.clone()
     }
 
-    /// All routes, by destination.
+    /// Returns all routes, by destination.
     pub fn all(&self) -> Vec<SimRoute> {
         self.settled(|store| store.routes.values().flatten().cloned().collect())
     }
 
-    /// The routes of one destination.
+    /// Returns the routes of one destination.
     pub fn to(&self, destination: IpNet) -> Vec<SimRoute> {
         self.settled(|store| store.at(destination).to_vec())
     }
 
-    /// The number of routes.
+    /// Returns the number of routes.
     pub fn len(&self) -> usize {
         self.settled(|store| store.routes.values().map(Vec::len).sum())
     }
@@ -183,7 +183,7 @@ impl Router {
         self.len() == 0
     }
 
-    /// The version of the table.
+    /// Returns the version of the table.
     pub fn version(&self) -> u64 {
         self.settled(|store| store.version)
     }
@@ -235,7 +235,7 @@ impl Router {
         self.0.lock().ports.remove(&address)
     }
 
-    /// The addresses that exist, and are no instance's.
+    /// Returns the addresses that exist, and are no instance's.
     pub fn ports(&self) -> BTreeSet<IpAddr> {
         self.0.lock().ports.clone()
     }

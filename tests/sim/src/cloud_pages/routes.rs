@@ -17,7 +17,7 @@ use crate::cloud::{
     routes::{RouteWriteKind, RouterSettings, SimRoute, TargetKind},
 };
 
-/// The contents of the router.
+/// Returns the contents of the router.
 pub(super) fn contents(router: &Router) -> Value {
     let all: Vec<_> = router.all().iter().map(SimRoute::describe).collect();
     json!({"version": router.version(), "routes": all, "ports": router.ports()})
@@ -33,7 +33,7 @@ pub(super) fn writes(router: &Router) -> Value {
     })
 }
 
-/// How the router behaves.
+/// Returns how the router behaves.
 pub(super) fn settings(settings: &RouterSettings) -> Value {
     let RouterSettings { offered, traits, targets, quota, versions, fences, create } = settings;
     json!({
@@ -54,7 +54,7 @@ pub(super) fn settings(settings: &RouterSettings) -> Value {
     })
 }
 
-/// A field that is present, even if it is null.
+/// Returns a field that is present, even if it is null.
 #[expect(clippy::option_option, reason = "null lifts the quota; without the field it stays")]
 fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<u32>>, D::Error> {
     Option::deserialize(from).map(Some)

@@ -40,7 +40,7 @@ pub fn unwanted(name: &str) -> Unwanted {
     }
 }
 
-/// The route of a node to 10.244.N.0/24.
+/// Returns the route of a node to 10.244.N.0/24.
 pub fn create(number: u16) -> RouteChange {
     let [high, low] = number.to_be_bytes();
     let name = format!("node-{number}");

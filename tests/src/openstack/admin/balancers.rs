@@ -13,12 +13,12 @@ use super::{Admin, text};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Admin {
-    /// The URL of a resource of Octavia's API: `loadbalancers`, `pools/{id}/members`.
+    /// Returns the URL of a resource of Octavia's API: `loadbalancers`, `pools/{id}/members`.
     pub fn balancer_url(&self, path: &str) -> String {
         format!("{}/v2.0/lbaas/{path}", self.load_balancer)
     }
 
-    /// All load balancers of the project, in the order of their creation.
+    /// Returns all load balancers of the project, in the order of their creation.
     pub async fn balancers(&self) -> Result<Vec<Value>> {
         let url = self.balancer_url("loadbalancers?sort=created_at:asc");
         let url = format!("{url}&project_id={}", self.project_id);
@@ -28,7 +28,7 @@ impl Admin {
         Ok(all.iter().filter(there).cloned().collect())
     }
 
-    /// The load balancer with this ID, if it exists.
+    /// Returns the load balancer with this ID, if it exists.
     pub async fn balancer(&self, id: &str) -> Result<Option<Value>> {
         let url = self.balancer_url(&format!("loadbalancers/{id}"));
         let answer = self.call(Method::GET, &url, None).await?;
@@ -98,8 +98,8 @@ impl Admin {
         .await
     }
 
-    /// The ID of a flavor of load balancers, created unless it exists: Octavia keeps a flavor that
-    /// a deleted load balancer had. Only for the operator.
+    /// Returns the ID of a flavor of load balancers, created unless it exists: Octavia keeps a
+    /// flavor that a deleted load balancer had. Only for the operator.
     pub async fn balancer_flavor(&self, name: &str) -> Result<String> {
         if let Ok(id) = self.id_by_name(&self.balancer_url("flavors"), name).await {
             return Ok(id);
@@ -132,7 +132,7 @@ impl Admin {
         self.create_balancer_part("availabilityzones", zone).await.map(drop)
     }
 
-    /// The minor number of Octavia's newest API version: 26 of `v2.26`.
+    /// Returns the minor number of Octavia's newest API version: 26 of `v2.26`.
     pub async fn balancer_api(&self) -> Result<u32> {
         let document = self.get(&format!("{}/", self.load_balancer)).await?;
         let all = document["versions"].as_array().context("no versions")?;

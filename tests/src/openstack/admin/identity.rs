@@ -47,7 +47,7 @@ impl Admin {
         self.delete(&self.identity_url(&format!("users/{id}"))).await
     }
 
-    /// The IDs of all users whose names start with this prefix. Only for the operator.
+    /// Returns the IDs of all users whose names start with this prefix. Only for the operator.
     pub async fn users(&self, prefix: &str) -> Result<Vec<String>> {
         let document = self.get(&self.identity_url("users")).await?;
         let all = document["users"].as_array().context("an answer without users")?;

@@ -102,7 +102,7 @@ impl Effect {
     }
 }
 
-/// The header of a body in JSON.
+/// Returns the header of a body in JSON.
 fn json_type() -> (&'static str, String) {
     ("content-type", "application/json".to_owned())
 }
@@ -119,7 +119,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault that hits every request until it is removed.
+    /// Creates a fault that hits every request until it is removed.
     pub fn new(effect: Effect) -> Self {
         Self {
             effect,
@@ -242,7 +242,7 @@ impl Faults {
         self.removed.notify_waiters();
     }
 
-    /// The effect on this request, which counts as one of the fault's times.
+    /// Returns the effect on this request, which counts as one of the fault's times.
     pub(super) fn hit(
         &self,
         service: Service,

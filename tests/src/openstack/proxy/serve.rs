@@ -158,7 +158,7 @@ async fn treat(
     })
 }
 
-/// The service's answer, with its addresses replaced by the proxy's.
+/// Returns the service's answer, with its addresses replaced by the proxy's.
 async fn ask(
     shared: &Shared,
     service: Service,

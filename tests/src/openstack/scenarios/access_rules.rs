@@ -18,7 +18,7 @@ use crate::{
 /// The page from which an operator copies the rules.
 const PAGE: &str = include_str!("../../../../docs/reference/openstack-rights.md");
 
-/// The rules for a program, as the page lists them below the heading with its name.
+/// Returns the rules for a program, as the page lists them below the heading with its name.
 pub(super) fn rules_for(program: &str) -> Result<Vec<Value>> {
     let (_, text) = PAGE
         .split_once(&format!("\n### {program}\n"))

@@ -33,8 +33,8 @@ fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// The same load balancers, made by one request each at the same time and without a program: how
-/// long Octavia itself takes on this machine now.
+/// Returns the same load balancers, made by one request each at the same time and without a
+/// program: how long Octavia itself takes on this machine now.
 async fn octavia_alone(rig: &Rig, count: usize) -> Result<Duration> {
     let user = &rig.cloud.user;
     let subnet = user.subnet("k8s").await?;

@@ -20,7 +20,8 @@ const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balan
 /// The API version since which source ranges may be of the family of any address.
 const ALL_RANGES: u32 = 27;
 
-/// A Service with addresses of both families, of this one first, whose load balancer is in a subnet.
+/// Returns a Service with addresses of both families, of this one first, whose load balancer is in
+/// a subnet.
 fn dual(name: &str, first: [&str; 2], subnet: &str) -> Value {
     let mut dual = annotated(service(name, 1), "subnet-id", subnet);
     dual["spec"]["ipFamilyPolicy"] = "RequireDualStack".into();

@@ -11,7 +11,7 @@ use crate::openstack::{admin::Admin, balancing::id, rig::Rig};
 /// Names of load balancers that belong to no cluster.
 const NAME: &str = "facts";
 
-/// A load balancer with a listener, a pool, a member and a monitor, made by one request.
+/// Returns a load balancer with a listener, a pool, a member and a monitor, made by one request.
 async fn whole(user: &Admin, subnet: &str) -> Result<Value> {
     let members = json!([{"address": "127.32.200.1", "protocol_port": 30_000, "name": "one", "subnet_id": subnet}]);
     let monitor =

@@ -57,7 +57,8 @@ const WRONG: [(&str, &str, Fate); 18] = [
     ("floating-subnet-id", NOTHING, Refused),
 ];
 
-/// A Service with an annotation of the provider, of which a key with a `/` is written in full.
+/// Returns a Service with an annotation of the provider, of which a key with a `/` is written in
+/// full.
 fn with(name: &str, key: &str, value: &str) -> Value {
     let mut wrong = service(name, 1);
     if key.contains('/') {
@@ -67,7 +68,7 @@ fn with(name: &str, key: &str, value: &str) -> Value {
     annotated(wrong, key, value)
 }
 
-/// The message about the annotation: in the Service's condition or in an event.
+/// Returns the message about the annotation: in the Service's condition or in an event.
 async fn told(rig: &Rig, name: &str, key: &str, fate: Fate) -> Result<String> {
     if fate == Refused {
         let said = says(rig, name, "InvalidConfiguration", SOON).await?;

@@ -24,7 +24,8 @@ use crate::{
 /// How long a load balancer must stay: longer than the rest of a failed one, and some audits.
 const WHILE: Duration = Duration::from_secs(90);
 
-/// The number of requests of the program about load balancers themselves since a mark of the log.
+/// Returns the number of requests of the program about load balancers themselves since a mark of
+/// the log.
 fn sent(rig: &Rig, mark: usize, method: &Method, path: &str) -> usize {
     let all = rig.cloud.proxy.log().since(mark).into_iter();
     let is_it = |service: Service, of: &Method, at: &str| {

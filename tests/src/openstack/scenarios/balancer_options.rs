@@ -24,14 +24,14 @@ fn state(what: &'static str, change: Value, expect: Value) -> State {
     State { what, change, expect }
 }
 
-/// A change of the annotations and of the spec.
+/// Returns a change of the annotations and of the spec.
 fn change(values: &[(&str, Value)], spec: Value) -> Value {
     let mut change = annotations(values);
     change["spec"] = spec;
     change
 }
 
-/// The ports 80 of TCP and 53 of UDP, and with `sctp` also 132 of SCTP.
+/// Returns the ports 80 of TCP and 53 of UDP, and with `sctp` also 132 of SCTP.
 fn ports(sctp: bool) -> Value {
     let port = |name: &str, protocol: &str, port: u16| {
         json!({
@@ -57,7 +57,7 @@ async fn serve(rig: &Rig) -> Result<Program> {
     Ok(program)
 }
 
-/// The load balancer of a Service without options.
+/// Returns the load balancer of a Service without options.
 fn plain() -> Value {
     let pool = |protocol: &str, check: &str| {
         json!({
@@ -183,7 +183,7 @@ fn numbers() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The result of [`numbers`] for a listener whose pool keeps clients at a member like this.
+/// Returns the result of [`numbers`] for a listener whose pool keeps clients at a member like this.
 fn numbered(persistence: Value) -> Value {
     json!({
         "connection_limit": 1000, "timeout_client_data": 60_000, "timeout_member_connect": 6000,
@@ -197,7 +197,7 @@ fn numbered(persistence: Value) -> Value {
     })
 }
 
-/// The fields that go with [`numbers`].
+/// Returns the fields that go with [`numbers`].
 fn restricted() -> Value {
     json!({
         "loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.7/32"],
@@ -266,7 +266,7 @@ fn without() -> State {
     state("no options, and no monitors", annotations(&none), expect)
 }
 
-/// All that goes together, so that an audit has much to compare.
+/// Returns all that goes together, so that an audit has much to compare.
 fn together() -> State {
     let mut values = numbers();
     values.extend([("x-forwarded-for", "true".into()), ("keep-floatingip", "true".into())]);

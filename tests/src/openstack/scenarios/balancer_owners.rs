@@ -52,8 +52,8 @@ pub(super) async fn two_clusters_of_one_name_share_a_project(rig: &Rig) -> Resul
     delete_all(&other, &["web".to_owned()], 2 * SOON).await
 }
 
-/// The load balancer of a Service of one port as openstack-cloud-controller-manager makes it:
-/// names, description, tags, floating IP. Returns it as it is then, and its floating address.
+/// Returns the load balancer of a Service of one port as openstack-cloud-controller-manager makes
+/// it: names, description, tags, floating IP. Returns it as it is then, and its floating address.
 async fn made_by_the_other_controller(
     rig: &Rig,
     name: &str,

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// The number of logins since this mark of the proxy's log.
+/// Returns the number of logins since this mark of the proxy's log.
 fn logins(rig: &Rig, mark: usize) -> usize {
     let counts = tally(&rig.cloud.proxy.log().since(mark));
     counts.get("identity POST /v3/auth/tokens").copied().unwrap_or_default()

@@ -37,8 +37,8 @@ const SLOW_DELETION: Duration = Duration::from_secs(9);
 /// Where lifecycle-ccm lists servers.
 const LIST: &str = "/v2.1/servers";
 
-/// All faults that do not end by themselves. The last one opens the breaker, which then holds
-/// all deletions.
+/// Returns all faults that do not end by themselves. The last one opens the breaker, which then
+/// holds all deletions.
 fn faults() -> Vec<Fault> {
     let services = |effect: Effect| Fault::new(effect).on(Service::Compute);
     vec![

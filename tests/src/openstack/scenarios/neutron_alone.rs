@@ -23,7 +23,7 @@ pub(super) async fn a_neutron_that_errs_is_waited_for(rig: &Rig) -> Result<()> {
     out_of_order(rig, Effect::internal_error()).await
 }
 
-/// The number of Nova requests since this mark of the proxy's log.
+/// Returns the number of Nova requests since this mark of the proxy's log.
 fn asked_nova(rig: &Rig, mark: usize) -> usize {
     let counts = tally(&rig.cloud.proxy.log().since(mark));
     let of_nova = counts.iter().filter(|(pattern, _)| pattern.starts_with("compute "));

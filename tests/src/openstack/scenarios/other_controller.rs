@@ -68,7 +68,7 @@ impl Controller {
     }
 }
 
-/// The load balancer of a Service, and the IDs of all parts of it and of its floating IPs.
+/// Returns the load balancer of a Service, and the IDs of all parts of it and of its floating IPs.
 async fn parts(rig: &Rig, balancer: &str) -> Result<BTreeSet<String>> {
     let user = &rig.cloud.user;
     let mut all = BTreeSet::from([balancer.to_owned()]);

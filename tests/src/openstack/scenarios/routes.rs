@@ -20,12 +20,12 @@ use crate::{
 /// A network that another client routes, and lets a port use.
 const FOREIGN: &str = "10.99.0.0/24";
 
-/// The pod CIDR of the node with this number.
+/// Returns the pod CIDR of the node with this number.
 pub(super) fn cidr(number: usize) -> String {
     format!("10.244.{number}.0/24")
 }
 
-/// The address of a server.
+/// Returns the address of a server.
 pub(super) fn address(server: &Server) -> Result<&str> {
     server.fixed.first().map(String::as_str).context("a server without an address")
 }
@@ -51,7 +51,7 @@ pub(super) async fn port(user: &Admin, server: &Server) -> Result<Value> {
     user.ports(&server.id).await?.into_iter().next().context("a server without a port")
 }
 
-/// The networks that a server's port may use besides its own address.
+/// Returns the networks that a server's port may use besides its own address.
 pub(super) async fn pairs(user: &Admin, server: &Server) -> Result<BTreeSet<String>> {
     let port = port(user, server).await?;
     ensure!(port["port_security_enabled"] == true, "Neutron protects ports: {port}");

@@ -13,7 +13,7 @@ use crate::openstack::{
     rig::Rig,
 };
 
-/// How often the log of the proxy shows this pattern.
+/// Returns how often the log of the proxy shows this pattern.
 fn count(counts: &std::collections::BTreeMap<String, usize>, pattern: &str) -> usize {
     counts.get(pattern).copied().unwrap_or_default()
 }

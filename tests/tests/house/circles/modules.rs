@@ -54,7 +54,7 @@ impl Modules {
         modules
     }
 
-    /// Every use of another module's item.
+    /// Returns every use of another module's item.
     pub fn uses(&self) -> BTreeSet<Use> {
         let mut uses = BTreeSet::new();
         for (from, module) in &self.0 {
@@ -79,8 +79,8 @@ impl Modules {
         matches!(self.resolve(from, &path[..1], 0), Target::Module(_))
     }
 
-    /// The target of a path in code. It cannot be a module: where it seems to be, an item has
-    /// the module's name.
+    /// Returns the target of a path in code. It cannot be a module: where it seems to be, an item
+    /// has the module's name.
     fn item(&self, from: &Path, path: &Path) -> Target {
         match self.resolve(from, path, 0) {
             Target::Module(mut module) => {
@@ -109,7 +109,7 @@ impl Modules {
         Target::Module(at)
     }
 
-    /// The target of a path's first name in the code of `at`.
+    /// Returns the target of a path's first name in the code of `at`.
     fn in_scope(&self, at: &Path, name: &str, depth: usize) -> Target {
         let module = &self.0[at];
         match module.imports.get(name) {
@@ -120,7 +120,7 @@ impl Modules {
         }
     }
 
-    /// The target of `name` in a path behind the module `at`; at the end of a path an item
+    /// Returns the target of `name` in a path behind the module `at`; at the end of a path an item
     /// precedes a module of the same name.
     fn member(&self, at: &Path, name: &str, last: bool, depth: usize) -> Target {
         let module = &self.0[at];

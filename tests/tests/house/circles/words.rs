@@ -16,7 +16,7 @@ impl Iterator for Words {
 }
 
 impl Words {
-    /// The words of a file.
+    /// Returns the words of a file.
     pub fn of(text: &str) -> Self {
         let tokens = text.parse().unwrap_or_else(|error| panic!("{error} in:\n{text}"));
         let mut words = VecDeque::new();
@@ -24,7 +24,7 @@ impl Words {
         Self(words)
     }
 
-    /// True if these words come next.
+    /// Returns true if these words come next.
     pub fn begin_with(&self, words: &[&str]) -> bool {
         self.0.iter().take(words.len()).eq(words)
     }
@@ -57,7 +57,7 @@ impl Words {
         }
     }
 
-    /// The path that begins with `first`, as far as it consists of names.
+    /// Returns the path that begins with `first`, as far as it consists of names.
     pub fn path(&mut self, first: &str) -> Vec<String> {
         let mut path = vec![first.to_owned()];
         while self.begin_with(&["::"]) && self.0.get(1).is_some_and(|word| is_name(word)) {

@@ -134,7 +134,7 @@ fn words(line: &str) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// True if these lines match the expected ones.
+/// Returns true if these lines match the expected ones.
 pub fn fits(expected: &[String], actual: &[String]) -> bool {
     let Some((first, rest)) = expected.split_first() else { return actual.is_empty() };
     if first == "..." {

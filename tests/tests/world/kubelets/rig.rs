@@ -205,12 +205,12 @@ pub(super) fn is_silent(node: &Node) -> bool {
     ready(node) == "Unknown"
 }
 
-/// The status of the condition Ready.
+/// Returns the status of the condition Ready.
 pub(super) fn ready(node: &Node) -> &str {
     condition(node).map_or("", |condition| &condition.status)
 }
 
-/// The condition Ready.
+/// Returns the condition Ready.
 pub(super) fn condition(node: &Node) -> Option<&NodeCondition> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == "Ready")
@@ -235,7 +235,7 @@ fn is_as_its_instance(node: &Node, instance: &SimInstance) -> Result<()> {
     Ok(())
 }
 
-/// Another machine of the same name: all else differs.
+/// Returns another machine of the same name: all else differs.
 pub(super) fn replacement(of: &SimInstance) -> SimInstance {
     let mut instance = nodes::instance(&format!("{}-replaced", of.name));
     instance.name.clone_from(&of.name);

@@ -28,7 +28,7 @@ type Request = (String, Option<String>);
 /// A request, and the key for which it is refused.
 type Case = (Request, Option<&'static str>);
 
-/// A merge patch of annotations or labels; null removes one.
+/// Returns a merge patch of annotations or labels; null removes one.
 fn patch(object: &str, field: &str, key: &str, value: Value) -> Request {
     let patch = json!({"metadata": {field: {key: value}}});
     (format!("patch {object} --type=merge -p {patch}"), None)
@@ -46,7 +46,7 @@ fn replace(path: &str, object: &Value) -> Request {
     (format!("replace --raw {path} -f -"), Some(object.to_string()))
 }
 
-/// A Service of the tenant.
+/// Returns a Service of the tenant.
 fn service(name: &str, annotations: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": name, "namespace": "shop", "annotations": annotations},
@@ -88,7 +88,7 @@ impl<'a> Guarded<'a> {
         Ok(guarded)
     }
 
-    /// The guard alone.
+    /// Returns the guard alone.
     fn alone(rig: &'a Rig) -> Result<Self> {
         Self::new(rig, rig.render("guard")?.0)
     }
@@ -114,14 +114,14 @@ impl<'a> Guarded<'a> {
         cases.iter().try_for_each(|case| self.check(who, case))
     }
 
-    /// An object as the API server has it.
+    /// Returns an object as the API server has it.
     fn read(&self, path: &str) -> Result<Value> {
         let told = self.rig.kubectl.run(["get", "--raw", path], None)?;
         ensure!(told.good, "{path}: {}", told.stderr);
         Ok(serde_json::from_str(&told.stdout)?)
     }
 
-    /// The flag of a user with a token of this account, which is bound to a node.
+    /// Returns the flag of a user with a token of this account, which is bound to a node.
     fn on_node(&self, account: &str, node: &str) -> Result<String> {
         let bound = [&format!("--bound-object-name={node}"), "--bound-object-kind=Node"];
         let words = ["create", "token", account, "-n=kube-system"].into_iter().chain(bound);

@@ -181,7 +181,7 @@ fn but_held(heard: &Heard) -> String {
     format!("{GONE}, but {}", heard.decision.held().unwrap_or_default())
 }
 
-/// The command that approves its deletion.
+/// Returns the command that approves its deletion.
 fn approve(about: &About<'_>) -> String {
     format!("kubectl annotate node {} {APPROVED}=yes", about.node.name)
 }
@@ -197,7 +197,7 @@ fn without_answer(heard: &Heard, cause: String) -> Explanation {
     }
 }
 
-/// The cloud denies an instance whose machine lives.
+/// Returns the cloud denies an instance whose machine lives.
 fn denied(cause: String, evidence: &Evidence) -> Explanation {
     let mend = "check project, region and credentials in --cloud-config: the cloud reports a running machine as gone";
     Explanation::new(Fares::Blocked, with(cause, evidence), mend)
@@ -206,7 +206,7 @@ fn denied(cause: String, evidence: &Evidence) -> Explanation {
 /// The fix for an answer that is too late or proves nothing.
 const NO_EVIDENCE: &str = "wait; if it lasts, see if the cloud answers by the instance's ID, and within --cloud-call-timeout";
 
-/// A cause with the cloud's words.
+/// Returns a cause with the cloud's words.
 fn with(cause: String, evidence: &Evidence) -> String {
     match evidence.first {
         Some(_) => format!("{cause}; {evidence}"),

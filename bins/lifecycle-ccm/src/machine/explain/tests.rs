@@ -16,7 +16,7 @@ use super::{
 };
 use crate::policy::Heartbeat;
 
-/// The first lines about the node `a`, as they are on the page.
+/// Returns the first lines about the node `a`, as they are on the page.
 fn lines(machine: &Machine, now: At) -> [String; 3] {
     lines_of(machine, machine.nodes.get("a").map(|node| &**node), now)
 }
@@ -61,7 +61,7 @@ fn failed(kind: ErrorKind) -> CloudError {
     CloudError::new(kind, "no luck").with_request_id("req-1")
 }
 
-/// A pass in which the cloud says this about `a`, and in its list, if it is asked for one.
+/// Returns a pass in which the cloud says this about `a`, and in its list, if it is asked for one.
 fn look(
     machine: &mut Machine,
     now: At,
@@ -81,7 +81,7 @@ fn look(
 
 const LISTED: Result<Listed, CloudError> = Ok(Listed { instances: 10, malformed: 0 });
 
-/// A machine that has heard this about `a` in two passes, a confirmation period apart.
+/// Returns a machine that has heard this about `a` in two passes, a confirmation period apart.
 fn after(machine: Machine, result: &LookupResult) -> (Machine, Vec<Effect>) {
     let mut machine = machine;
     look(&mut machine, at(1000), result, LISTED);

@@ -2,7 +2,7 @@ use std::slice;
 
 use super::{super::breaker::Shown, *};
 
-/// A list that lacks these.
+/// Returns a list that lacks these.
 fn measure(views: &[NodeView], missing: BTreeSet<Arc<str>>) -> (ListCoverage, Option<Cause>) {
     let shown = Shown { asked: at(0.0), instances: 7, missing, witnesses: None };
     Decider::new().measure(views, &shown, &Policy::default())
@@ -111,8 +111,8 @@ fn a_list_is_judged_by_the_nodes_without_a_mark() {
     }
 }
 
-/// The verdict about one node whose case is old enough, in the pass in which a list
-/// closes the breaker.
+/// Returns the verdict about one node whose case is old enough, in the pass in which a list closes
+/// the breaker.
 fn when_the_breaker_closes(node: &NodeView) -> Verdict {
     let nodes = among_ready(node.clone());
     let all: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();

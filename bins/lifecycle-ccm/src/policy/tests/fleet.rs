@@ -26,7 +26,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// This many Ready nodes.
+    /// Returns this many Ready nodes.
     pub fn of(size: usize) -> Self {
         Self {
             views: (0..size).map(|number| ready(&format!("n-{number:02}"))).collect(),
@@ -51,7 +51,7 @@ impl Fleet {
             .collect();
     }
 
-    /// The same fleet again, with a new leader.
+    /// Returns the same fleet again, with a new leader.
     pub fn again(self) -> Self {
         let Self { views, ends, unlisted, about_unlisted, lists, policy, .. } = self;
         Self { views, ends, unlisted, about_unlisted, lists, policy, ..Self::of(0) }
@@ -129,7 +129,7 @@ impl Fleet {
         }
     }
 
-    /// How many were deleted, by the ten minutes since the first one.
+    /// Returns how many were deleted, by the ten minutes since the first one.
     pub fn rounds(&self) -> Vec<usize> {
         let mut rounds = Vec::new();
         for at in &self.deleted {

@@ -25,7 +25,7 @@ use crate::plan::{InternalIpChange, Policy};
 const NOW: u64 = 60;
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// An instance with an address, in a zone.
+/// Returns an instance with an address, in a zone.
 fn whole(name: &str) -> Instance {
     let addresses = vec![NodeAddress::new(AddressKind::InternalIp, "10.0.0.1")];
     Instance { addresses, zone: Some("z1".to_owned()), ..instance(name) }
@@ -51,7 +51,7 @@ fn annotated(node: Node, key: &str, value: &str) -> Node {
     Node { annotations: [(key.into(), value.into())].into(), ..node }
 }
 
-/// A Ready node as [`whole`] says.
+/// Returns a Ready node as [`whole`] says.
 fn ready() -> Node {
     let labels = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
     Node {
@@ -92,7 +92,7 @@ fn work_from_memory(
     machine.apply(Event::Work(Box::new(work)), at(second));
 }
 
-/// The explanation after work with this answer a minute ago.
+/// Returns the explanation after work with this answer a minute ago.
 fn after(node: Node, answer: LookupResult) -> Explanation {
     let mut machine = machine();
     work(&mut machine, &node, answer, 0);
@@ -117,7 +117,7 @@ fn check(told: &Explanation, expect: [&str; 3]) {
     assert_eq!([&*fares, &*told.cause, &*told.mend], expect, "{told:#?}");
 }
 
-/// A Ready node of this name in this zone.
+/// Returns a Ready node of this name in this zone.
 fn ready_in(name: &str, zone: &str) -> Node {
     let mut node = ready();
     (node.name, node.uid) = (name.into(), name.into());
@@ -130,7 +130,7 @@ fn moved(name: &str) -> LookupResult {
     found(Instance { zone: Some("z2".to_owned()), ..whole(name) })
 }
 
-/// The cloud wants another zone for this Ready node and for others.
+/// Returns the cloud wants another zone for this Ready node and for others.
 fn braked(others: usize, second: u64) -> Explanation {
     let mut machine = machine();
     for number in 0..others {

@@ -4,7 +4,7 @@ use ccm_cloud::ProviderId;
 
 use super::Known;
 
-/// The provider ID, then its other spellings.
+/// Returns the provider ID, then its other spellings.
 fn spelling(entry: &Known, n: usize) -> Option<&str> {
     let id = match n.checked_sub(1) {
         None => Some(&entry.instance.provider_id),
@@ -40,7 +40,7 @@ impl Index {
         Self { places }
     }
 
-    /// The entries with this ID, each once.
+    /// Returns the entries with this ID, each once.
     pub(super) fn find<'a>(
         &self,
         entries: &'a [Known],

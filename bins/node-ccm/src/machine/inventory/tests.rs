@@ -119,7 +119,7 @@ fn any_instance() -> impl Strategy<Value = Instance> {
     })
 }
 
-/// The instances that claim this text, by a linear search.
+/// Returns the instances that claim this text, by a linear search.
 fn claims(snapshot: &Snapshot, claims: impl Fn(&Instance) -> bool) -> Vec<String> {
     let claiming = snapshot.entries.iter().filter(|known| claims(&known.instance));
     claiming.map(|known| known.instance.provider_id.to_string()).collect()

@@ -57,7 +57,7 @@ impl Default for Addresses {
     }
 }
 
-/// The networks of a family.
+/// Returns the networks of a family.
 fn parsed(networks: &[(&str, u32)], is_ipv4: bool) -> Vec<Network> {
     let all = networks.iter().filter_map(|(first, length)| Some((first.parse().ok()?, *length)));
     let same = all.filter(|(first, _): &(IpAddr, u32)| first.is_ipv4() == is_ipv4);
@@ -87,7 +87,7 @@ fn of_bits(bits: u128, like: IpAddr) -> IpAddr {
 /// The bits before the IPv4 address that an IPv6 address contains.
 const EMBEDDED: u32 = 96;
 
-/// The IPv4 address in an IPv6 address that is mapped, or of NAT64 (RFC 6052).
+/// Returns the IPv4 address in an IPv6 address that is mapped, or of NAT64 (RFC 6052).
 fn inner(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(v6) = address else { return None };
     let is_nat64 = matches!(v6.segments(), [0x64, 0xff9b, 0, 0, 0, 0, _, _]);
@@ -96,7 +96,7 @@ fn inner(address: IpAddr) -> Option<IpAddr> {
     (is_nat64 || is_mapped).then(|| Ipv4Addr::from_bits(low).into())
 }
 
-/// The first bits of these; the others are zero.
+/// Returns the first bits of these; the others are zero.
 fn first(bits: u128, length: u32) -> u128 {
     if length == 0 { 0 } else { bits & (u128::MAX << (128 - length)) }
 }
@@ -126,7 +126,7 @@ impl Addresses {
         of_bits(new, address)
     }
 
-    /// The network in place of this one. Bits behind the prefix stay zero if they are.
+    /// Returns the network in place of this one. Bits behind the prefix stay zero if they are.
     pub(super) fn replaced_network(&self, address: IpAddr, prefix: u8) -> IpAddr {
         let (new, old) = (self.replaced(address), bits(address).0);
         match first(old, prefix.into()) == old {

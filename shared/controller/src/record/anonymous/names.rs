@@ -160,7 +160,7 @@ impl Names {
         }
     }
 
-    /// A text that is known as a whole.
+    /// Returns a text that is known as a whole.
     fn whole<'a>(&self, text: &'a str) -> Option<Part<'a>> {
         // A name cannot have capitals at these places, so it is not a name.
         let is_time = || text.contains('T') && text.parse::<Timestamp>().is_ok();

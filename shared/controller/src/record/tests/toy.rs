@@ -375,7 +375,7 @@ impl World {
     }
 }
 
-/// All that may not be seen of this world, in the form in which it is written.
+/// Returns all that may not be seen of this world, in the form in which it is written.
 pub(super) fn secrets(size: usize) -> BTreeSet<String> {
     let of = |number: usize| {
         let (instance, node) = (instance(number), node(number, 0, 0));

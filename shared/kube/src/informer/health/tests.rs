@@ -36,7 +36,7 @@ impl Case {
         self
     }
 
-    /// A list with the objects of these versions. Returns the version to watch from.
+    /// Returns a list with the objects of these versions. Returns the version to watch from.
     fn lists(&mut self, seconds: u64, version: &str, objects: &[u64]) -> String {
         let after = self.health.doubted_after();
         let has_news = objects.iter().any(|version| after.is_some_and(|after| *version > after));

@@ -13,7 +13,7 @@ const PROBE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const GET_AND_KEEP: &[u8] = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// A connection from this address that has sent this and goes on waiting.
+/// Returns a connection from this address that has sent this and goes on waiting.
 async fn connection(from: Ipv4Addr, to: SocketAddr, sent: &[u8]) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
@@ -22,7 +22,7 @@ async fn connection(from: Ipv4Addr, to: SocketAddr, sent: &[u8]) -> TcpStream {
     stream
 }
 
-/// The first line of the answer to a request on a connection that stays open.
+/// Returns the first line of the answer to a request on a connection that stays open.
 async fn kept(stream: &mut TcpStream) -> String {
     stream.write_all(GET_AND_KEEP).await.unwrap();
     let mut start = [0; 15];

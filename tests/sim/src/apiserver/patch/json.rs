@@ -49,7 +49,7 @@ fn one(target: &mut Value, operation: &Value) -> Option<()> {
     }
 }
 
-/// The parts of a JSON pointer (RFC 6901).
+/// Returns the parts of a JSON pointer (RFC 6901).
 fn pointer(text: &str) -> Option<Vec<String>> {
     if text.is_empty() {
         return Some(Vec::new());

@@ -183,7 +183,7 @@ fn check_entries(
     }
 }
 
-/// A new list: the entries unchanged, even two with the same key.
+/// Returns a new list: the entries unchanged, even two with the same key.
 fn fresh(
     patch: &[Value],
     order: Option<&Value>,
@@ -278,7 +278,7 @@ fn ordered(
     result
 }
 
-/// A map in Go's print format, as in the real server's message.
+/// Returns a map in Go's print format, as in the real server's message.
 pub(super) fn go_map(value: &Value) -> String {
     let map = match value {
         Value::Object(map) => map,

@@ -125,7 +125,7 @@ fn cluster_ip(spec: &mut Value, allocator: &Allocator) {
     spec["ipFamilies"] = families.into();
 }
 
-/// The families of a Service: one, or both with the first one first, as its policy says.
+/// Returns the families of a Service: one, or both with the first one first, as its policy says.
 fn families(spec: &Value) -> Vec<Value> {
     let mut families = spec["ipFamilies"].as_array().cloned().unwrap_or_default();
     if families.is_empty() {

@@ -37,7 +37,7 @@ pub(in super::super) fn dns_subdomain(text: &str) -> Vec<String> {
     too_long(text, 253).into_iter().chain(shape).collect()
 }
 
-/// A path segment: the minimum for any name.
+/// Returns a path segment: the minimum for any name.
 pub(in super::super) fn path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];

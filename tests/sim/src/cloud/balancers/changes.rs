@@ -88,7 +88,7 @@ pub(super) fn wants_floating(front_end: &FrontEnd) -> bool {
     front_end.settings.get(FLOATING).is_some_and(|value| value == "true")
 }
 
-/// The configuration as it is wanted.
+/// Returns the configuration as it is wanted.
 fn configuration(front_end: &FrontEnd) -> Configuration {
     let ports = front_end.ports.iter();
     Configuration {
@@ -100,7 +100,7 @@ fn configuration(front_end: &FrontEnd) -> Configuration {
     }
 }
 
-/// The part that one write can create: everything but a floating address, or only the load
+/// Returns the part that one write can create: everything but a floating address, or only the load
 /// balancer.
 pub(super) fn created(
     wanted: &Wanted,
@@ -224,7 +224,7 @@ pub(super) struct Needs<'a> {
     pub(super) selector: &'a NodeSelector,
 }
 
-/// The nodes that may be members of a load balancer with these settings.
+/// Returns the nodes that may be members of a load balancer with these settings.
 pub(super) fn selector(
     settings: &BTreeMap<String, String>,
     cloud: &BalancerSettings,
@@ -233,7 +233,8 @@ pub(super) fn selector(
     NodeSelector::parse(text.unwrap_or(&cloud.node_selector))
 }
 
-/// The members to add or to replace, and the members to remove; both empty if nothing must change.
+/// Returns the members to add or to replace, and the members to remove; both empty if nothing must
+/// change.
 ///
 /// Members in neither list stay. A member that lacks what a member needs is not added, but an
 /// existing one stays. The last member stays.
@@ -290,7 +291,7 @@ pub(super) fn same(one: &Member, other: &Member) -> bool {
     }
 }
 
-/// The part of a member that the cloud stores. `None` if it lacks what the cloud needs.
+/// Returns the part of a member that the cloud stores. `None` if it lacks what the cloud needs.
 fn as_stored(member: &Member, needs: Needs<'_>) -> Option<Member> {
     let Needs { families, traits, selector } = needs;
     let addresses: Vec<_> = families

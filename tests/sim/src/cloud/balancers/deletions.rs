@@ -77,7 +77,7 @@ impl Store {
         Ok(Progress::Done(self.proof(unwanted)))
     }
 
-    /// The load balancers that must be deleted.
+    /// Returns the load balancers that must be deleted.
     fn doomed(&self, unwanted: &Unwanted) -> Vec<String> {
         let Unwanted { owner, known, duplicate, .. } = unwanted;
         let mut ids: Vec<_> = self.owned(owner).map(|balancer| balancer.id.clone()).collect();
@@ -134,7 +134,7 @@ impl Store {
         }
     }
 
-    /// A floating address of this owner that leads nowhere.
+    /// Returns a floating address of this owner that leads nowhere.
     pub(super) fn unattached(&self, owner: &Owner) -> Option<IpAddr> {
         let mut all = self.floating.iter();
         all.find_map(|(address, floating)| {
@@ -143,7 +143,7 @@ impl Store {
         })
     }
 
-    /// The proof that nothing is left.
+    /// Returns the proof that nothing is left.
     fn proof(&self, unwanted: &Unwanted) -> AbsenceProof {
         let Unwanted { owner, known, .. } = unwanted;
         let (method, evidence) = match known {

@@ -35,7 +35,7 @@ impl SimBalancer {
         }
     }
 
-    /// Its version as the provider shows it.
+    /// Returns its version as the provider shows it.
     pub(super) fn shown_version(&self) -> String {
         self.version.to_string()
     }
@@ -51,7 +51,7 @@ impl SimBalancer {
 }
 
 impl Store {
-    /// The load balancer with this ID, as this cluster sees it.
+    /// Returns the load balancer with this ID, as this cluster sees it.
     pub(super) fn describe(
         &self,
         id: &str,
@@ -98,7 +98,7 @@ impl Store {
         })
     }
 
-    /// The stored digest. A deep look checks what it stands for.
+    /// Returns the stored digest. A deep look checks what it stands for.
     fn digest(
         &self,
         balancer: &SimBalancer,
@@ -125,17 +125,17 @@ impl Store {
     }
 }
 
-/// The current configuration, to compare it with the one that a digest was stored for.
+/// Returns the current configuration, to compare it with the one that a digest was stored for.
 pub(super) fn configured(balancer: &SimBalancer, floating: Option<IpAddr>) -> String {
     format!("{:?} {:?} {floating:?}", balancer.configuration, balancer.addresses)
 }
 
-/// The cloud's 404.
+/// Returns the cloud's 404.
 pub(super) fn missing(id: &str) -> CloudError {
     CloudError::new(ErrorKind::NotFound, format!("load balancer {id} not found")).about(about(id))
 }
 
-/// The subject of an error.
+/// Returns the subject of an error.
 pub(super) fn about(id: &str) -> String {
     format!("load balancer {id}")
 }

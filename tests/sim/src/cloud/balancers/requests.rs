@@ -146,7 +146,7 @@ impl Store {
         Some(pools)
     }
 
-    /// The load balancer that a request is about, and the changes that are left.
+    /// Returns the load balancer that a request is about, and the changes that are left.
     fn plan(
         &self,
         wanted: &Wanted,
@@ -177,7 +177,7 @@ impl Store {
         Ok((target, changes))
     }
 
-    /// The load balancer that a request is about, if there is one.
+    /// Returns the load balancer that a request is about, if there is one.
     fn target(&self, wanted: &Wanted, context: &Context) -> Result<Option<String>, CloudError> {
         let Wanted { front_end, known, adopt, .. } = wanted;
         let owner = &front_end.owner;
@@ -209,7 +209,7 @@ impl Store {
         Ok(chosen.or(existing.first()).map(|balancer| balancer.id.clone()))
     }
 
-    /// The ID again, if the owner may adopt this load balancer.
+    /// Returns the ID again, if the owner may adopt this load balancer.
     fn adoptable(
         &self,
         id: &str,
@@ -232,7 +232,7 @@ impl Store {
     }
 }
 
-/// The refusal to change what is not, or not only, of this owner.
+/// Returns the refusal to change what is not, or not only, of this owner.
 pub(super) fn not_of(owner: &Owner, balancer: &SimBalancer) -> CloudError {
     let id = &balancer.id;
     let others: Vec<_> = balancer.owners.iter().filter(|one| !one.is(owner)).collect();

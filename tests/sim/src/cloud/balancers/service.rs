@@ -229,7 +229,7 @@ impl SimCloud {
     }
 }
 
-/// A request to be carried out later.
+/// Returns a request to be carried out later.
 fn later<T: Clone + Send + 'static, A: 'static>(
     act: Act<T, A>,
     item: &T,

@@ -164,7 +164,7 @@ impl SimCloud {
         })
     }
 
-    /// The target of the wanted route, if the change has one.
+    /// Returns the target of the wanted route, if the change has one.
     fn target_of(
         &self,
         change: &RouteChange,
@@ -211,7 +211,7 @@ impl SimCloud {
         }
     }
 
-    /// The instance with this provider ID, or this name.
+    /// Returns the instance with this provider ID, or this name.
     fn instance_of(&self, name: &str, id: Option<&str>) -> Result<ProviderId, CloudError> {
         let fleet = self.state.fleet.read();
         let found = id.map_or_else(|| fleet.named(name), |id| fleet.spelt(id));
@@ -326,7 +326,7 @@ fn cut(operation: Operation) -> CloudError {
     lost(operation, ErrorKind::Unavailable, "the connection was cut")
 }
 
-/// The destination and the node's name: how faults name a change.
+/// Returns the destination and the node's name: how faults name a change.
 fn names(change: &RouteChange) -> Vec<String> {
     let owner: Option<&Owner> = match change {
         RouteChange::Create(new) | RouteChange::Replace { new, .. } => Some(&new.owner),

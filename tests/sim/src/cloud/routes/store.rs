@@ -68,17 +68,17 @@ impl Store {
         self.late.entry(due).or_default().push(request);
     }
 
-    /// The routes of a destination.
+    /// Returns the routes of a destination.
     pub(super) fn at(&self, destination: IpNet) -> &[SimRoute] {
         self.routes.get(&destination.trunc()).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The version as the cloud shows it.
+    /// Returns the version as the cloud shows it.
     pub(super) fn shown_version(&self) -> Option<String> {
         self.settings.versions.then(|| self.version.to_string())
     }
 
-    /// How many routes can be added.
+    /// Returns how many routes can be added.
     pub(super) fn room(&self) -> Option<u32> {
         let quota = self.settings.quota?;
         let count = self.routes.values().map(Vec::len).sum::<usize>();
@@ -252,7 +252,7 @@ impl Store {
         route.target == old.target && (owner || !self.settings.traits.records_owner)
     }
 
-    /// The defect of a new or repaired route.
+    /// Returns the defect of a new or repaired route.
     fn defect(
         &self,
         destination: IpNet,
@@ -295,7 +295,7 @@ impl Store {
     }
 }
 
-/// The refusal to change what is not as it was listed.
+/// Returns the refusal to change what is not as it was listed.
 fn changed(route: &SimRoute) -> CloudError {
     let owner: Option<&Owner> = route.owner.as_ref();
     let owner = owner.map(|owner| format!(", of {owner}")).unwrap_or_default();

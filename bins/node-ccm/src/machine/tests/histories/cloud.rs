@@ -17,7 +17,8 @@ pub(super) const WAVE: &str = "wave";
 /// A value that no label may have.
 pub(super) const ILLEGAL: &str = "not legal";
 
-/// The system UUID of the machine of this name. The cloud's own part of the ID of its instance is the same.
+/// Returns the system UUID of the machine of this name. The cloud's own part of the ID of its
+/// instance is the same.
 pub(super) fn uuid(name: &str) -> String {
     format!("i-{name}")
 }
@@ -55,7 +56,7 @@ pub(super) fn is_of_name(node: &Node, instance: &Instance) -> bool {
 }
 
 impl World {
-    /// The instance by ID, by system UUID, or by name.
+    /// Returns the instance by ID, by system UUID, or by name.
     pub(super) fn find(&self, node: &Node) -> Option<&Instance> {
         let by_name = || self.instances.get(&node.name);
         match (node.provider_id.as_deref(), node.system_uuid.as_deref()) {

@@ -13,7 +13,7 @@ use crate::plan::LABEL_POLICY;
 /// The number of names of nodes. With budgets half of the nodes are not selected.
 pub(super) const NODES: usize = 6;
 
-/// The addresses that the kubelet's `--node-ip` asks for.
+/// Returns the addresses that the kubelet's `--node-ip` asks for.
 pub(super) fn wanted(node: &Node) -> Vec<String> {
     node.annotation(PROVIDED_NODE_IP).map(|text| vec![text.to_owned()]).unwrap_or_default()
 }

@@ -39,7 +39,7 @@ fn edit<V: for<'a> From<&'a str>>(
     }
 }
 
-/// The node after this write, without the parts that are dropped.
+/// Returns the node after this write, without the parts that are dropped.
 pub(super) fn changed(node: &Node, step: &Step, is_dropped: impl Fn(Part) -> bool) -> Node {
     let mut new = node.clone();
     match step {
@@ -171,7 +171,7 @@ impl World {
         self.set(node);
     }
 
-    /// The name of a node, often a node that is being looked up or written.
+    /// Returns the name of a node, often a node that is being looked up or written.
     fn name_at_work(&mut self) -> Name {
         let name = self.name();
         if self.flights.is_empty() || !self.random.one_in(3) {

@@ -52,7 +52,7 @@ fn topology_keys() -> impl Iterator<Item = &'static str> {
     [ZONE, REGION, INSTANCE_TYPE].into_iter().flat_map(|(beta, ga)| [beta, ga])
 }
 
-/// The label policy of the node.
+/// Returns the label policy of the node.
 pub(super) fn label_policy(node: &Node, settings: LabelPolicy) -> LabelPolicy {
     match node.annotation(LABEL_POLICY) {
         Some("once") => LabelPolicy::Once,

@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// The reason why a new node waits for an address.
+    /// Returns the reason why a new node waits for an address.
     fn lacks_address(&self, node: &Node, instance: &Instance) -> Option<WaitReason> {
         let asked = wanted(node);
         let has = |ip: &String| instance.addresses.iter().any(|one| one.address == *ip);
@@ -255,7 +255,7 @@ impl World {
     }
 }
 
-/// The IP addresses of the instance.
+/// Returns the IP addresses of the instance.
 fn ips(instance: &Instance) -> impl Iterator<Item = &str> {
     let all = instance.addresses.iter().map(|one| &*one.address);
     all.filter(|one| one.parse::<std::net::IpAddr>().is_ok())
