@@ -72,7 +72,7 @@ impl Arena {
         Ok(program)
     }
 
-    /// Where the programs' logs are.
+    /// Returns the folder of the programs' logs.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -85,7 +85,7 @@ impl Arena {
         }
     }
 
-    /// Lookups and pages of lists since `earlier`.
+    /// Counts lookups and pages of lists since `earlier`.
     pub fn cloud_calls(&self, earlier: Calls) -> u64 {
         let calls = self.served.cloud().calls().since(&earlier);
         calls.lookup + calls.list

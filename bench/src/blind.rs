@@ -66,7 +66,7 @@ pub async fn measure(all: bool) -> Result<()> {
 }
 
 impl World {
-    /// etcd goes back while `count` nodes were initialised after the copy.
+    /// Sets etcd back while `count` nodes were initialised after the copy.
     async fn restored(&self, what: &str, count: usize) -> Result<()> {
         println!("\n-- etcd put back to an older copy, {what}");
         let real = self.cluster.real().context("real")?;
@@ -103,7 +103,7 @@ impl World {
         finish([leader, standby]).await
     }
 
-    /// The leader's watches are treated badly, the standby's are not.
+    /// Disturbs the leader's watches, but not the standby's.
     async fn behind_proxy(&self, watches: Watches) -> Result<()> {
         println!("\n-- the leader's watches behind a proxy: {watches:?}");
         let (proxy, launch) = self.proxied().await?;
@@ -140,7 +140,7 @@ impl World {
         Ok((proxy, launch))
     }
 
-    /// The watches of both are swallowed. If no replica sees, no replica leads, even after both are
+    /// Swallows the watches of both. If no replica sees, no replica leads, even after both are
     /// restarted.
     async fn both_behind_proxies(&self) -> Result<()> {
         println!("\n-- the watches of both replicas swallowed");
@@ -190,7 +190,7 @@ impl World {
         finish([one, other]).await
     }
 
-    /// Both lose the right to watch nodes.
+    /// Takes the right to watch nodes from both.
     async fn without_right(&self) -> Result<()> {
         println!("\n-- the right to watch nodes is taken from the account of both");
         let grants = self.account.manifest().grants()?;

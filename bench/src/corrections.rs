@@ -123,7 +123,7 @@ async fn during_corrections(
     Ok(waits)
 }
 
-/// New nodes one by one, then in a stream. They are deleted afterwards.
+/// Registers new nodes one by one, then in a stream. They are deleted afterwards.
 async fn new_nodes(place: (&Arena, &Untainted), prefix: &str) -> Result<Waits> {
     let single = arriving(place, &format!("{prefix}-single"), SINGLE).await?;
     // A batch window that has grown shrinks again.

@@ -97,7 +97,7 @@ fn run_variant(variant: Variant, first: u64, count: u64) -> usize {
     failures.len()
 }
 
-/// The headline and the end of a report.
+/// Returns the headline and the end of a report.
 fn shortened(report: &str) -> String {
     let lines: Vec<&str> = report.lines().collect();
     match lines.as_slice() {

@@ -84,7 +84,7 @@ async fn not_ready(arena: &Arena, program: &Program, names: &[String], count: us
     Ok(())
 }
 
-/// From the moment at which an instance is gone and its node not Ready to the node's end.
+/// Measures from the moment at which an instance is gone and its node not Ready to the node's end.
 async fn deletion(arena: &Arena, names: &[String]) -> Result<()> {
     let name = names.last().context("a node")?;
     arena.served.cloud().remove(&nodes::instance(name).id);
@@ -99,7 +99,7 @@ async fn deletion(arena: &Arena, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The leader is killed with fifty open cases: the next leader starts them again.
+/// Kills the leader with fifty open cases: the next leader starts them again.
 async fn restart(
     arena: &Arena,
     mut program: Program,

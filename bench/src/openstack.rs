@@ -121,7 +121,7 @@ async fn register(rig: &Rig, all: Vec<Value>) -> Result<()> {
         .await
 }
 
-/// Initialised nodes of these servers.
+/// Returns initialised nodes of these servers.
 fn initialised<'a>(
     servers: impl IntoIterator<Item = &'a ccm_tests::openstack::admin::Server>,
 ) -> Vec<Value> {

@@ -104,7 +104,7 @@ pub async fn backlog(client: &Client, count: usize) -> Result<f64> {
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The two writes.
+/// Makes the two writes.
 async fn initialise(client: &Client, name: &str, writing: Writing) -> Result<()> {
     let api = Api::<Node>::all(client.clone());
     let params = PatchParams::default();

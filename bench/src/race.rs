@@ -143,7 +143,7 @@ async fn start_races(
     Ok(races)
 }
 
-/// That candidates of bad manners get caught, and on how many Leases.
+/// Checks that candidates of bad manners get caught, and on how many Leases.
 async fn catches(kubeconfig: &Path, manners: Manners, seed: u64) -> Result<String> {
     let rounds = BROKEN_LEASES * BROKEN_ROUNDS;
     let mut races = start_races(kubeconfig, BROKEN_LEASES, rounds, manners, seed).await?;

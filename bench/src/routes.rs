@@ -70,7 +70,7 @@ pub enum Part {
     Shared,
 }
 
-/// A cloud with these properties, without routes, and with the instances of `count` nodes.
+/// Makes a cloud with these properties, without routes, and with the instances of `count` nodes.
 fn cloud(arena: &Arena, count: usize, change: impl FnOnce(&mut RouterSettings)) {
     let cloud = arena.served.cloud();
     cloud.faults().clear();
@@ -154,7 +154,7 @@ fn megabytes(program: &Program) -> Result<String> {
     Ok(format!("{:.1} MB", program.resident_bytes()? as f64 / 1e6))
 }
 
-/// The end of a program whose figures are complete.
+/// Ends a program whose figures are complete.
 async fn finish(arena: &Arena, program: Program) -> Result<()> {
     program.terminate().await?;
     burst::remove_all(&arena.client).await

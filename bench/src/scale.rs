@@ -18,8 +18,8 @@ use crate::{
 const REGISTERING: usize = 16;
 const LIMIT: Duration = Duration::from_mins(10);
 
-/// `count` nodes of 10 KB register at once: node-ccm against a plain client that does
-/// nothing but the two writes, on the same API server.
+/// Registers `count` nodes of 10 KB at once: node-ccm against a plain client that does nothing but
+/// the two writes, on the same API server.
 ///
 /// The plain client runs before and after, because the API server grows slower with
 /// what it has seen; and with the watch that times node-ccm, because that costs the API
@@ -74,8 +74,8 @@ async fn node_ccm(arena: &Arena, count: usize) -> Result<f64> {
     Ok(timing.nodes_per_second())
 }
 
-/// The same with the nodes there before node-ccm starts, so that nothing but the
-/// writes keeps the API server busy.
+/// Runs the same with the nodes there before node-ccm starts, so that nothing but the writes keeps
+/// the API server busy.
 pub async fn backlog(arena: &Arena, count: usize) -> Result<()> {
     println!("\n-- {count} nodes of 10 KB wait when the controller starts");
     register(arena, count, 10).await?;
@@ -98,7 +98,7 @@ pub async fn backlog(arena: &Arena, count: usize) -> Result<()> {
     burst::remove_all(&arena.client).await
 }
 
-/// Memory with `count` nodes of 16 KB, one refresh of all, and a restart.
+/// Measures the memory with `count` nodes of 16 KB, one refresh of all, and a restart.
 pub async fn fleet(arena: &Arena, count: usize) -> Result<()> {
     println!("\n-- {count} nodes of 16 KB: memory, a refresh, a restart");
     let launch = arena.launch().arg("--node-status-update-frequency=20s");
@@ -135,7 +135,7 @@ pub async fn fleet(arena: &Arena, count: usize) -> Result<()> {
     burst::remove_all(&arena.client).await
 }
 
-/// `count` nodes with a cloud that answers at once, and with one that takes its time.
+/// Runs `count` nodes with a cloud that answers at once, and with one that takes its time.
 pub async fn slow_cloud(arena: &Arena, count: usize) -> Result<()> {
     use ccm_sim::faults::{Effect, Fault};
     println!("\n-- {count} nodes with a slow cloud");
@@ -160,7 +160,7 @@ pub async fn slow_cloud(arena: &Arena, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A cloud that looks up one node after another, with or without answers in between.
+/// Runs with a cloud that looks up one node after another, with or without answers in between.
 async fn one_by_one(arena: &Arena, streams: bool) -> Result<()> {
     use ccm_sim::faults::{Effect, Fault};
     const NODES: usize = 400;

@@ -61,7 +61,7 @@ pub enum Part {
     Memory,
 }
 
-/// A cloud with these properties, and without load balancers.
+/// Makes a cloud with these properties, and without load balancers.
 fn cloud(arena: &Arena, change: impl FnOnce(&mut BalancerSettings)) {
     let cloud = arena.served.cloud();
     for balancer in cloud.balancers().all() {
@@ -208,7 +208,7 @@ fn names(count: usize) -> Vec<String> {
     burst::names(count)
 }
 
-/// The end of a program whose figures are complete.
+/// Ends a program whose figures are complete.
 async fn finish(arena: &Arena, program: Program) -> Result<()> {
     program.terminate().await.context("it ends in order")?;
     remove_all(arena).await

@@ -13,7 +13,7 @@ use crate::{arena::Arena, burst};
 
 const ROUNDS: usize = 5;
 
-/// From the signal to the new leader's first write: with SIGTERM, and with `kill -9`.
+/// Measures from the signal to the new leader's first write: with SIGTERM, and with `kill -9`.
 pub async fn measure(arena: &Arena) -> Result<()> {
     println!("\n-- takeover, default terms (lease 15 s, renew deadline 10 s, retry 2 s)");
     let mut terminated = Vec::new();

@@ -6,7 +6,7 @@
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice with the same numbers for the same seed.
+    /// Creates dice with the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -118,7 +118,7 @@ impl Fixture {
             .collect())
     }
 
-    /// The writes to nodes among them.
+    /// Returns the writes to nodes among them.
     pub async fn node_writes(&self, user_agent: &str) -> Result<Vec<Request>> {
         let mut all = self.requests(user_agent).await?;
         all.retain(|request| request.is_write() && request.resource == "nodes");
@@ -133,7 +133,7 @@ impl Fixture {
     }
 }
 
-/// Short terms of leadership, so that tests are short; the proportions are the defaults'.
+/// Sets short terms of leadership, so that tests are short; the proportions are the defaults'.
 pub fn with_short_terms(launch: Launch) -> Launch {
     launch
         .arg("--leader-elect-lease-duration=5s")
@@ -148,7 +148,7 @@ pub const QUICK_LIFECYCLE: [&str; 3] = [
     "--node-grace-period=1s",
 ];
 
-/// lifecycle-ccm with quick periods.
+/// Sets quick periods for lifecycle-ccm.
 pub fn with_quick_periods(launch: Launch) -> Launch {
     QUICK_LIFECYCLE.into_iter().fold(launch, Launch::arg)
 }

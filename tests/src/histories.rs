@@ -186,7 +186,7 @@ impl Run {
         Ok(self.tally)
     }
 
-    /// The nodes as the informers show them now.
+    /// Shows the nodes as the informers have them now.
     fn watch(&mut self, now: u64) {
         let shown = self.objects.shown(&self.world, now);
         self.leader.watch(now, &shown);
@@ -248,7 +248,7 @@ impl Run {
         changed.collect()
     }
 
-    /// A pass. Returns the time of its end, and when the next one is due.
+    /// Makes a pass. Returns the time of its end, and when the next one is due.
     fn pass(&mut self, began: u64) -> Result<(u64, u64), String> {
         self.tally.passes += 1;
         let (before, leader) = (self.begin_pass(began)?, self.tally.leaders);
@@ -320,7 +320,7 @@ impl Run {
         self.world.nodes.iter().position(|node| &*node.uid == uid)
     }
 
-    /// The calls of a pass, and what is done about the answers. Returns the time of its end.
+    /// Makes the calls of a pass, and handles the answers. Returns the time of its end.
     fn look(&mut self, asked: u64, ask: &Ask) -> Result<u64, String> {
         let mut mode = self.schedule.answer_mode(&mut self.dice, asked);
         if mode == AnswerMode::Wrong && self.world.blinks_near(asked) {
@@ -458,8 +458,8 @@ impl Run {
         }
     }
 
-    /// A judged node must be deleted within a confirmation period, three monitor periods and
-    /// ten seconds of truthful answers, a closed breaker and free budget.
+    /// Checks that a judged node is deleted within a confirmation period, three monitor periods and
+    /// ten seconds of truthful answers, with a closed breaker and free budget.
     fn gone_nodes_are_deleted_in_time(&self, now: u64) -> Result<(), String> {
         let confirmation = self.variant.confirmation(&self.policy);
         let bound = ms(confirmation + 3 * self.policy.monitor_period) + 10_000;

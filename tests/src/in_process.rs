@@ -66,7 +66,8 @@ pub struct InProcess<P: Program> {
 }
 
 impl<P: Program> InProcess<P> {
-    /// With these arguments on the command line: leads at once, or observes if they say so.
+    /// Starts the program with these arguments on the command line: leads at once, or observes if
+    /// they say so.
     pub fn new(api: &ApiServer, cloud: Arc<dyn Cloud>, arguments: &[&str]) -> Result<Self> {
         let settings = loaded::<P>(arguments)?;
         let leadership = match settings.common.mode {
@@ -76,7 +77,7 @@ impl<P: Program> InProcess<P> {
         Self::with(api, cloud, &settings, leadership)
     }
 
-    /// With these settings and this leadership.
+    /// Starts the program with these settings and this leadership.
     pub fn with(
         api: &ApiServer,
         cloud: Arc<dyn Cloud>,
@@ -189,14 +190,14 @@ impl<P: Program> InProcess<P> {
         self.context.leadership.annotations().annotate(key, text);
     }
 
-    /// The leader has recorded the identity of the cloud, and has renewed the Lease since.
+    /// Records the identity of the cloud, and renews the Lease.
     pub fn record_cloud(&self) {
         self.context.same_cloud.standing();
         self.annotate_lease("quartet.dev/renewed", None);
     }
 
-    /// The identity of the cloud is on the Lease, and from now on the cloud is another project, which has
-    /// nothing of this cluster.
+    /// Puts the identity of the cloud on the Lease, and makes the cloud another project from now
+    /// on, which has nothing of this cluster.
     pub fn lose_project(&self, cloud: &SimCloud) {
         self.annotate_lease("quartet.dev/renewed", None);
         assert!(self.context.same_cloud.is_proven());
@@ -204,7 +205,7 @@ impl<P: Program> InProcess<P> {
         cloud.faults().add(Fault::new(Effect::WrongProject));
     }
 
-    /// The other project has what the cluster needs after all, and a person approves it.
+    /// Gives the other project what the cluster needs after all, and approves it as a person does.
     pub fn approve_project(&self, cloud: &SimCloud) {
         cloud.faults().clear();
         self.annotate_lease(CLOUD_IDENTITY, Some(OTHER_PROJECT));

@@ -87,7 +87,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Clusters of this kind; they start on demand.
+    /// Creates clusters of this kind; they start on demand.
     pub fn new(kind: Kind) -> Self {
         let slots = Semaphore::new(if kind == Kind::Real { REAL } else { Semaphore::MAX_PERMITS });
         Self { kind, etcd: OnceCell::new(), free: Mutex::default(), slots }

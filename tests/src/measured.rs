@@ -21,7 +21,7 @@ pub struct Family {
 }
 
 impl Family {
-    /// `ALPHA`, `BETA`, or empty as upstream leaves it.
+    /// Returns `ALPHA`, `BETA`, or empty as upstream leaves it.
     pub fn stability(&self) -> &str {
         let rest = self.help.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         rest.map_or("", |(stability, _)| stability)
@@ -106,7 +106,7 @@ fn labels(line: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The end of the quoted text; a backslash escapes the next character.
+/// Returns the end of the quoted text; a backslash escapes the next character.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.char_indices().find_map(|(at, letter)| {

@@ -154,7 +154,7 @@ fn section(page: &mut String, title: &str, about: &str, families: &[&Family]) {
     values(page, families);
 }
 
-/// The possible values of the labels; metrics with the same values share a row.
+/// Appends the possible values of the labels; metrics with the same values share a row.
 fn values(page: &mut String, families: &[&Family]) {
     let mut rows: BTreeMap<(&str, &BTreeSet<String>), Vec<&str>> = BTreeMap::new();
     for family in families {

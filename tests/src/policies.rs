@@ -121,8 +121,8 @@ pub struct Contested<'a> {
 pub type Told<'a> = (&'a str, &'a str);
 
 impl Contested<'_> {
-    /// The program has written this node rarely. There is exactly one event of each of these, and no
-    /// other warning.
+    /// Checks that the program has written this node rarely. There is exactly one event of each of
+    /// these, and no other warning.
     pub async fn costs_little(&self, name: &str, warnings: &[Told<'_>]) -> Result<()> {
         let Self { env, agent, time, .. } = self;
         let mut all = env.node_writes(agent).await?;
@@ -168,7 +168,7 @@ impl Contested<'_> {
         Ok(())
     }
 
-    /// The same of the alert about repeated writes.
+    /// Checks the alert about repeated writes.
     pub async fn alerts_of_repeated(&self, write: &str) -> Result<()> {
         let series = format!("ccm_repeated_writes_total{{object=\"Node\",write=\"{write}\"}}");
         self.alerts("CCMRepeatedWrites", &series).await

@@ -92,7 +92,7 @@ impl Queue {
         self.keys.iter().filter(|(_, key)| is_due(key)).map(|(name, _)| Name::clone(name)).collect()
     }
 
-    /// When the next name may be handed out.
+    /// Returns when the next name may be handed out.
     pub fn next(&self) -> Option<At> {
         self.keys.values().filter(|key| !key.is_busy).filter_map(|key| key.due).min()
     }

@@ -120,7 +120,7 @@ impl Env {
     }
 }
 
-/// lifecycle-ccm with quick periods.
+/// Returns lifecycle-ccm with quick periods.
 pub fn quick_lifecycle(env: &Env) -> Launch {
     with_quick_periods(env.lifecycle_ccm())
 }

@@ -123,7 +123,7 @@ pub fn is_protected(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|name| name == FINALIZER)
 }
 
-/// Reasons and texts of its events.
+/// Returns reasons and texts of its events.
 pub async fn events(client: &Client, name: &str) -> Result<BTreeSet<(String, String)>> {
     let events = Api::<Event>::namespaced(client.clone(), NAMESPACE);
     let list = events.list(&ListParams::default()).await?;

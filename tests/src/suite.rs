@@ -72,7 +72,7 @@ pub fn main(suite: Suite) -> Result<ExitCode> {
     trials.run(all)
 }
 
-/// An observer that sees the same work as a leader leaves all of it to the leader.
+/// Checks that an observer that sees the same work as a leader leaves all of it to the leader.
 async fn writes_nothing_beside_a_leader(env: Env, program: Identity, work: Work) -> Result<()> {
     let leader = env.start(&(work.launch)(&env)).await?;
     let observer = observe(&env, (work.launch)(&env)).await?;
@@ -88,7 +88,7 @@ async fn writes_nothing_beside_a_leader(env: Env, program: Identity, work: Work)
     shows_its_record(&leader).await
 }
 
-/// The record of what it has done is whole, with its names and without them.
+/// Checks that the record of what it has done is whole, with its names and without them.
 async fn shows_its_record(program: &Program) -> Result<()> {
     for page in ["/record", "/record?anonymous=true"] {
         let (status, record) = program.get(page).await?;

@@ -31,7 +31,7 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// For clusters of the kind that the environment asks for.
+    /// Creates tests for clusters of the kind that the environment asks for.
     pub fn new() -> Result<Self> {
         let kind = kind()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -119,8 +119,8 @@ impl Trials {
     }
 }
 
-/// With its roles and its policy the API server refuses no write of a program. An API server that has
-/// just been restarted refuses reads until it knows the roles.
+/// Checks that the API server refuses no write of a program with its roles and its policy. An API
+/// server that has just been restarted refuses reads until it knows the roles.
 async fn nothing_refused(lane: &Lane, before: usize) -> Result<()> {
     if lane.cluster().real().is_none() {
         return Ok(());

@@ -12,7 +12,7 @@ const HELD: Duration = Duration::from_mins(10);
 /// How many answers are cut off, how many with the leader killed, and how many arrive late as well.
 const LOST: [usize; 3] = [10, 5, 5];
 
-/// A node joins many load balancers, of which one is held by the cloud.
+/// Adds a node to many load balancers, of which one is held by the cloud.
 pub async fn joining(rig: &Rig) -> Result<()> {
     many_balancers::measure(rig, JOINED, HELD).await
 }

@@ -52,7 +52,7 @@ pub async fn measure(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-/// The same burst in a project that has no other servers: Nova's list of those is short.
+/// Runs the same burst in a project that has no other servers: Nova's list of those is short.
 pub async fn few(rig: &Rig) -> Result<()> {
     let servers = rig.cloud.other.crowd("few-", NEW).await?;
     rig.log_in_as(&Account::of("other"))?;
@@ -62,7 +62,7 @@ pub async fn few(rig: &Rig) -> Result<()> {
     rig.cloud.other.delete_servers(servers.iter().map(|server| server.id.as_str())).await
 }
 
-/// Nodes register at once and are initialised.
+/// Registers nodes at once and waits until they are initialised.
 async fn burst(rig: &Rig, user: &Admin, what: &str, servers: &[Server]) -> Result<()> {
     let start = Instant::now();
     user.servers().await?;
@@ -81,7 +81,7 @@ async fn burst(rig: &Rig, user: &Admin, what: &str, servers: &[Server]) -> Resul
     Ok(())
 }
 
-/// The next whole refresh.
+/// Waits for the next whole refresh.
 async fn refresh(rig: &Rig) -> Result<()> {
     // What the nodes before have begun is not the refresh's.
     sleep(AFTERWARDS).await;

@@ -77,7 +77,7 @@ impl Wire {
         &self.kubeconfig
     }
 
-    /// The writes so far, with the UIDs of their levels.
+    /// Returns the writes so far, with the UIDs of their levels.
     pub fn writes(&self) -> Vec<Write> {
         self.writes.lock().clone()
     }

@@ -99,7 +99,7 @@ impl Candidate {
         self.thread.is_finished()
     }
 
-    /// Nothing of it runs for this time.
+    /// Freezes it for this time.
     pub fn freeze(&self, time: Duration) {
         self.orders.send(Order::Freeze(time)).ok(); // It may have ended.
     }
@@ -110,7 +110,7 @@ impl Candidate {
     }
 }
 
-/// The whole life of a candidate. Whatever it still does ends with its runtime.
+/// Runs the whole life of a candidate. Whatever it still does ends with its runtime.
 async fn live(
     recipe: &Recipe,
     mut orders: mpsc::UnboundedReceiver<Order>,

@@ -160,7 +160,7 @@ impl Contest {
         Ok(())
     }
 
-    /// Time passes.
+    /// Lets time pass.
     async fn pass(&mut self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {

@@ -69,12 +69,12 @@ impl Line {
         }
     }
 
-    /// From now on requests fare like this.
+    /// Sets how requests fare from now on.
     pub fn set(&self, mode: LineMode) {
         self.state.lock().mode = mode;
     }
 
-    /// From now on the candidate's wall clock is this many seconds ahead.
+    /// Sets the candidate's wall clock this many seconds ahead from now on.
     pub fn set_clock_ahead(&self, seconds: i64) {
         self.state.lock().ahead = SignedDuration::from_secs(seconds);
     }

@@ -51,7 +51,7 @@ pub struct Gap {
 }
 
 impl Referee {
-    /// Nothing has happened yet.
+    /// Starts before anything has happened.
     pub fn new(lease: &str) -> Self {
         Self { lease: lease.to_owned(), start: Instant::now(), book: Mutex::default() }
     }
@@ -61,12 +61,12 @@ impl Referee {
         &self.lease
     }
 
-    /// A round begins, with this fault.
+    /// Begins a round with this fault.
     pub fn round(&self, fault: Fault) {
         self.book.lock().rounds.push((Instant::now(), fault));
     }
 
-    /// `candidate` begins a write at `from`, which ends by `until`.
+    /// Records that `candidate` begins a write at `from`, which ends by `until`.
     pub fn write(&self, candidate: &str, from: Instant, until: Instant) {
         let book = &mut *self.book.lock();
         book.writes += 1;

@@ -68,7 +68,7 @@ pub(super) async fn measure(arena: &Arena) -> Result<()> {
     cluster.stop().await
 }
 
-/// A node leaves, its route stays for a while, and then its block goes to the node that waits.
+/// Removes a node: its route stays for a while, and then its block goes to the node that waits.
 async fn leaves(arena: &Arena, client: &Client, waiting: &str) -> Result<()> {
     let name = "node-07000";
     let block = cidr_of(client, name).await?.context("it has a block")?;

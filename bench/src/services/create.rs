@@ -75,7 +75,7 @@ async fn at_once(
     finish(arena, program).await
 }
 
-/// The writes to one Service whose load balancer fails.
+/// Counts the writes to one Service whose load balancer fails.
 async fn failing_for_long(arena: &Arena) -> Result<()> {
     cloud(arena, |_| {});
     let kinds = [ErrorKind::Unavailable, ErrorKind::Throttled, ErrorKind::QuotaExceeded];

@@ -75,7 +75,7 @@ async fn join(
     finish(arena, program).await
 }
 
-/// 40 of 50 nodes leave, each marked.
+/// Removes 40 of 50 nodes, each marked.
 async fn scale_down(arena: &Arena) -> Result<()> {
     cloud(arena, |_| {});
     let all = names(50);

@@ -96,7 +96,8 @@ pub(crate) fn told(reports: &Reports, metrics: &LifecycleMetrics, told: &Told) {
     }
 }
 
-/// If the node has changed in the meantime, lifecycle-ccm does not report a failure: it looks the node up again.
+/// Reports a failed write. If the node has changed in the meantime, that is not a failure:
+/// lifecycle-ccm looks the node up again.
 fn failed(reports: &Reports, action: &Action, error: &ApiError) {
     if matches!(error, ApiError::Conflict | ApiError::NotFound) {
         return postponed(action, error);
@@ -111,7 +112,8 @@ fn failed(reports: &Reports, action: &Action, error: &ApiError) {
     reports.report(&action.node.reference(), When::Changed, report);
 }
 
-/// The same if this replica does not lead any more, or the decision does not hold.
+/// Reports a write that was not sent because this replica does not lead any more, or the decision
+/// does not hold.
 pub(crate) fn postponed(action: &Action, reason: &impl Display) {
     let (name, what) = (&action.node.name, action.write.words().what);
     tracing::info!(node = &**name, %reason, "node {name}: {what} postponed until the next lookup");

@@ -113,7 +113,7 @@ impl Pure for Machine {
 }
 
 impl Machine {
-    /// Nothing is known yet.
+    /// Creates a machine that knows nothing yet.
     pub(crate) fn new(params: Params) -> Self {
         Self {
             leads: false,
@@ -186,7 +186,7 @@ impl Machine {
         }
     }
 
-    /// The node whose work has ended is tried again.
+    /// Tries the node again, now that its work has ended.
     fn again(&mut self, name: &Name, again: Again) {
         if let Some(last) = &mut self.entry(name).last {
             last.pace = Some(again.pace());
@@ -194,7 +194,7 @@ impl Machine {
         self.queue(name, Queued::Again(again));
     }
 
-    /// The node is in this state now.
+    /// Records the state of the node.
     fn set_state(&mut self, name: &Name, state: State) {
         let old = self.entry(name).state.replace(state);
         if old == Some(state) {
@@ -234,8 +234,8 @@ impl Machine {
         Some(is_ours)
     }
 
-    /// The node is another provider's or is not selected. It is not written any more: it holds up no other
-    /// node, and waits for no turn.
+    /// Records that the node is another provider's or is not selected. It is not written any more:
+    /// it holds up no other node, and waits for no turn.
     fn left_out(&mut self, node: &Arc<Node>) {
         self.leaves_brake(&node.uid);
         self.leaves_turns(&node.name);
@@ -245,7 +245,7 @@ impl Machine {
         self.set_state(&node.name, state);
     }
 
-    /// The node is up to date.
+    /// Records that the node is up to date.
     fn settled(&mut self, name: &Name) {
         let entry = self.entry(name);
         entry.drop_answer();

@@ -36,7 +36,7 @@ use crate::{
 /// Upstream's name of the queue: the label of its metrics.
 pub(crate) const QUEUE: &str = "Nodes";
 
-/// A field of [`Plan::fields`] in the metric of repeated writes.
+/// Returns the name of a field of [`Plan::fields`] in the metric of repeated writes.
 fn kind(field: &str) -> &'static str {
     match field {
         TAINTS => TAINTS,

@@ -336,7 +336,7 @@ impl Plan {
         Self { outcome, steps: Vec::new(), notes: Vec::new() }
     }
 
-    /// The changes of what the brake protects.
+    /// Returns the changes of what the brake protects.
     pub fn changes(&self) -> impl Iterator<Item = (Field, &Note)> {
         self.notes.iter().filter_map(|note| Some((note.change()?, note)))
     }
@@ -399,7 +399,7 @@ impl Plan {
         self.steps.iter().flat_map(Step::fields).collect()
     }
 
-    /// The changes of protected fields that this step has made. `rest` is the plan for the
+    /// Returns the changes of protected fields that this step has made. `rest` is the plan for the
     /// API server's answer.
     pub fn made<'a>(&'a self, step: &'a Step, rest: &'a Self) -> impl Iterator<Item = &'a Note> {
         let is_left = |field: Field| rest.changes().any(|(other, _)| other == field);

@@ -141,7 +141,7 @@ impl NodeReports {
         }
     }
 
-    /// A warning about a lasting state.
+    /// Reports a lasting state as a warning.
     fn warn(&self, node: &Node, topic: &'static str, state: &str, text: &str) {
         self.report(node, When::Changed, Report::of_node(node, topic, state, text));
     }

@@ -86,7 +86,7 @@ pub(crate) fn explain<P: Program<Settings = NodeSettings>>(
     });
 }
 
-/// One series of each without a controller, for the metrics reference.
+/// Creates one series of each without a controller, for the metrics reference.
 pub(crate) fn specimens(metrics: &Metrics) {
     metrics.collect(WAITING.collector(|| vec![(Vec::new(), Duration::ZERO)]));
     metrics.collect(INVENTORY.collector(|| vec![(Vec::new(), (0, Some(Duration::ZERO)))]));

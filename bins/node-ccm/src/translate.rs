@@ -135,7 +135,7 @@ impl Source {
         }
     }
 
-    /// A node may go while the machine is told of it.
+    /// Tells the machine of a node that has gone in the meantime.
     fn if_gone(&self, performer: &Performer, name: &Name) {
         if self.store.get(name).is_none() {
             performer.hear(Event::Gone(Name::clone(name)));

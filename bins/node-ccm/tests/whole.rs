@@ -102,7 +102,7 @@ impl Whole {
         sleep(Duration::from_millis(100)).await;
     }
 
-    /// The next patches get this response, this number of times.
+    /// Answers the next patches with this response, this number of times.
     fn conflicts(&self, times: usize) {
         let conflict = Action::Status { code: 409, retry_after: None };
         self.api
@@ -110,7 +110,7 @@ impl Whole {
             .add(Fault::new(conflict).verb(Verb::Patch).resource("nodes").times(times));
     }
 
-    /// The writes to nodes, as `patch nodes/status`.
+    /// Returns the writes to nodes, as `patch nodes/status`.
     fn writes(&self) -> Vec<String> {
         let records = self.api.audit().records();
         let writes = records
@@ -134,7 +134,7 @@ impl Whole {
         events.map(|event| (text(&event, "reason"), text(&event, "message"))).collect()
     }
 
-    /// Lookups of these nodes fail.
+    /// Makes lookups of these nodes fail.
     fn fail(&self, nodes: &[&str], kind: ErrorKind) -> faults::FaultId {
         let nodes = nodes.iter().map(|name| (*name).to_owned()).collect();
         let effect = Effect::FailNodes(nodes, CloudError::new(kind, "no"));

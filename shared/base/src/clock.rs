@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::{At, steps};
 
-/// Wall-clock time, for timestamps that other programs read: events, leases, logs.
+/// Returns the wall-clock time, for timestamps that other programs read: events, leases, logs.
 /// Never measure durations with it: it can jump.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub fn wall() -> Timestamp {
@@ -36,8 +36,8 @@ pub fn set_wall(by: SignedDuration) {
     TEST.fetch_add(by, Ordering::Relaxed);
 }
 
-/// By how much the wall clock has been set since the process began: the difference between moments and
-/// their texts.
+/// Returns by how much the wall clock has been set since the process began: the difference between
+/// moments and their texts.
 pub fn set_since_start() -> SignedDuration {
     steps::since_start()
 }
@@ -55,7 +55,7 @@ fn monotonic() -> SignedDuration {
     SignedDuration::new(now.tv_sec, i32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Time since boot including suspend (`CLOCK_BOOTTIME`).
+/// Returns the time since boot, including suspend (`CLOCK_BOOTTIME`).
 ///
 /// The monotonic clock stops while a machine sleeps or a VM is paused: a leader that
 /// relies on it would still believe in a term that has ended.
@@ -65,7 +65,7 @@ pub fn since_boot() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Time since boot. Systems other than Linux offer only the monotonic clock here.
+/// Returns the time since boot. Systems other than Linux offer only the monotonic clock here.
 #[cfg(not(target_os = "linux"))]
 pub fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -93,14 +93,14 @@ impl Timeline {
         self.begins + self.started.elapsed()
     }
 
-    /// When the timers of this process reach the moment; what is before the beginning is
+    /// Returns when the timers of this process reach the moment; what is before the beginning is
     /// the beginning.
     pub fn instant(&self, at: At) -> Instant {
         self.started + at.since(self.begins)
     }
 }
 
-/// Seconds since the Unix epoch, with fractions. Metrics such as
+/// Returns the seconds since the Unix epoch, with fractions. Metrics such as
 /// `process_start_time_seconds` are defined in these units.
 pub fn unix_seconds() -> f64 {
     wall().as_duration().as_secs_f64()

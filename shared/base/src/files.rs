@@ -40,7 +40,7 @@ impl Default for Files {
 }
 
 impl Files {
-    /// Files of at most this number of bytes.
+    /// Watches files of at most this number of bytes.
     pub fn of_at_most(largest: usize) -> Self {
         Self { seen: BTreeMap::new(), next_look: Instant::now() + PERIOD, largest }
     }
@@ -86,7 +86,8 @@ impl Files {
     }
 }
 
-/// The reason why a file cannot be read is part of it: a file that appears is a change.
+/// Returns a hash of the content, or of the reason why a file cannot be read: a file that appears
+/// is a change.
 fn fingerprint(content: &Result<Vec<u8>, String>) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);

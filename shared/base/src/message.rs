@@ -15,7 +15,7 @@ fn is_control(c: char) -> bool {
         || matches!(c, '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// `text` on one line, without control characters and truncated to `most` characters; a
+/// Returns `text` on one line, without control characters and truncated to `most` characters; a
 /// final `…` marks the truncation.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();

@@ -21,7 +21,7 @@ thread_local! {
     static PINNED: Cell<Option<i64>> = const { Cell::new(None) };
 }
 
-/// By how much the wall clock has been set since the first reading, as of the last one.
+/// Returns by how much the wall clock has been set since the first reading, as of the last one.
 pub(crate) fn since_start() -> SignedDuration {
     PINNED.get().map_or_else(noticed, SignedDuration::from_millis)
 }

@@ -110,7 +110,7 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// An identity with only a name.
+    /// Returns an identity with only a name.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }

@@ -56,7 +56,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// An instance with only ID and name.
+    /// Creates an instance with only ID and name.
     pub fn new(provider_id: ProviderId, name: impl Into<String>) -> Self {
         Self {
             provider_id,
@@ -230,8 +230,9 @@ pub trait Instances: Send + Sync {
     async fn lookup(&self, nodes: &[NodeIdentity], detail: Detail, call: Call)
     -> Vec<LookupResult>;
 
-    /// The same as a stream, for callers that can use the first answer before the last. A node
-    /// without an answer within the call's time limit gets an error of its own.
+    /// Looks up many nodes and streams the answers, for callers that can use the first answer
+    /// before the last. A node without an answer within the call's time limit gets an error of its
+    /// own.
     fn lookup_each<'a>(
         &'a self,
         nodes: &'a [NodeIdentity],

@@ -352,8 +352,8 @@ pub struct Unwanted {
     pub service: Option<Arc<str>>,
 }
 
-/// The answers to the items of one call whose owner an earlier item has, by their places: each is
-/// [`ErrorKind::Invalid`]. Owners are compared as by [`Owner::is`].
+/// Returns the answers to the items of one call whose owner an earlier item has, by their places:
+/// each is [`ErrorKind::Invalid`]. Owners are compared as by [`Owner::is`].
 pub fn repeated<'a>(owners: impl IntoIterator<Item = &'a Owner>) -> BTreeMap<usize, CloudError> {
     let mut seen = BTreeSet::new();
     let second = |owner: &Owner| {
@@ -408,8 +408,8 @@ pub trait LoadBalancers: Send + Sync {
         call: Call,
     ) -> Answers<'a, Progress<LoadBalancer>>;
 
-    /// The changes that [`LoadBalancers::ensure`] would make, one line each, until each load
-    /// balancer is as wanted. Changes nothing. `None` if another controller is responsible.
+    /// Returns the changes that [`LoadBalancers::ensure`] would make, one line each, until each
+    /// load balancer is as wanted. Changes nothing. `None` if another controller is responsible.
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>>;
 
     /// Changes members, and nothing else. `Done` contains the state after this write, so that the

@@ -67,8 +67,8 @@ pub trait Cloud: Send + Sync {
         }
     }
 
-    /// Why a provider ID with [`Claim::Foreign`] does not belong to this provider. It continues a sentence
-    /// that begins with the ID. Cheap, makes no request.
+    /// Returns why a provider ID with [`Claim::Foreign`] does not belong to this provider. It
+    /// continues a sentence that begins with the ID. Cheap, makes no request.
     fn why_foreign(&self, provider_id: &str) -> String {
         match ProviderId::parse(provider_id) {
             Ok(_) => format!("has no scheme of this provider ({})", self.schemes().join(", ")),
@@ -100,18 +100,20 @@ pub trait Cloud: Send + Sync {
     /// `Ok(None)` means "not offered"; an error means that this is not known yet.
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError>;
 
-    /// Layer-4 load balancers, if the provider offers them. Answers like [`Cloud::instances`].
+    /// Returns layer-4 load balancers, if the provider offers them. Answers like
+    /// [`Cloud::instances`].
     fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
         Ok(None)
     }
 
-    /// Routes to the nodes' pod CIDRs, if the provider offers them. Answers like
+    /// Returns routes to the nodes' pod CIDRs, if the provider offers them. Answers like
     /// [`Cloud::instances`].
     fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
         Ok(None)
     }
 
-    /// Why a capability is not offered, as far as the provider knows. Cheap, makes no request.
+    /// Returns why a capability is not offered, as far as the provider knows. Cheap, makes no
+    /// request.
     fn why_not_offered(&self, _capability: Capability) -> Option<String> {
         None
     }
@@ -129,7 +131,7 @@ pub trait Cloud: Send + Sync {
         None
     }
 
-    /// One cheap call that shows whether the cloud answers and accepts our credentials.
+    /// Makes one cheap call that shows whether the cloud answers and accepts our credentials.
     async fn health(&self, call: Call) -> Result<(), CloudError>;
 
     /// Waits until the provider's configuration has changed in a way that takes effect only in a

@@ -29,7 +29,8 @@ pub struct ProviderContext {
 }
 
 impl ProviderContext {
-    /// Outside of a running program: requests pass no gate, and metrics are not registered.
+    /// Returns a context outside of a running program: requests pass no gate, and metrics are not
+    /// registered.
     pub fn ungated(config: ProviderConfig, user_agent: &str) -> Self {
         let (gate, metrics) = (Arc::new(OpenGate), Arc::new(NoMetrics));
         Self { config, gate, metrics, user_agent: user_agent.to_owned() }

@@ -195,8 +195,8 @@ pub enum TargetState {
     Gone(AbsenceProof),
 }
 
-/// The answers to the changes of one call whose destination an earlier change has, by their places:
-/// each is [`ErrorKind::Invalid`].
+/// Returns the answers to the changes of one call whose destination an earlier change has, by their
+/// places: each is [`ErrorKind::Invalid`].
 pub fn repeated_destinations(changes: &[RouteChange]) -> BTreeMap<usize, CloudError> {
     let mut seen = BTreeSet::new();
     let places = changes.iter().map(RouteChange::destination).enumerate();

@@ -42,7 +42,7 @@ pub struct Approvals {
 }
 
 impl Approvals {
-    /// Nothing is approved yet. `what` completes "the Lease approves".
+    /// Starts without an approval. `what` completes "the Lease approves".
     pub fn new(lease: &LeaseAnnotations, what: &'static str) -> Self {
         Self::of(lease, KEYS, what)
     }

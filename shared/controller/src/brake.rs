@@ -123,8 +123,8 @@ impl<C: Copy + PartialEq> Brake<C> {
         self.window.take(now, uid, population, budget).map_err(|until| Hold::Budget { until })
     }
 
-    /// The object was changed at this time, and not when it was charged: the window begins now.
-    /// Nothing happens if it was not charged.
+    /// Records that the object was changed at this time, and not when it was charged: the window
+    /// begins now. Nothing happens if it was not charged.
     pub fn renew(&mut self, now: At, uid: &str) {
         self.window.renew(now, uid);
     }

@@ -101,7 +101,8 @@ fn ips_of(node: &Node) -> impl Iterator<Item = IpAddr> {
         .filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
 }
 
-/// Some clouds name their nodes by their addresses.
+/// Returns true if the node's name is an IP address of the instance, as some clouds name their
+/// nodes.
 fn has_ip_as_name(node: &Node, instance: &Instance) -> bool {
     parse_ip(&node.name).is_some_and(|own| ips(instance).any(|ip| ip == own))
 }
@@ -110,7 +111,8 @@ fn is_same_name(one: &str, other: &str) -> bool {
     one.trim_end_matches('.').eq_ignore_ascii_case(other.trim_end_matches('.'))
 }
 
-/// Either of them may have a domain. An IP address has no labels.
+/// Returns true if both names are the same host. Either of them may have a domain. An IP address
+/// has no labels.
 fn is_same_host(one: &str, other: &str) -> bool {
     let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     let is_name = |name: &str| !name.is_empty() && parse_ip(name).is_none();

@@ -72,8 +72,8 @@ pub fn is_ours(cloud: &dyn Cloud, node: &Node) -> Option<bool> {
     claim(cloud, node).map(|claim| claim != Claim::Foreign)
 }
 
-/// Why a program does nothing for this node: `--node-selector` does not select it, or else it is another
-/// provider's.
+/// Returns why a program does nothing for this node: `--node-selector` does not select it, or else
+/// it is another provider's.
 pub fn why_left_out(cloud: &dyn Cloud, node: &Node, is_selected: bool) -> String {
     if !is_selected {
         return "--node-selector does not select it".to_owned();
@@ -100,8 +100,8 @@ pub async fn lookup(
     answers
 }
 
-/// Like [`lookup`], but delivers each result as soon as it arrives: `answered` is called
-/// once per node with its index. A result that misses the call's deadline is an error of
+/// Looks up nodes like [`lookup`], but delivers each result as soon as it arrives: `answered` is
+/// called once per node with its index. A result that misses the call's deadline is an error of
 /// that node alone.
 pub async fn lookup_each(
     cloud: &dyn Cloud,

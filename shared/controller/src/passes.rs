@@ -66,7 +66,8 @@ impl Passes {
         self.shared.wake.notify_one();
     }
 
-    /// Cancelled when the passes end: a call to the cloud should then be abandoned.
+    /// Returns a token that is cancelled when the passes end: a call to the cloud should then be
+    /// abandoned.
     pub fn closing(&self) -> &CancellationToken {
         &self.shared.closing
     }

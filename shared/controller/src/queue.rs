@@ -263,7 +263,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// Up to `max` keys, but at least one; `None` after [`WorkQueue::shut_down`].
+    /// Returns up to `max` keys, but at least one; `None` after [`WorkQueue::shut_down`].
     ///
     /// Once the first key waits, it waits for more until the batch window ends or `max` keys wait.
     /// An urgent key that arrives in the window of routine keys ends it: the batch then waits as

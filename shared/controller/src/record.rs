@@ -93,8 +93,8 @@ pub trait Recorded: Machine + Serialize + DeserializeOwned {
         is_kept.then_some(event)
     }
 
-    /// Words besides [`anonymous`]'s own that an anonymous record keeps: words that the machine
-    /// compares with, such as keys of annotations, and that cannot be names.
+    /// Returns the words besides [`anonymous`]'s own that an anonymous record keeps: words that the
+    /// machine compares with, such as keys of annotations, and that cannot be names.
     fn words() -> &'static [&'static str] {
         &[]
     }

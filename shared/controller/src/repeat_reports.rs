@@ -63,7 +63,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// No writes yet.
+    /// Starts without writes.
     pub fn new(metrics: &RepeatMetrics) -> Self {
         let (metrics, timeline) = (metrics.clone(), Timeline::begin());
         Self { metrics, timeline, objects: Arc::default() }

@@ -176,12 +176,12 @@ impl Repeats {
         self.made.values().all(|made| made.at + ACCEPTED <= now)
     }
 
-    /// When the next delayed write may be repeated.
+    /// Returns when the next delayed write may be repeated.
     pub fn next(&self, now: At) -> Option<At> {
         self.made.values().map(|made| made.at + made.pause()).filter(|at| now < *at).min()
     }
 
-    /// The writes that must wait now.
+    /// Returns the writes that must wait now.
     pub fn waiting(&self, now: At) -> impl Iterator<Item = Repeated> {
         let waiting = self.made.iter().filter(move |(_, made)| now < made.at + made.pause());
         waiting.map(move |(kind, made)| made.repeated(kind.clone(), now, false))

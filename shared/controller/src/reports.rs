@@ -70,13 +70,13 @@ impl<'a> Report<'a> {
         Self::warning(topic, state, format!("node {}: {text}", node.name)).with_event(topic, text)
     }
 
-    /// With this reason as a field of the line.
+    /// Adds this reason as a field of the line.
     #[must_use]
     pub fn because(self, reason: &'a str) -> Self {
         Self { reason: Some(reason), ..self }
     }
 
-    /// With an event of this reason and text.
+    /// Adds an event of this reason and text.
     #[must_use]
     pub fn with_event(self, reason: &'static str, text: impl Into<String>) -> Self {
         Self { event: Some((reason, text.into())), ..self }
@@ -148,8 +148,8 @@ impl Debug for Reports {
 }
 
 impl Reports {
-    /// Reports through this recorder and this log, [`log_here`] of the program. A
-    /// state that comes back is not reported again within `pause`.
+    /// Reports through this recorder and this log, [`log_here`] of the program. A state that comes
+    /// back is not reported again within `pause`.
     pub fn new(events: EventRecorder, pause: Duration, log: fn(&Line<'_>)) -> Self {
         Self { events, memory: Memory::new(pause), log }
     }

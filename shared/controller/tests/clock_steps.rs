@@ -34,7 +34,7 @@ fn error_of(text: &str, minutes: i64) -> i64 {
     at.duration_since(expect).as_secs().abs()
 }
 
-/// The time of the only change that this Lease leaves to the next leader.
+/// Returns the time of the only change that this Lease leaves to the next leader.
 fn left(lease: &LeaseAnnotations) -> String {
     let text = lease.handed_over().found();
     let left: Vec<(String, String)> = serde_json::from_str(&text).expect(&text);

@@ -178,7 +178,7 @@ impl Clients {
         Self::assemble(&layers, origin, transport).map_err(|problem| problem.of(&plan.origin))
     }
 
-    /// Clients that send through `transport` instead of connections, with all layers. For
+    /// Creates clients that send through `transport` instead of connections, with all layers. For
     /// simulated API servers in the same process, where time can be paused.
     pub fn in_process<S, B>(transport: S, config: &ClientConfig) -> Result<Self, ClientError>
     where

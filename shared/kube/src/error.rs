@@ -122,7 +122,7 @@ impl ApiError {
         ApiReason::from(self).into()
     }
 
-    /// From a Kubernetes `Status`, in a response or as an item of a watch.
+    /// Converts a Kubernetes `Status`, in a response or as an item of a watch.
     pub fn from_status(status: &Status) -> Self {
         let message = || one_line(&status.message, MESSAGE_LIMIT);
         let code = if status.code == 0 { code_of(&status.reason) } else { status.code };
@@ -142,7 +142,7 @@ impl ApiError {
         }
     }
 
-    /// From an error between the request and the headers or body of its response.
+    /// Converts an error between the request and the headers or body of its response.
     fn from_transport(error: &(dyn Error + 'static)) -> Self {
         if causes(error).any(<dyn Error>::is::<DeadlineExceeded>) {
             return Self::Timeout;

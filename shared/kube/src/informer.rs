@@ -222,7 +222,7 @@ impl<K: Stored> Informer<K> {
         }
     }
 
-    /// A watch that begins with all objects (`WatchList`).
+    /// Lists by a watch that begins with all objects (`WatchList`).
     async fn list_streamed(&mut self, list: &mut Listing) -> Result<String, Failure> {
         let params = WatchParams::default().timeout(LIST_SECONDS).initial_events();
         let events = self.api.watch(&params, "").await.map_err(Failure::List)?;
@@ -269,7 +269,7 @@ impl<K: Stored> Informer<K> {
         self.rule.has_changed().unwrap_or_default()
     }
 
-    /// One watch, to its end.
+    /// Follows one watch to its end.
     async fn watch(&mut self, version: &mut String) {
         let seconds = match self.state.failure() {
             None => rand::random_range(WATCH_SECONDS),
@@ -333,7 +333,7 @@ impl<K: Stored> Informer<K> {
         Ok(())
     }
 
-    /// The watch showed that it works.
+    /// Records that the watch works.
     fn works(&mut self) {
         self.failures = 0;
         self.backoff.reset();

@@ -57,8 +57,8 @@ impl Kind for Node {
     }
 }
 
-/// Every field is lenient: a taint that is dropped here would be removed from the node by
-/// the next write of the list.
+/// Reads a taint. Every field is lenient: a taint that is dropped here would be removed from the
+/// node by the next write of the list.
 fn taint(fields: &Fields<'_>) -> Taint {
     Taint {
         key: fields.shared("key"),

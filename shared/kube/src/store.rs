@@ -230,7 +230,7 @@ impl<K: Stored> Store<K> {
         Arc::clone(&held.object)
     }
 
-    /// A list begins, possibly because an earlier one failed.
+    /// Begins a list, possibly because an earlier one failed.
     pub(crate) fn begin_list(&self) {
         self.inner.objects.write().list += 1;
     }

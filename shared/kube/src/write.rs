@@ -40,7 +40,7 @@ impl<K: Stored> ObjectApi<K> {
         Self { client, timeout, store: store.clone(), admission: None, admitted: None }
     }
 
-    /// With the admission of the client: for [`admitted`](Self::admitted).
+    /// Adds the admission of the client: for [`admitted`](Self::admitted).
     #[must_use]
     pub fn with_admission(self, admission: &Admission) -> Self {
         Self { admission: Some(admission.clone()), ..self }

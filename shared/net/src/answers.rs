@@ -39,7 +39,7 @@ impl AnswerMemory {
     /// together have as much room.
     pub const LONGEST: usize = 32 << 20;
 
-    /// Memory of this size in bytes.
+    /// Creates memory of this size in bytes.
     pub fn new(total: usize) -> Self {
         let (blocks, alone) = (Semaphore::new(total / BLOCK), Semaphore::new(1));
         Self { blocks: Arc::new(blocks), alone: Arc::new(alone), total }

@@ -212,7 +212,8 @@ pub async fn until<C: GracefulConnection>(
 mod tests {
     use super::*;
 
-    /// Each letter is a connection of that host, the oldest first.
+    /// Returns the connection that is closed. Each letter is a connection of that host, the oldest
+    /// first.
     fn closed(hosts: &str) -> Option<usize> {
         let host = |letter: u8| Some(IpAddr::from([10, 0, 0, letter]));
         surplus(&hosts.bytes().map(host).collect::<Vec<_>>())

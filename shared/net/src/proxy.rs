@@ -35,7 +35,7 @@ impl Proxies {
         Self::by(Matcher::from_env())
     }
 
-    /// No proxy at all.
+    /// Uses no proxy at all.
     pub fn none() -> Self {
         Self::by(Matcher::builder().build())
     }

@@ -26,7 +26,7 @@ pub fn counts(value: &str, now: At) -> bool {
     is_within(value, now, VALID)
 }
 
-/// Another process's clock may be ahead.
+/// Returns true if the mark is at most this old. Another process's clock may be ahead.
 fn is_within(value: &str, now: At, most: Duration) -> bool {
     let at = value.split_once(' ').and_then(|(_, at)| at.parse::<At>().ok());
     at.is_some_and(|at| now.since(at).max(at.since(now)) <= most)

@@ -9,7 +9,7 @@ pub fn parse_ip(text: &str) -> Option<IpAddr> {
     Some(ip.to_canonical())
 }
 
-/// Four decimal octets with leading zeros allowed.
+/// Parses four decimal octets with leading zeros allowed.
 fn parse_padded_ipv4(text: &str) -> Option<Ipv4Addr> {
     let octets: Vec<u8> = text
         .split('.')

@@ -150,7 +150,7 @@ impl PartialEq for Service {
 }
 
 impl Service {
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub fn names(&self) -> (&str, &str) {
         self.key.split_once('/').unwrap_or(("", &self.key))
     }

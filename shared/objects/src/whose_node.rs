@@ -14,7 +14,7 @@ pub enum WhoseNode<'a> {
     Unreadable,
 }
 
-/// Whose the node with this `spec.providerID` is, for a provider with these schemes.
+/// Tells whose the node with this `spec.providerID` is, for a provider with these schemes.
 pub fn whose_node<'a>(provider_id: Option<&'a str>, schemes: &[String]) -> WhoseNode<'a> {
     let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
         return WhoseNode::Nobodys;

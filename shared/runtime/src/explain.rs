@@ -271,13 +271,13 @@ pub enum Unexplained {
 }
 
 impl Explanations {
-    /// None yet.
+    /// Starts without explanations.
     pub fn new(plans: Plans) -> Self {
         Self { all: Arc::default(), plans, refusal: Arc::default() }
     }
 
-    /// While this says why no call to the cloud is made, and how to fix that, it is the cause of
-    /// everything.
+    /// Returns why no call to the cloud is made, and how to fix that: while it does, this is the
+    /// cause of everything.
     pub fn refused_by(
         &self,
         refusal: impl Fn() -> Option<(String, String)> + Send + Sync + 'static,

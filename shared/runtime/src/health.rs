@@ -88,7 +88,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// No checks yet: healthy and ready.
+    /// Starts without checks: healthy and ready.
     pub fn new() -> Self {
         Self::default()
     }

@@ -55,7 +55,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The commit of this build, which `make build` sets; `unknown` in a build without it.
 pub const COMMIT: &str = or_unknown(option_env!("QUARTET_GIT_COMMIT"));
 
-/// `make build` sets an empty text where there is no repository.
+/// Replaces an empty text, which `make build` sets where there is no repository.
 const fn or_unknown(commit: Option<&'static str>) -> &'static str {
     match commit {
         Some(commit) if !commit.is_empty() => commit,

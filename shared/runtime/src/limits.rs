@@ -76,7 +76,8 @@ struct State {
 }
 
 impl Limits {
-    /// Full buckets with these rates. Registers their metrics, so create it once per registry.
+    /// Creates full buckets with these rates. Registers their metrics, so create it once per
+    /// registry.
     pub fn new(rates: Rates, metrics: &Metrics) -> Self {
         let state = Arc::new(Mutex::new(State { rates, buckets: BTreeMap::new() }));
         let limits = Self { state, waits: Waits::new(metrics) };

@@ -73,7 +73,7 @@ pub(crate) struct OwnPolicy {
 }
 
 impl OwnPolicy {
-    /// The line and the metrics appear at once; the first request is made by [`OwnPolicy::run`].
+    /// Shows the line and the metrics at once; the first request is made by [`OwnPolicy::run`].
     pub(crate) fn new(
         program: &'static str,
         clients: &Clients,

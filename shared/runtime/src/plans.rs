@@ -145,7 +145,7 @@ struct Page {
 }
 
 impl Plans {
-    /// No plans yet. Registers its metrics, so create it once per registry.
+    /// Starts without plans. Registers its metrics, so create it once per registry.
     pub fn new(mode: Mode, metrics: &Metrics) -> Self {
         let metrics = PlanMetrics::new(metrics);
         metrics.observing.set((mode == Mode::Observe).into());
@@ -229,7 +229,7 @@ impl Plans {
         self.shared.metrics.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
-    /// A leader's steps are logged by its controller.
+    /// Logs an observer's steps. A leader's steps are logged by its controller.
     fn log(&self, kind: &str, object: &str, steps: &[Step], blocked: Option<&str>) {
         let text = match (steps, blocked) {
             ([], Some(why)) => format!("nothing, blocked: {why}"),

@@ -48,8 +48,8 @@ fn boot_time(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
 }
 
-/// Bytes received and sent, from the `IpExt` lines of `/proc/self/net/netstat`: the first line
-/// has the column names, the second the values.
+/// Returns the bytes received and sent, from the `IpExt` lines of `/proc/self/net/netstat`: the
+/// first line has the column names, the second the values.
 fn network_bytes(text: &str) -> Option<(u64, u64)> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("IpExt:"));
     let (names, values) = (lines.next()?, lines.next()?);

@@ -59,8 +59,8 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// no call is made to the cloud, not even to learn what it offers. Called once, at startup.
     fn needs(settings: &Self::Settings) -> Vec<Need>;
 
-    /// Why the program has nothing to do with these settings, if so: then it is healthy and idle,
-    /// without watches, Lease and calls to the cloud.
+    /// Returns why the program has nothing to do with these settings, if so: then it is healthy and
+    /// idle, without watches, Lease and calls to the cloud.
     fn idle(_settings: &Self::Settings) -> Option<String> {
         None
     }
@@ -73,15 +73,15 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// ([`needed`](crate::rights::needed)): exactly those that its manifests grant.
     fn rights() -> Vec<Right>;
 
-    /// Called on every replica: starts informers and fills caches. Returns the program that will
+    /// Prepares every replica: starts informers and fills caches. Returns the program that will
     /// lead. It may wait for the API server: the replica is then live, but not ready.
     fn prepare(context: &Context<Self>) -> impl Future<Output = Result<Self, Failure>> + Send;
 
-    /// Called once this replica leads, or when it observes. Starts the workers on
+    /// Starts the work once this replica leads, or when it observes. Starts the workers on
     /// `context.supervisor`; they check `context.leadership` at each write.
     fn lead(self: Arc<Self>, context: &Context<Self>);
 
-    /// Called at shutdown while still leading: stops accepting work and returns when work in
+    /// Ends the work at shutdown while still leading: stops accepting work and returns when work in
     /// progress has finished. The runtime limits it to `--drain-timeout`.
     fn drain(&self) -> impl Future<Output = ()> + Send;
 }

@@ -87,7 +87,7 @@ pub(crate) enum Unread {
 }
 
 impl Records {
-    /// None yet, with their metrics.
+    /// Starts without records, with their metrics.
     pub fn new(metrics: &Metrics) -> Self {
         let records = Self { all: Arc::default(), at_once: Arc::new(Semaphore::new(AT_ONCE)) };
         let shown = Arc::clone(&records.all);

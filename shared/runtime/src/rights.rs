@@ -68,7 +68,7 @@ impl Right {
         Self { group: Cow::Borrowed(GUARD), ..Self::new("mark", resource) }
     }
 
-    /// The same permission in one namespace only.
+    /// Returns the same permission in one namespace only.
     #[must_use]
     pub fn within(self, namespace: impl Into<Cow<'static, str>>) -> Self {
         Self { namespace: namespace.into(), ..self }
@@ -112,8 +112,9 @@ pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
     all
 }
 
-/// Permissions that a program works without: to see if the policy of its account is installed. They are not
-/// reviewed, since [`own_policy`](crate::own_policy) says when they are missing.
+/// Returns the permissions that a program works without: to see if the policy of its account is
+/// installed. They are not reviewed, since [`own_policy`](crate::own_policy) says when they are
+/// missing.
 pub(crate) fn optional(program: &'static str) -> [Right; 2] {
     [POLICIES, POLICY_BINDINGS].map(|resource| Right {
         group: Cow::Borrowed(ADMISSION),
@@ -129,8 +130,8 @@ pub fn reads(mut own: Vec<Right>) -> Vec<Right> {
     own
 }
 
-/// Events about cluster-scoped objects, which are stored in `default`; a repeated event is
-/// patched (`ccm_kube::events`).
+/// Returns the permissions for events about cluster-scoped objects, which are stored in `default`;
+/// a repeated event is patched (`ccm_kube::events`).
 fn of_events() -> [Right; 2] {
     ["create", "patch"].map(|verb| Right::new(verb, "events").within("default"))
 }

@@ -115,7 +115,7 @@ impl SameCloud {
         matches!(self.approval(), Ok(Some(_)))
     }
 
-    /// Why calls are not made; `None` while they are.
+    /// Returns why calls are not made; `None` while they are.
     fn objection(&self, standing: &Standing) -> Option<String> {
         standing.objection(&self.0.remedy).map(|(why, mend)| format!("{why}; {mend}"))
     }

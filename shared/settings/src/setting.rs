@@ -93,17 +93,17 @@ impl Setting {
     }
 }
 
-/// `kube-api-qps` as a key: `kube_api_qps`.
+/// Returns `kube-api-qps` as a key: `kube_api_qps`.
 pub(crate) fn key_of(flag: &str) -> String {
     flag.replace('-', "_")
 }
 
-/// `kube_api_qps` as a flag: `kube-api-qps`.
+/// Returns `kube_api_qps` as a flag: `kube-api-qps`.
 pub(crate) fn flag_of(key: &str) -> String {
     key.replace('_', "-")
 }
 
-/// `kube-api-qps` as an environment variable: `CCM__KUBE_API_QPS`.
+/// Returns `kube-api-qps` as an environment variable: `CCM__KUBE_API_QPS`.
 pub(crate) fn variable_of(flag: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", key_of(flag).to_uppercase())
 }

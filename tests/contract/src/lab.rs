@@ -85,7 +85,7 @@ pub(crate) fn nodes(numbers: &[usize]) -> Vec<String> {
     numbers.iter().map(|number| member(*number).node).collect()
 }
 
-/// Ports 80 and 443, members 1 to 3.
+/// Returns a wish for ports 80 and 443, and members 1 to 3.
 pub(crate) fn wanted(name: &str) -> Wanted {
     let front_end = FrontEnd {
         owner: owner(name),
@@ -152,7 +152,7 @@ pub(crate) fn addresses(shown: &LoadBalancer) -> Vec<IpAddr> {
     shown.ingress.iter().map(|entry| address(&entry.address)).collect()
 }
 
-/// All answers, in order. Each item must have one.
+/// Returns all answers, in order. Each item must have one.
 pub(crate) async fn gather<T>(answers: Answers<'_, T>, items: usize) -> Vec<Result<T, CloudError>> {
     let mut answers: Vec<_> = answers.collect().await;
     answers.sort_by_key(|(item, _)| *item);
@@ -190,7 +190,7 @@ impl Lab {
         Self { process: Mutex::new(rig.process()), rig }
     }
 
-    /// The process ends, and another one goes on.
+    /// Ends the process, and starts another one.
     pub(crate) fn restart(&self) {
         *self.process.lock() = self.rig.process();
     }
@@ -327,7 +327,7 @@ impl Lab {
         rows.remove(0)
     }
 
-    /// The number of writes since the last call of this.
+    /// Returns the number of writes since the last call of this.
     pub(crate) fn written(&self) -> usize {
         self.side().written().total()
     }

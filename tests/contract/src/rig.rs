@@ -39,7 +39,7 @@ pub trait Stage: Send + Sync {
     /// Returns the beginning of the names of its tests: `openstack`.
     fn name(&self) -> &str;
 
-    /// Why a rig of this stage cannot have this; `None` if it can.
+    /// Returns why a rig of this stage cannot have this; `None` if it can.
     fn lacks(&self, need: Need) -> Option<&'static str>;
 
     /// Returns a new cloud without anything in it, which has these.
@@ -56,16 +56,16 @@ pub trait Rig: Send + Sync {
     /// Returns the provider in a new process, which remembers nothing.
     fn process(&self) -> Arc<dyn Cloud>;
 
-    /// From now on each write is carried out, and its answer is lost.
+    /// Loses the answer to each write from now on; the write is carried out.
     fn lose_answers(&self, lost: bool);
 
-    /// From now on each request fails with this error, and has no effect.
+    /// Refuses each request with this error from now on; it has no effect.
     fn refuse(&self, error: Option<CloudError>);
 
-    /// From now on each answer takes this long.
+    /// Delays each answer by this time from now on.
     fn slow(&self, time: Duration);
 
-    /// The term of leadership of the writes to come. Only with [`Need::Fences`].
+    /// Sets the term of leadership of the writes to come. Only with [`Need::Fences`].
     fn lead(&self, _term: u64) {}
 
     /// Returns the machines.
@@ -95,10 +95,10 @@ pub trait MachineSide: Send + Sync {
     /// Gives a machine another name.
     fn rename(&self, number: usize, name: &str);
 
-    /// From now on lists lack all machines.
+    /// Hides all machines from lists from now on.
     fn hide(&self, hidden: bool);
 
-    /// The cloud's data about this machine cannot be read any more.
+    /// Makes the cloud's data about this machine unreadable.
     fn spoil(&self, number: usize);
 }
 
@@ -185,7 +185,7 @@ pub trait BalancerSide: Send + Sync {
     /// Returns the annotation for this wish; `None` if each Service has that without one.
     fn annotation(&self, wish: Wish) -> Option<(&'static str, &'static str)>;
 
-    /// Other configurations of the same Service, by annotations of the provider.
+    /// Returns other configurations of the same Service, by annotations of the provider.
     fn variants(&self, _wanted: &Wanted) -> Vec<Wanted> {
         Vec::new()
     }
@@ -199,38 +199,38 @@ pub trait BalancerSide: Send + Sync {
     /// Returns all floating addresses, and whether a load balancer has them.
     fn floating(&self) -> Vec<(IpAddr, bool)>;
 
-    /// The writes since the last call of this.
+    /// Returns the writes since the last call of this.
     fn written(&self) -> Written;
 
     /// Adds a load balancer, and returns its ID.
     fn stranger(&self, whose: Whose<'_>) -> String;
 
-    /// A person deletes a load balancer. Its floating address stays.
+    /// Deletes a load balancer, as a person does. Its floating address stays.
     fn remove(&self, id: &str);
 
     /// Returns the damage that a person can do to a load balancer.
     fn harms(&self) -> &'static [Harm];
 
-    /// A person does that.
+    /// Does this damage, as a person does.
     fn harm(&self, id: &str, harm: Harm);
 
-    /// The record of this load balancer becomes one of another controller, with names and without
+    /// Makes the record of this load balancer one of another controller, with names and without
     /// UIDs; or with [`Need::Rebuilt`] one of a cluster of the same name.
     fn disown(&self, id: &str, rebuilt: bool);
 
-    /// A person removes the digest.
+    /// Removes the digest, as a person does.
     fn drop_digest(&self, id: &str);
 
-    /// The load balancer fails. [`Cure::Person`] only with [`Need::FailsForGood`].
+    /// Makes the load balancer fail. [`Cure::Person`] only with [`Need::FailsForGood`].
     fn break_down(&self, id: &str, cure: Cure);
 
-    /// From now on the cloud works on what is written without end, or ends what it works on.
+    /// Makes the cloud work without end on what is written from now on, or ends what it works on.
     fn hold(&self, held: bool);
 
-    /// From now on the row of this load balancer cannot be read.
+    /// Makes the row of this load balancer unreadable from now on.
     fn spoil(&self, id: &str, spoilt: bool);
 
-    /// From now on lists lack all load balancers.
+    /// Hides all load balancers from lists from now on.
     fn hide(&self, hidden: bool);
 }
 
@@ -239,19 +239,19 @@ pub trait RouterSide: Send + Sync {
     /// Returns the table in the cloud's own words, by destination.
     fn table(&self) -> Vec<(IpNet, RouteTarget)>;
 
-    /// A person adds a route, whatever there is already.
+    /// Adds a route as a person does, whatever there is already.
     fn add(&self, destination: IpNet, target: RouteTarget);
 
-    /// A person gives the routes of a destination another target.
+    /// Gives the routes of a destination another target, as a person does.
     fn retarget(&self, destination: IpNet, target: RouteTarget);
 
     /// Returns how many requests have changed the table since the last call of this.
     fn written(&self) -> usize;
 
-    /// From now on at most so many routes fit.
+    /// Limits the table to so many routes from now on.
     fn limit(&self, most: usize);
 
-    /// From now on new routes carry no traffic, until they are created again later.
+    /// Makes new routes carry no traffic from now on, until they are created again later.
     fn break_new(&self, broken: bool);
 
     /// Deletes all machines and whatever else has an address.

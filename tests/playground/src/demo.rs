@@ -214,8 +214,8 @@ impl Demo {
         .await
     }
 
-    /// The number of writes of node-ccm to nodes that the API server has accepted. It rejects some by
-    /// chance: another program has just written to the same node.
+    /// Returns the number of writes of node-ccm to nodes that the API server has accepted. It
+    /// rejects some by chance: another program has just written to the same node.
     pub fn accepted_node_writes(&self) -> usize {
         let records = self.server.audit().records();
         let writes = records.iter().filter(|record| {

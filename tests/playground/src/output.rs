@@ -61,7 +61,7 @@ impl Output {
         }
     }
 
-    /// The overall result.
+    /// Prints the overall result.
     pub fn summary(&self) {
         let outcome = if self.failures == 0 { "demo passed" } else { "demo FAILED" };
         self.line(&format!("\n{} steps, {} failed: {outcome}", self.steps, self.failures));

@@ -149,12 +149,13 @@ impl ApiServer {
         server
     }
 
-    /// The front end for clients in this process; clones share the server.
+    /// Returns the front end for clients in this process; clones share the server.
     pub fn service(&self) -> ApiService {
         ApiService::new(Arc::clone(&self.core))
     }
 
-    /// The front end for other processes. Port 0 picks a free one; see [`ListenHandle::addr`].
+    /// Returns the front end for other processes. Port 0 picks a free one; see
+    /// [`ListenHandle::addr`].
     pub async fn listen(&self, addr: SocketAddr) -> std::io::Result<ListenHandle> {
         ListenHandle::bind(self.service(), addr).await
     }

@@ -198,14 +198,14 @@ impl Fault {
         Self { effect, operation: None, skip: 0, times: None, lasting: None, probability: 1.0 }
     }
 
-    /// Only calls of this operation.
+    /// Restricts it to calls of this operation.
     #[must_use]
     pub fn on(mut self, operation: Operation) -> Self {
         self.operation = Some(operation);
         self
     }
 
-    /// Only the next `calls` matching calls.
+    /// Restricts it to the next `calls` matching calls.
     #[must_use]
     pub fn times(mut self, calls: u64) -> Self {
         self.times = Some(calls);
@@ -219,7 +219,7 @@ impl Fault {
         self
     }
 
-    /// Only for this time after the fault is added to a plan.
+    /// Restricts it to this time after the fault is added to a plan.
     #[must_use]
     pub fn lasting(mut self, time: Duration) -> Self {
         self.lasting = Some(time);
@@ -256,7 +256,8 @@ impl Fault {
 }
 
 impl Effect {
-    /// Some effects apply to one operation only.
+    /// Returns true if the effect applies to this operation. Some effects apply to one operation
+    /// only.
     fn concerns(&self, operation: Operation) -> bool {
         use Operation::{
             ApplyRoutes, DeleteLoadBalancers, EnsureLoadBalancers, FindTargets, Health, List,

@@ -168,7 +168,7 @@ impl Program {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// `GET` of one of its pages: status and body.
+    /// Gets one of its pages: status and body.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
         let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
         let answer = tokio::time::timeout(Duration::from_secs(5), async {

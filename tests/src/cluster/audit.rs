@@ -40,7 +40,7 @@ impl Request {
             && self.resource != "selfsubjectaccessreviews"
     }
 
-    /// `patch nodes/status`: the key of printed counts.
+    /// Returns the request in short, `patch nodes/status`: the key of printed counts.
     pub fn what(&self) -> String {
         match self.subresource.as_str() {
             "" => format!("{} {}", self.verb, self.resource),

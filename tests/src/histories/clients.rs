@@ -55,8 +55,8 @@ impl Admission {
 }
 
 impl Run {
-    /// Another client changes a node: a former leader, an operator with a backup, or one that does not concern
-    /// lifecycle-ccm.
+    /// Changes a node as another client does: a former leader, an operator with a backup, or one
+    /// that does not concern lifecycle-ccm.
     pub fn meddle(&mut self, now: u64) {
         let index = self.dice.below(self.world.nodes.len());
         let Some(node) = self.world.nodes.get(index).filter(|node| node.registered(now)) else {
@@ -72,7 +72,7 @@ impl Run {
         }
     }
 
-    /// Another machine registers under the name of a node.
+    /// Registers another machine under the name of a node.
     pub fn register_again(&mut self, now: u64) {
         let index = self.dice.below(self.world.nodes.len());
         let Some(name) = self.world.nodes.get(index).map(|node| node.name.clone()) else { return };
@@ -80,7 +80,8 @@ impl Run {
         self.healthy.resize(self.world.nodes.len(), None);
     }
 
-    /// The operator approves on the Lease that some nodes are deleted whose machines are gone, or ends that.
+    /// Approves on the Lease that some nodes are deleted whose machines are gone, or ends that, as
+    /// the operator does.
     pub fn approve_set(&mut self, now: u64) {
         let gone = self.world.nodes.iter().filter(|node| !node.lives(now));
         let gone: Vec<Box<str>> = gone.map(|node| node.uid.clone()).collect();

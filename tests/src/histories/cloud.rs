@@ -116,7 +116,7 @@ impl Run {
         })
     }
 
-    /// Counted as the breaker counts.
+    /// Returns true if the breaker counts it.
     pub fn is_counted(&self, node: &NodeView) -> bool {
         let is_judged = node.in_reach() && !node.approved && !node.protected && !node.marked;
         let is_judged = is_judged && (node.has_id || self.deletes_ghost(node));

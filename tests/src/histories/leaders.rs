@@ -104,7 +104,7 @@ impl Outcome {
 }
 
 impl Run {
-    /// The term of the leader begins.
+    /// Begins the term of the leader.
     pub fn begin(&mut self, now: u64) {
         let mut left = serde_json::from_str(&self.lease.stored).unwrap_or_else(|_| Left::default());
         if self.sabotage == Some(Sabotage::Memory) {
@@ -123,7 +123,7 @@ impl Run {
         self.lease.left.clone_from(&self.lease.stored);
     }
 
-    /// The standby leads, and another one begins to watch.
+    /// Lets the standby lead, and another one begin to watch.
     pub fn succeed(&mut self, now: u64) {
         if self.observes {
             return;
@@ -139,7 +139,7 @@ impl Run {
         self.tally.leaders += 1;
     }
 
-    /// A renewal succeeds, or no renewal was due.
+    /// Records that a renewal succeeded, or that no renewal was due.
     pub fn renew(&mut self) {
         if self.dice.percent(70) {
             self.lease.stored.clone_from(&self.lease.left);
@@ -187,8 +187,8 @@ impl Run {
         Ok(Fate { dies_after })
     }
 
-    /// The note to the next leader has each deletion that still counts: from the time when this leader made it, and
-    /// before that from the time of the decision. It has no others.
+    /// Checks that the note to the next leader has each deletion that still counts: from the time
+    /// when this leader made it, and before that from the time of the decision. It has no others.
     fn leaves_rightly(
         &self,
         now: u64,
@@ -372,7 +372,7 @@ impl Run {
         Ok((is_done, next))
     }
 
-    /// The watch may show a write before the answer to it comes, and a later change as well.
+    /// Lets the watch show a write before the answer to it comes, and a later change as well.
     fn overtake(&mut self, now: u64) {
         if self.dice.percent(30) {
             self.watch(now);
@@ -446,7 +446,7 @@ impl Run {
         }
     }
 
-    /// Over all leaders, no more nodes are deleted in a window than the budget allows.
+    /// Checks that, over all leaders, no more nodes are deleted in a window than the budget allows.
     fn stays_within_the_budget(
         &mut self,
         now: u64,
@@ -467,7 +467,7 @@ impl Run {
         Ok(())
     }
 
-    /// No deletion is held but for deletions that were made, or may have been.
+    /// Checks that no deletion is held but for deletions that were made, or may have been.
     fn is_held_rightly(&self, now: u64) -> Result<(), String> {
         let window = ms(self.policy.budget_window);
         let used = self.charged.iter().filter(|(at, _)| at + window > now).count();

@@ -218,7 +218,7 @@ impl Process {
         self.is_synced = true;
     }
 
-    /// The store takes over the answer to a write, unless it has a later version.
+    /// Takes over the answer to a write into the store, unless the store has a later version.
     pub fn answered(&mut self, node: Option<&Arc<Node>>) {
         let Some(node) = node else { return };
         let known = self.store.get_mut(&node.name).filter(|known| node.is_later_than(known));

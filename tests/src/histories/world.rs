@@ -282,7 +282,7 @@ impl World {
         Self { nodes, end, changes, schemes_from }
     }
 
-    /// Somebody deletes a node, and another machine registers under its name at once.
+    /// Deletes a node, and registers another machine under its name at once.
     pub fn register_again(&mut self, dice: &mut Dice, name: &str, now: u64) {
         let is_it = |node: &&mut Node| *node.name == *name && node.registered(now);
         let (life, latest) = self

@@ -120,7 +120,7 @@ fn flows_belong_to_the_accounts(objects: &Objects) -> Vec<String> {
     problems
 }
 
-/// Each account has an admission policy of its name, in force.
+/// Checks that each account has an admission policy of its name, in force.
 fn accounts_are_confined(objects: &Objects) -> Vec<String> {
     let mut problems = Vec::new();
     for account in objects.of("ServiceAccount").map(name_of) {
@@ -142,8 +142,8 @@ fn accounts_are_confined(objects: &Objects) -> Vec<String> {
     problems
 }
 
-/// Nobody can publish an image under a name below `.invalid`: where the names were not replaced,
-/// nothing starts.
+/// Checks that nobody can publish an image under a name below `.invalid`: where the names were not
+/// replaced, nothing starts.
 fn images_are_nobodys(objects: &Objects) -> Vec<String> {
     let images = objects.of("Deployment").flat_map(containers).map(|found| at(found, "/image"));
     let is_nobodys =

@@ -50,7 +50,7 @@ impl Kubectl {
         self.run(["apply", "--validate=strict", "-f", "-"].iter().chain(flags), Some(text))
     }
 
-    /// Like `apply`, but a warning is also a failure.
+    /// Applies like `apply`, but a warning is also a failure.
     pub fn apply_well(&self, text: &str, flags: &[&str]) -> Result<String> {
         let told = self.apply(text, flags)?;
         ensure!(told.good, "kubectl apply {flags:?}: {}", told.stderr);

@@ -63,7 +63,7 @@ pub fn name_of(object: &Value) -> &str {
     at(object, "/metadata/name")
 }
 
-/// Kind, namespace and name.
+/// Returns Kind, namespace and name.
 pub fn identity(object: &Value) -> String {
     format!("{} {}/{}", at(object, "/kind"), at(object, "/metadata/namespace"), name_of(object))
 }

@@ -142,7 +142,7 @@ impl Admin {
         Ok(())
     }
 
-    /// The ID of the only object of this name in a list such as `{"flavors": [..]}`.
+    /// Returns the ID of the only object of this name in a list such as `{"flavors": [..]}`.
     async fn id_by_name(&self, url: &str, name: &str) -> Result<String> {
         let document = self.get(url).await?;
         let lists = document.as_object().into_iter().flat_map(|document| document.values());

@@ -106,8 +106,8 @@ pub async fn add_nodes(rig: &Rig, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// service-ccm for this cluster and cloud, with its default settings. The networks of this cloud are
-/// on loopback, whose addresses Services do not show by default.
+/// Returns service-ccm for this cluster and cloud, with its default settings. The networks of this
+/// cloud are on loopback, whose addresses Services do not show by default.
 pub fn service_ccm(rig: &Rig) -> Launch {
     rig.launch("service-ccm").arg("--load-balancer-allowed-addresses=127.0.0.0/8")
 }
@@ -129,7 +129,7 @@ pub async fn of_service(rig: &Rig, name: &str) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// The ID of the Service's only load balancer.
+/// Returns the ID of the Service's only load balancer.
 pub async fn id_of(rig: &Rig, name: &str) -> Result<String> {
     let all = of_service(rig, name).await?;
     ensure!(all.len() == 1, "{} load balancers of {name}", all.len());

@@ -24,7 +24,7 @@ use crate::services;
 /// Ports of each Service.
 const PORTS: u16 = 3;
 
-/// A node joins this number of load balancers of three ports, of which the cloud holds one in
+/// Adds a node to this number of load balancers of three ports, of which the cloud holds one in
 /// `PENDING_UPDATE` for this time.
 pub async fn measure(rig: &Rig, count: usize, held_for: Duration) -> Result<()> {
     rig.balance().await?;

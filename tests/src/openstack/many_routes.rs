@@ -111,7 +111,7 @@ pub async fn clear(user: &Admin, router: &str) -> Result<()> {
     Ok(())
 }
 
-/// When each node's condition said that it is reachable, by name.
+/// Returns when each node's condition said that it is reachable, by name.
 async fn reached(
     client: Client,
     count: usize,

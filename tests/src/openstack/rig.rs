@@ -85,7 +85,7 @@ impl Cloud {
         Ok(Self { services, proxy, operator, user, other, fleet, crowd })
     }
 
-    /// Keystone itself, without the proxy.
+    /// Returns the URL of Keystone itself, without the proxy.
     pub fn keystone(&self) -> &'static str {
         KEYSTONE
     }
@@ -244,12 +244,12 @@ impl Rig {
         Ok(std::fs::rename(aside, self.config())?)
     }
 
-    /// node-ccm for this cluster and cloud.
+    /// Returns node-ccm for this cluster and cloud.
     pub fn node_ccm(&self) -> Launch {
         self.launch("node-ccm")
     }
 
-    /// lifecycle-ccm for this cluster and cloud, with quick periods.
+    /// Returns lifecycle-ccm for this cluster and cloud, with quick periods.
     pub fn lifecycle_ccm(&self) -> Launch {
         with_quick_periods(self.launch("lifecycle-ccm"))
     }

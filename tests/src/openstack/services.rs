@@ -241,7 +241,8 @@ fn up(flavour: Flavour) -> Result<(PathBuf, bool)> {
     Ok((PathBuf::from(state), word == "started"))
 }
 
-/// Scenarios delete what they find in the cloud: only one run may work with it.
+/// Locks the cloud for one run. Scenarios delete what they find in the cloud: only one run may work
+/// with it.
 fn claim(state: &Path) -> Result<fs::File> {
     let path = state.join("in-use");
     let file = fs::File::create(&path).with_context(|| path.display().to_string())?;

@@ -45,9 +45,9 @@ pub fn annotations(values: &[(&str, Value)]) -> Value {
     json!({"metadata": {"annotations": all}})
 }
 
-/// The records of Octavia and Neutron about the Service's only load balancer, and the Service's
-/// status: `balancer`, `listeners` by port and protocol (`80/HTTP`) with their `pool`, its
-/// `monitor` and its `members` by name; the project's `floating` IPs by address; the status's
+/// Returns the records of Octavia and Neutron about the Service's only load balancer, and the
+/// Service's status: `balancer`, `listeners` by port and protocol (`80/HTTP`) with their `pool`,
+/// its `monitor` and its `members` by name; the project's `floating` IPs by address; the status's
 /// `ingress`. Tags are keys. `ports`, `nodes` and `pools` are the names of listeners and members,
 /// and the number of pools.
 pub async fn rows(rig: &Rig, name: &str) -> Result<Value> {

@@ -55,7 +55,7 @@ fn unknown(expression: &str, exported: &BTreeSet<String>) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Why a query has no answer, if so: an error, no series, or no number.
+/// Returns why a query has no answer, if so: an error, no series, or no number.
 async fn answer(query: &Query, expression: &str, server: &Server, span: Span) -> Option<String> {
     let result = if query.instant {
         server.query_at(expression, span.end).await

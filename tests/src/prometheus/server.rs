@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// Where it listens, as `host:port`.
+    /// Returns its address as `host:port`.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -178,7 +178,7 @@ fn strings(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// For the query of a URL.
+/// Encodes a text for the query of a URL.
 fn encode(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
     let each = text.bytes().map(|byte| {

@@ -98,7 +98,7 @@ pub async fn simulated() -> Result<Env> {
     Env::new(Arc::new(Cluster::start(Kind::Simulated).await?)).await
 }
 
-/// `host:port` of a program's pages.
+/// Returns `host:port` of a program's pages.
 fn target(program: &Program) -> Result<String> {
     let url = program.url("");
     Ok(url.strip_prefix("http://").context("it serves plain HTTP")?.to_owned())
@@ -152,9 +152,9 @@ impl Stage {
         .await
     }
 
-    /// The cloud refuses calls, and asks for a pause that is longer than a call may take:
-    /// `--cloud-call-timeout=2s`. It recovers after the program has not sent a call because of
-    /// the pause. `cause` makes the program call the cloud; it is given 0, 1, 2 and so on.
+    /// Makes the cloud refuse calls, and ask for a pause that is longer than a call may take:
+    /// `--cloud-call-timeout=2s`. It recovers after the program has not sent a call because of the
+    /// pause. `cause` makes the program call the cloud; it is given 0, 1, 2 and so on.
     pub async fn throttle_cloud(
         &self,
         cause: impl AsyncFn(&Env, usize) -> Result<()>,
@@ -186,8 +186,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The API server refuses the next writes of this resource, of events and of Leases, and
-    /// the watches of the resource break.
+    /// Makes the API server refuse the next writes of this resource, of events and of Leases, and
+    /// breaks the watches of the resource.
     pub fn refuse_writes(&self, resource: &str) -> Result<()> {
         let simulated = self.env.cluster.simulated().context("the cluster is simulated")?;
         let agent = format!("{}/", self.program.binary);
@@ -203,7 +203,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The leader ends, and another replica leads.
+    /// Ends the leader, and waits until another replica leads.
     pub async fn hand_over(&mut self) -> Result<()> {
         let mut leader = None;
         for (at, program) in self.replicas.iter().enumerate() {

@@ -67,7 +67,7 @@ impl Variables {
     }
 }
 
-/// As Grafana escapes a value for a regular expression in a PromQL string.
+/// Escapes a value for a regular expression in a PromQL string, as Grafana does.
 fn escape(value: &str) -> String {
     let special = |letter: char| r"\^$*+?.()|[]{}/".contains(letter);
     let mut escaped = String::new();

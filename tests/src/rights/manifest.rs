@@ -72,7 +72,7 @@ const KINDS: [&str; 6] =
 const POLICY: [&str; 2] = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
 
 impl Manifest {
-    /// From what `kubectl kustomize manifests/<program>` printed.
+    /// Reads what `kubectl kustomize manifests/<program>` printed.
     pub fn rendered(program: &'static str, text: &str) -> Result<Self> {
         let mut objects = documents(text)?;
         objects.retain(|object| {
@@ -83,7 +83,7 @@ impl Manifest {
         Ok(Self { program, objects })
     }
 
-    /// From the files of the roles themselves, with the names that kustomize would give.
+    /// Reads the files of the roles themselves, with the names that kustomize would give.
     pub fn source(program: &'static str) -> Result<Self> {
         let read = |path: &Path| {
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
@@ -115,8 +115,8 @@ impl Manifest {
         self.objects.iter().filter(|object| POLICY.contains(&text(&object["kind"]))).collect()
     }
 
-    /// Everything that the roles grant. Each must be removable on its own, and must say exactly
-    /// what it grants.
+    /// Returns everything that the roles grant. Each must be removable on its own, and must say
+    /// exactly what it grants.
     pub fn grants(&self) -> Result<BTreeSet<Grant>> {
         let mut all = BTreeSet::new();
         for role in self.roles() {
@@ -162,7 +162,7 @@ impl Manifest {
             .filter(|object| ["Role", "ClusterRole"].contains(&text(&object["kind"])))
     }
 
-    /// A role counts for the account only by a binding of its own kind.
+    /// Checks the bindings. A role counts for the account only by a binding of its own kind.
     fn check_bound(&self, role: &Value) -> Result<()> {
         let kind = format!("{}Binding", text(&role["kind"]));
         let subject = serde_json::json!([

@@ -52,14 +52,14 @@ pub async fn is_noticed(env: &Env, account: &Account, work: &Work, grant: &Grant
     .with_context(|| program.log())
 }
 
-/// A Lease is watched only while another replica leads by it: a candidate that does not find one
-/// may lead before its watch has begun.
+/// Returns true for a right that only standbys need. A Lease is watched only while another replica
+/// leads by it: a candidate that does not find one may lead before its watch has begun.
 fn is_of_standbys(grant: &Grant) -> bool {
     grant.resource == "leases" && ["list", "watch"].contains(&grant.verb.as_str())
 }
 
-/// Another replica has just taken the Lease. It does not renew it, so that the program
-/// leads once it has stood by for a term.
+/// Makes another replica take the Lease. It does not renew it, so that the program leads once it
+/// has stood by for a term.
 async fn another_leads(env: &Env, program: &str) -> Result<()> {
     let lease = serde_json::from_value::<Lease>(json!({
         "metadata": {"name": program},
@@ -70,7 +70,7 @@ async fn another_leads(env: &Env, program: &str) -> Result<()> {
     Ok(())
 }
 
-/// The page and the log name the right, and the program is not ready.
+/// Checks that the page and the log name the right, and the program is not ready.
 async fn named(program: &Program, name: &str, grant: &Grant) -> Result<()> {
     let page =
         poll::until(&format!("the program to say that it may not {grant}"), SOON, || async {
@@ -137,7 +137,7 @@ fn refuses(request: &Request, grant: &Grant) -> bool {
         && (grant.namespace.is_empty() || request.namespace == grant.namespace)
 }
 
-/// The effect that must not occur without the right.
+/// Checks the effect that must not occur without the right.
 async fn harm(env: &Env, program: &Program, work: &Work, grant: &Grant) -> Result<()> {
     if grant.is_of_work() {
         ensure!((work.is_undone)(env, grant).await?, "it was done without the right to {grant}");

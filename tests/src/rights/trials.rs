@@ -90,7 +90,8 @@ fn on_real_api_server(trials: &Trials, program: &'static str, work: Work) -> Res
     Ok(all)
 }
 
-/// The admission policy is another version's, is not there, or cannot be seen.
+/// Returns the tests with an admission policy that is another version's, is not there, or cannot be
+/// seen.
 fn of_policies(
     trials: &Trials,
     program: &'static str,

@@ -98,7 +98,7 @@ fn requests(step: &str) -> &'static [&'static str] {
     }
 }
 
-/// No observer has written anything, though it may, nor asked for a Lease.
+/// Checks that no observer has written anything, though it may, nor asked for a Lease.
 pub async fn nothing_written(env: &Env, observers: &[&Program]) -> Result<()> {
     let requests = env.requests("").await?;
     let own: Vec<_> = requests.iter().filter(|request| request.user == OBSERVER).collect();
@@ -123,7 +123,7 @@ pub async fn nothing_written(env: &Env, observers: &[&Program]) -> Result<()> {
     Ok(())
 }
 
-/// A leader beside an observer executes exactly the observer's plan, which is empty
+/// Checks that a leader beside an observer executes exactly the observer's plan, which is empty
 /// afterwards.
 pub async fn the_leader_does(
     env: &mut Env,

@@ -52,13 +52,13 @@ impl Pair {
         Ok(Self { name, leader: Some(leader), standby, proxy, usual })
     }
 
-    /// From now on the standby sees no change.
+    /// Hides every change from the standby from now on.
     pub fn silence(&self) {
         self.proxy.treat(Watches::Swallow);
     }
 
-    /// Some seconds later the leader gets SIGTERM, and the standby takes over. It sees the events
-    /// from then on; swallowed events do not come again.
+    /// Sends SIGTERM to the leader some seconds later, and lets the standby take over. It sees the
+    /// events from then on; swallowed events do not come again.
     pub async fn take_over(&mut self) -> Result<()> {
         sleep(SILENCE).await;
         let leader = self.leader.take().context("it has led")?;

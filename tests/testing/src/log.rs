@@ -32,7 +32,7 @@ impl Log {
         tracing::subscriber::set_default(lines)
     }
 
-    /// Everything that was logged.
+    /// Returns everything that was logged.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock()).into_owned()
     }

@@ -126,7 +126,7 @@ fn name(rule: &Rule) -> &str {
     rule.alert.as_deref().or(rule.record.as_deref()).unwrap_or_default()
 }
 
-/// Where docs/ is published.
+/// Returns the address where docs/ is published.
 fn docs_url() -> String {
     read(&root().join("grafana/docs-url")).trim().to_owned()
 }

@@ -161,7 +161,7 @@ fn anchor_of(heading: &str) -> String {
     letters.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-/// Grafana's grid is 24 columns wide.
+/// Checks the places of panels. Grafana's grid is 24 columns wide.
 fn placed(all: &Boards) -> Vec<String> {
     let mut wrong = Vec::new();
     for board in all {

@@ -105,7 +105,7 @@ fn word(text: &str) -> &str {
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()
 }
 
-/// The target of `[NAME=value...] make [target]`.
+/// Returns the target of `[NAME=value...] make [target]`.
 fn target(command: &str) -> Option<&str> {
     let mut words = command.split_whitespace().skip_while(|word| word.contains('='));
     (words.next()? == "make").then(|| words.find(|word| !word.contains('=')).map(word))?

@@ -330,7 +330,7 @@ fn paragraphs(text: &str) -> Vec<Passage> {
     passages
 }
 
-/// Programs and crates by their own folder, the rest by the first one.
+/// Returns the folder: programs and crates by their own folder, the rest by the first one.
 fn folder(path: &str) -> String {
     let depth =
         if ["bins/", "shared/", "tests/"].iter().any(|it| path.starts_with(it)) { 2 } else { 1 };
@@ -360,7 +360,8 @@ fn found(path: &Path, name: &str) -> Vec<(&'static Habit, usize, String)> {
     found
 }
 
-/// Manifests and dashboards count as sources of text; rendered manifests are copies.
+/// Returns true for a checked file. Manifests and dashboards count as sources of text; rendered
+/// manifests are copies.
 fn is_checked(name: &str) -> bool {
     let is_text = ["rs", "md", "proto"].iter().any(|it| name.ends_with(&format!(".{it}")));
     is_text

@@ -129,7 +129,7 @@ const SHARED: [(&str, &[&str]); 16] = [
     ("shared/controller/src/repeats", TIMED),
 ];
 
-/// Forbidden imports: the arrows of ARCHITECTURE.md.
+/// Returns the forbidden imports: the arrows of ARCHITECTURE.md.
 fn bans() -> Vec<(String, &'static [&'static str])> {
     let mut bans: Vec<_> =
         SHARED.into_iter().map(|(folder, words)| (folder.to_owned(), words)).collect();

@@ -79,7 +79,7 @@ async fn value(program: &Program, key: &str) -> Result<String> {
     Ok(value.and_then(Value::as_str).context("a setting has a value")?.to_owned())
 }
 
-/// One line of the log has all these parts.
+/// Checks that one line of the log has all these parts.
 fn said(program: &Program, parts: &[&str]) -> Result<()> {
     let log = program.log();
     let line = log.lines().find(|line| parts.iter().all(|part| line.contains(part)));

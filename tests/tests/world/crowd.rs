@@ -39,7 +39,7 @@ pub(super) async fn slow_connections_do_not_keep_probes_out(env: Env) -> Result<
     Ok(())
 }
 
-/// A client that sends a request byte by byte, and begins again when it is cut off.
+/// Sends a request byte by byte, and begins again when it is cut off.
 async fn dawdle(address: String) {
     loop {
         if let Ok(mut stream) = TcpStream::connect(&address).await {
@@ -84,7 +84,7 @@ async fn status(address: &str, path: &str) -> Result<String> {
     Ok(answer.chars().take("HTTP/1.1 200".len()).collect())
 }
 
-/// The log names the peer, once and not for each connection.
+/// Checks that the log names the peer, once and not for each connection.
 fn said(program: &Program) -> Result<()> {
     let log = program.log();
     let lines = log.lines().filter(|line| line.contains("too many connections")).count();

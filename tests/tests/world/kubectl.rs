@@ -70,7 +70,7 @@ fn files() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Where kubectl is; nothing when it may be missing and is.
+/// Returns the path of kubectl; nothing when it may be missing and is.
 fn kubectl() -> Result<Option<PathBuf>> {
     if let Some(path) = env::var_os("QUARTET_KUBECTL").map(PathBuf::from) {
         anyhow::ensure!(

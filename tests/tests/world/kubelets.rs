@@ -18,7 +18,7 @@ use rig::{Pace, Rig};
 /// Silence, grace and confirmation take minutes.
 const LIMIT: Duration = Duration::from_mins(8);
 
-/// They run on real API servers, by a target of their own in the Makefile.
+/// Returns the tests. They run on real API servers, by a target of their own in the Makefile.
 pub fn trials(trials: &Trials) -> Vec<Trial> {
     if trials.kind == Kind::Simulated {
         eprintln!("kubelets: skipped; `make test-kubelets` runs them");

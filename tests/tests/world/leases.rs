@@ -40,7 +40,7 @@ pub(super) async fn are_served_at_a_level_of_their_own(env: Env) -> Result<()> {
     Ok(())
 }
 
-/// The verbs of the program's writes of its Lease.
+/// Returns the verbs of the program's writes of its Lease.
 async fn writes(env: &Env) -> Result<Vec<String>> {
     let all = env.requests(NODE_AGENT).await?.into_iter();
     let writes = all.filter(|request| request.resource == "leases" && request.is_write());

@@ -38,7 +38,7 @@ impl Unmoved {
     }
 }
 
-/// The sample of this name for reads or writes to the API server.
+/// Returns the sample of this name for reads or writes to the API server.
 async fn limiter(program: &Program, name: &str) -> Result<f64> {
     let sample = format!(r#"ccm_limiter_{name}{{api="apiserver",class="write"}}"#);
     let samples = program.metrics().await?;
@@ -112,7 +112,7 @@ pub(super) async fn one_controllers_rates_change_while_it_runs(env: Env) -> Resu
     Ok(())
 }
 
-/// New nodes get what the bucket holds, and the rest waits.
+/// Checks that new nodes get what the bucket holds, and the rest waits.
 async fn narrow_holds(env: &Env, node_ccm: &Program) -> Result<()> {
     for number in 0..NODES {
         env.add_node(&format!("node-{number}")).await?;

@@ -58,7 +58,7 @@ pub struct Manifests {
 }
 
 impl Manifests {
-    /// The cluster starts with the first test that runs.
+    /// Starts the cluster with the first test that runs.
     pub fn new() -> Result<Self> {
         Ok(Self { tree: Tree::read()?, rig: Arc::default() })
     }

@@ -104,7 +104,7 @@ impl Machine {
         }
     }
 
-    /// It is not Ready, and the cloud has not answered about it.
+    /// Explains a node that is not Ready, and about which the cloud has not answered.
     fn unheard(&self, about: &About<'_>) -> Explanation {
         let not_ready = not_ready(about.node);
         match (self.decider.watched(about.view, &self.parameters.policy), &self.asked) {
@@ -128,8 +128,8 @@ impl Machine {
         }
     }
 
-    /// Its marks do not fit its state: the shutdown taint, an approval or a proof. `None` if they
-    /// do.
+    /// Explains marks that do not fit the node's state: the shutdown taint, an approval or a proof.
+    /// `None` if they do.
     fn awaits_marks(&self, about: &About<'_>, power: Option<PowerState>) -> Option<Explanation> {
         let node = Arc::new(about.node.clone());
         let removal = self.parameters.shutdown_taint_removal;
@@ -204,8 +204,8 @@ impl Machine {
         view.ready && self.parameters.policy.replaced == Replaced::Report
     }
 
-    /// The kubelet of this node was seen to live since the cloud denies its instance, at this time for the last time, and
-    /// lifecycle-ccm does not know yet if it still does.
+    /// Returns when the kubelet of this node was last seen to live after the cloud denied its
+    /// instance, if lifecycle-ccm does not know yet whether it still does.
     fn lived(&self, about: &About<'_>) -> Option<At> {
         let Heard { said, decision } = about.heard?;
         let Verdict::Suspect { why, .. } = decision.verdict else { return None };
@@ -284,7 +284,7 @@ fn exists(node: &Node, power: PowerState) -> Explanation {
     Explanation::new(Fares::Fine, cause, mend)
 }
 
-/// It is not known whose the node is.
+/// Explains a node whose provider is not known.
 fn unclaimed(node: &Node) -> Explanation {
     let id = node.provider_id.as_deref().unwrap_or("none");
     Explanation::new(
@@ -331,13 +331,13 @@ const fn in_words(power: PowerState) -> &'static str {
     }
 }
 
-/// The cloud has answered with an error.
+/// Explains a node about which the cloud has answered with an error.
 fn unanswered(error: &CloudError) -> Explanation {
     let cause = format!("the cloud cannot be asked about it, so the node is kept: {error}");
     Explanation::of_error(error, cause)
 }
 
-/// The API server has not accepted a write.
+/// Explains a node for which the API server has not accepted a write.
 fn refused(what: &str, error: &ApiError) -> Explanation {
     let (fares, mend) = refused_write(error);
     Explanation::new(fares, format!("{what}: {error}"), mend)

@@ -47,7 +47,7 @@ pub(super) struct Failed {
 }
 
 impl Last {
-    /// The cloud has answered, and this was decided about existing nodes.
+    /// Records the cloud's answers, and the decisions about existing nodes.
     pub(super) fn heard<'a>(
         &mut self,
         now: At,
@@ -94,8 +94,8 @@ impl Last {
         self.fleet = why.map(|error| (now, error.clone()));
     }
 
-    /// The API server has answered a write to an existing node. A conflict does not count as a
-    /// failure, because the changed node is decided anew.
+    /// Records the API server's answer to a write to an existing node. A conflict does not count as
+    /// a failure, because the changed node is decided anew.
     pub(super) fn wrote(&mut self, at: At, action: &Action, answer: &Answer) {
         let name = &action.node.name;
         match answer {
@@ -119,7 +119,7 @@ impl Last {
         self.alive.remove(name);
     }
 
-    /// The node is gone.
+    /// Forgets a node that is gone.
     pub(super) fn forget(&mut self, name: &str) {
         self.is_well(name);
         self.failed.remove(name);

@@ -112,12 +112,13 @@ impl Nodes {
         &self.replaced
     }
 
-    /// These nodes run on another machine as well.
+    /// Records that these nodes run on another machine as well.
     pub(super) fn are_replaced(&mut self, uids: BTreeSet<Box<str>>) {
         self.replaced.extend(uids);
     }
 
-    /// The instance of this node exists: its system UUID has changed for another reason.
+    /// Records that the instance of this node exists: its system UUID has changed for another
+    /// reason.
     pub(super) fn is_found(&mut self, uid: &str) {
         self.replaced.remove(uid);
     }

@@ -196,7 +196,7 @@ impl Machine {
         (agenda, effects)
     }
 
-    /// The answers with the list compared with these nodes. Remembers what they show.
+    /// Returns the answers with the list compared with these nodes. Remembers what they show.
     fn compared_with(
         &mut self,
         mut answers: Answers,

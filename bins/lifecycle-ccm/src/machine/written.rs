@@ -67,7 +67,7 @@ impl Machine {
         }
     }
 
-    /// The API server has answered a write, or nothing was sent.
+    /// Records the API server's answer to a write, or that nothing was sent.
     pub(super) fn written(&mut self, now: At, action: Action, answer: Answer) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.nodes.has(&action.node.name, &action.node.uid) {

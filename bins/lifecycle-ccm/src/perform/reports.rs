@@ -40,7 +40,7 @@ impl CloudReports {
         Self { metrics, condition, kinds: Memory::new(REPEAT), fleet }
     }
 
-    /// Called when this replica becomes the leader.
+    /// Shows the breaker as closed when this replica becomes the leader.
     pub(crate) fn start_leading(&self) {
         self.condition.pass("closed; no list of the fleet has been needed yet");
     }

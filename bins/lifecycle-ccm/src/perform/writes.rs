@@ -90,8 +90,8 @@ impl Writes {
         }
     }
 
-    /// Queued deletions are dropped if the settings change (the budget may be lower) or the
-    /// program shuts down.
+    /// Refuses queued deletions if the settings change (the budget may be lower) or the program
+    /// shuts down.
     fn may(&self, by: &Arc<LifecycleSettings>) -> Result<(), Stopped> {
         if self.closing.is_cancelled() {
             return Err(Stopped::Superseded("the program is shutting down"));

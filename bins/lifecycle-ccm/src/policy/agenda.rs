@@ -36,7 +36,7 @@ impl Default for Abilities {
 /// lookups of a node whose deletion is held by breaker or budget, or that may not be deleted.
 const HELD_PERIODS: u32 = 6;
 
-/// When to look up nodes again whose deletion is held: all at the same time, because each
+/// Returns when to look up nodes again whose deletion is held: all at the same time, because each
 /// round costs a list of the fleet.
 pub(super) fn held_until(now: At, policy: &Policy) -> At {
     now.next_multiple_of(policy.monitor_period * HELD_PERIODS)
@@ -117,7 +117,7 @@ impl Decider {
         self.abilities.lists
     }
 
-    /// When an open breaker needs a new list, or an observer its first one.
+    /// Returns when an open breaker needs a new list, or an observer its first one.
     fn relist(&self, policy: &Policy) -> Option<At> {
         let pause = policy.monitor_period * HELD_PERIODS;
         let due = self.listed.map_or(At::default(), |listed| listed + pause);
@@ -174,9 +174,9 @@ struct Needs {
     heartbeat: bool,
 }
 
-/// When to look up the node. A node that may not be deleted whatever the answer is looked up
-/// rarely: only its shutdown taint depends on it, and a search by name costs the cloud more
-/// than a lookup by ID. So is a Ready one.
+/// Returns when to look up the node. A node that may not be deleted whatever the answer is looked
+/// up rarely: only its shutdown taint depends on it, and a search by name costs the cloud more than
+/// a lookup by ID. So is a Ready one.
 fn due(view: &NodeView, record: &Record, policy: &Policy) -> At {
     match record.looked {
         Some(looked) if view.ready || !view.may_be_deleted(policy) => {

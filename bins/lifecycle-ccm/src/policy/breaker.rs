@@ -166,8 +166,9 @@ fn identifies_the_fleet(view: &NodeView) -> bool {
     view.in_reach() && view.has_id && view.claim == Claim::Ours && !view.marked
 }
 
-/// Why what was shown is not plausible, whatever the cases say. `expected` is about the nodes that
-/// a list of our fleet should show, `ready` about the Ready ones among those that it is measured by.
+/// Returns why what was shown is not plausible, whatever the cases say. `expected` is about the
+/// nodes that a list of our fleet should show, `ready` about the Ready ones among those that it is
+/// measured by.
 fn doubt(
     views: &[NodeView],
     shown: &Shown,

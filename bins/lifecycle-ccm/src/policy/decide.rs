@@ -316,8 +316,8 @@ impl PassInput<'_> {
         }
     }
 
-    /// Why the list does not confirm the deletion, if it does not. Witnesses confirm only what was
-    /// proven by ID.
+    /// Returns why the list does not confirm the deletion, if it does not. Witnesses confirm only
+    /// what was proven by ID.
     fn list_doubt(&self, view: &NodeView, record: &mut Record, opened: At) -> Option<Doubt> {
         match self.list.as_ref().filter(|(shown, _)| shown.asked >= opened) {
             None => Some(Doubt::NotListed),

@@ -82,7 +82,7 @@ impl Case {
         Self { first: proof.clone(), latest: proof, answers: 1, heartbeat: None }
     }
 
-    /// When the answer that opened the case arrived.
+    /// Returns when the answer that opened the case arrived.
     pub fn opened(&self) -> At {
         self.first.answered
     }
@@ -93,12 +93,12 @@ impl Case {
         self.answers = self.answers.saturating_add(1);
     }
 
-    /// The number of answers.
+    /// Returns the number of answers.
     pub fn answers(&self) -> u32 {
         self.answers
     }
 
-    /// For how long the cloud has said so after `start`.
+    /// Returns for how long the cloud has said so after `start`.
     pub fn lasted_from(&self, start: At) -> Duration {
         self.latest.asked.since(start.max(self.opened()))
     }

@@ -23,7 +23,7 @@ pub struct Message {
 }
 
 impl Decision {
-    /// Why the node is not deleted now although the cloud reports the instance as gone.
+    /// Returns why the node is not deleted now although the cloud reports the instance as gone.
     pub(crate) fn held(&self) -> Option<String> {
         let why = match self.verdict {
             Verdict::Suspect { why, .. } => return Some(why.to_string()),
@@ -38,7 +38,8 @@ impl Decision {
         Some(why.to_owned())
     }
 
-    /// Why nothing is done about the node, although it is not known that its instance exists.
+    /// Returns why nothing is done about the node, although it is not known that its instance
+    /// exists.
     pub(crate) fn blocked(&self) -> Option<String> {
         match self.verdict {
             Verdict::Keep(reason @ (Reason::NoAnswer | Reason::Alive | Reason::NotOurs)) => {

@@ -40,7 +40,7 @@ impl World {
         node["spec"]["taints"].to_string().contains("shutdown")
     }
 
-    /// The texts of the events about repeated writes.
+    /// Returns the texts of the events about repeated writes.
     fn told(&self) -> Vec<String> {
         let events = self.api.list("events").into_iter();
         let events = events.filter(|event| event["reason"] == "RepeatedWrite");

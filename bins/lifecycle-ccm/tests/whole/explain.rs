@@ -15,7 +15,7 @@ struct World {
 }
 
 impl World {
-    /// Nodes that are Ready, and a program with these arguments: it leads.
+    /// Starts nodes that are Ready, and a program with these arguments that leads.
     async fn start(arguments: &[&str]) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
         let cloud = SimCloud::new();

@@ -43,7 +43,7 @@ impl World {
         world
     }
 
-    /// Another leader. On another Lease nothing was left to it.
+    /// Replaces the leader. A leader on another Lease finds nothing of the last one.
     async fn restart(&mut self, arguments: &[&str], is_moved: bool) {
         let last = self.process.take().map(|last| last.context.leadership.clone());
         let last = last.filter(|_| !is_moved);

@@ -23,12 +23,12 @@ pub(super) const CONFIRMATION: Duration = Duration::from_secs(2);
 /// Long enough for a deletion by [`quick`]: a look, the confirmation, another look.
 pub(super) const DELETION: Duration = Duration::from_secs(4);
 
-/// Quick periods.
+/// Returns a program with quick periods.
 pub(super) fn quick(env: &Env) -> Launch {
     quick_lifecycle(env)
 }
 
-/// Quick periods but for this confirmation period.
+/// Returns a program with quick periods but for this confirmation period.
 pub(super) fn confirming(env: &Env, period: Duration) -> Launch {
     env.lifecycle_ccm()
         .arg("--node-monitor-period=1s")

@@ -19,7 +19,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("node-{number}")).collect()
 }
 
-/// The number of initialised nodes, past their grace period.
+/// Starts this number of initialised nodes, past their grace period.
 async fn fleet(env: &Env, count: usize) -> Result<()> {
     let names = names(count);
     env.add_initialised(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;

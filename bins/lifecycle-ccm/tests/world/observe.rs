@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::lifecycle;
 
-/// A cluster with work of every kind for lifecycle-ccm.
+/// Prepares a cluster with work of every kind for lifecycle-ccm.
 async fn prepare_lifecycle(env: &Env) -> Result<()> {
     env.add_initialised(&["gone-0", "gone-1", "gone-2", "stopped", "back", "node-0", "node-1"])
         .await?;

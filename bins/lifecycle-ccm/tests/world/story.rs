@@ -33,7 +33,7 @@ pub async fn play(stage: &mut Stage) -> Result<()> {
 /// Large enough that one missing instance does not keep the breaker open.
 const FLEET: usize = 12;
 
-/// Nodes, one of them another provider's.
+/// Registers nodes, one of them another provider's.
 async fn register(env: &Env) -> Result<()> {
     let names: Vec<_> = (0..FLEET).map(|number| format!("node-{number}")).collect();
     env.add_initialised(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;
@@ -54,8 +54,8 @@ async fn throttle(stage: &Stage) -> Result<()> {
     nodes::set_ready(&stage.env.client, "node-1", "True").await
 }
 
-/// One instance is terminated, and another node is silent though its instance runs. The first
-/// deletion is refused.
+/// Terminates one instance, and silences another node though its instance runs. The first deletion
+/// is refused.
 async fn remove(stage: &Stage) -> Result<()> {
     let env = &stage.env;
     stage.refuse_writes("nodes")?;
@@ -78,7 +78,7 @@ async fn shut_down(env: &Env) -> Result<()> {
     nodes::set_ready(&env.client, "node-3", "True").await
 }
 
-/// Everything seems to be gone; the breaker opens, and closes when the fleet is back.
+/// Makes everything seem gone: the breaker opens, and closes when the fleet is back.
 async fn open_breaker(stage: &Stage) -> Result<()> {
     let env = &stage.env;
     env.cloud().faults().add(Fault::new(Effect::WrongProject));

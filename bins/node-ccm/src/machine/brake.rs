@@ -31,7 +31,7 @@ pub(super) struct Brake {
 }
 
 impl Brake {
-    /// The changes that are wanted.
+    /// Returns the changes that are wanted.
     pub(super) fn gathered(&self) -> &Gathered {
         &self.gathered
     }
@@ -57,7 +57,7 @@ impl Machine {
         BrakeState { usage, held: gathered.held(), cause: gathered.cause() }
     }
 
-    /// The changes that were made, for the next leader.
+    /// Returns the changes that were made, for the next leader.
     pub(crate) fn window(&self) -> &Window {
         self.brake.gathered.brake().window()
     }
@@ -67,7 +67,7 @@ impl Machine {
         self.brake.gathered = Gathered::resume(self.now, left);
     }
 
-    /// The approval on the Lease has changed: the nodes whose change is held may change now.
+    /// Takes over a changed approval on the Lease: the nodes whose change is held may change now.
     pub(super) fn approved(&mut self, approval: Option<SetApproval>) {
         self.brake.approval = approval;
         let gathered = &self.brake.gathered;
@@ -120,14 +120,14 @@ impl Machine {
         gathered.clone().request(now, &node.uid, population, budget, is_approved).err()
     }
 
-    /// The object is gone, or not guarded any more.
+    /// Forgets an object that is gone, or not guarded any more.
     pub(super) fn leaves_brake(&mut self, uid: &str) {
         if self.brake.gathered.is_wanted(uid) {
             self.change_brake(|gathered, _, _, _| gathered.leaves(uid));
         }
     }
 
-    /// The object was changed.
+    /// Records that the object was changed.
     pub(super) fn changed_past_brake(&mut self, uid: &str) {
         self.change_brake(|gathered, now, _, _| gathered.made(now, uid));
         self.say(Effect::Leave);

@@ -80,7 +80,7 @@ impl Machine {
         fields.iter().filter_map(&mut add).collect()
     }
 
-    /// The node needs no turn any more.
+    /// Records that the node needs no turn any more.
     pub(super) fn leaves_turns(&mut self, name: &Name) {
         self.change_turns(|turns, _| turns.forget(name));
     }

@@ -165,7 +165,8 @@ impl Entry {
         }
     }
 
-    /// The cloud has shown the instance as it was at this time. What it has denied later stays.
+    /// Records that the cloud has shown the instance as it was at this time. What it has denied
+    /// later stays.
     pub(super) fn is_shown(&mut self, seen: At) {
         self.last.take_if(|last| match last.came {
             Came::Unanswered(_) => true,

@@ -33,7 +33,7 @@ pub(crate) enum Pause {
 }
 
 impl Pause {
-    /// Why it is held, if it is.
+    /// Returns why it is held, if it is.
     pub(crate) fn held(self) -> Option<String> {
         match self {
             Self::Held(hold) => Some(hold.to_string()),
@@ -66,7 +66,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// No change is wanted; these were made under the last leader.
+    /// Returns a memory in which no change is wanted; these were made under the last leader.
     pub(super) fn resume(now: At, window: Window) -> Self {
         Self { brake: Brake::resume(now, window), ..Self::default() }
     }
@@ -79,7 +79,7 @@ impl Gathered {
         }
     }
 
-    /// The object is right as it is.
+    /// Records that the object is right as it is.
     pub(super) fn agrees(&mut self, uid: &str) {
         if self.forget(uid).is_some_and(|wanted| wanted.is_charged) {
             self.brake.release(uid);
@@ -92,8 +92,8 @@ impl Gathered {
         Some(wanted)
     }
 
-    /// The object is gone, or not protected any more: what happens to it is not charged. It says
-    /// nothing about the cloud's word on the others.
+    /// Forgets an object that is gone, or not protected any more: what happens to it is not
+    /// charged. It says nothing about the cloud's word on the others.
     pub(super) fn leaves(&mut self, uid: &str) {
         let was_wanted = self.wanted.contains_key(uid);
         self.agrees(uid);
@@ -102,7 +102,7 @@ impl Gathered {
         }
     }
 
-    /// The object was changed.
+    /// Records that the object was changed.
     pub(super) fn made(&mut self, now: At, uid: &str) {
         if self.forget(uid).is_none() {
             return;
@@ -168,7 +168,7 @@ impl Gathered {
         }
     }
 
-    /// Why the breaker is open, if it is.
+    /// Returns why the breaker is open, if it is.
     pub(super) fn cause(&self) -> Option<TooMany> {
         match self.brake.breaker() {
             Breaker::Open { cause, .. } => Some(*cause),

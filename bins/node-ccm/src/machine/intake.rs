@@ -22,8 +22,8 @@ impl Machine {
         }
     }
 
-    /// A node that was there before this replica led. The first refresh compares the initialised ones with the
-    /// fleet.
+    /// Records a node that existed before this replica led. The first refresh compares the
+    /// initialised ones with the fleet.
     pub(super) fn listed(&mut self, seen: &Seen) {
         // A change that came after the list is newer.
         if self.entry(&seen.node.name).node.is_none() {

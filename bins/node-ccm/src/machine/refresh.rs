@@ -15,7 +15,7 @@ use super::{
 use crate::plan::{self, Outcome, addresses, follow};
 
 impl Machine {
-    /// A refresh of these nodes begins.
+    /// Begins a refresh of these nodes.
     pub(super) fn refresh(&mut self, nodes: Vec<Seen>) {
         for seen in &nodes {
             // A node of the same name has gone and has come back since its work ended.
@@ -86,7 +86,7 @@ impl Machine {
         }
     }
 
-    /// All nodes of the refresh, which began at `started`, were compared: those that differ are queued.
+    /// Ends the refresh that began at `started`: those that differ are queued.
     pub(super) fn compared(&mut self, started: At) {
         self.inventory.refreshed(started);
         let differing = std::mem::take(&mut self.differing);
@@ -138,7 +138,8 @@ impl Machine {
         Some(if is_new { Priority::Urgent } else { Priority::Routine })
     }
 
-    /// An initialised node without an answer: it is looked up again, unless that cannot help.
+    /// Records that an initialised node has no answer, and looks it up again, unless that cannot
+    /// help.
     fn unanswered(&mut self, node: &Node, error: &CloudError) {
         self.set_state(&node.name, State::Unknown);
         self.came(&node.name, Came::Unanswered(error.clone()), None);

@@ -26,7 +26,8 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// At most this many writes per second on average, and one second's worth at once; `None` for no limit.
+    /// Allows at most this many writes per second on average, and one second's worth at once;
+    /// `None` for no limit.
     pub(super) fn new(rate: Option<f64>) -> Self {
         let interval = Duration::try_from_secs_f64(rate.unwrap_or(f64::INFINITY).recip());
         let interval = interval.map_or(LONGEST, |interval| interval.min(LONGEST));

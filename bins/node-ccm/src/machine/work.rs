@@ -78,8 +78,8 @@ impl Machine {
         }
     }
 
-    /// In observe mode the plan is only published. Without an initialised node there is no
-    /// refresh, so uninitialised ones are retried.
+    /// Publishes the plan without executing it, in observe mode. Without an initialised node there
+    /// is no refresh, so uninitialised ones are retried.
     fn observed(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) {
         self.report(node, Report::Notes(Arc::clone(plan)));
         let name = &node.name;
@@ -134,7 +134,7 @@ impl Machine {
         self.queue(&node.name, Queued::After(wait));
     }
 
-    /// The brake does not let the plan pass now.
+    /// Pauses a plan that the brake does not let pass now.
     fn pause(&mut self, node: &Arc<Node>, plan: &Arc<Plan>, pause: Pause) {
         match pause {
             Pause::Gathers(until) => self.later(node, until.since(self.now)),
@@ -146,7 +146,7 @@ impl Machine {
         }
     }
 
-    /// The node keeps its taint.
+    /// Lets the node wait: it keeps its taint.
     fn wait(&mut self, node: &Arc<Node>, wait: &Wait, answer: &LookupResult, failures: u32) {
         let (name, state) = (&node.name, State::Waiting(wait.reason));
         if wait.reason == WaitReason::Identity && self.state(name) != Some(state) {
@@ -203,7 +203,7 @@ impl Machine {
         }
     }
 
-    /// The cloud has not answered about an initialised node: it is asked again.
+    /// Asks the cloud again about an initialised node without an answer.
     pub(super) fn ask_again(&mut self, name: &Name, class: RetryClass) {
         self.require(name);
         self.again(name, Again::As(class));

@@ -95,7 +95,7 @@ impl Machine {
         self.writing.insert(Name::clone(&writing.node.name), writing);
     }
 
-    /// The API server has answered the step that was sent last.
+    /// Records the API server's answer to the step that was sent last.
     pub(super) fn written(&mut self, name: &Name, answer: Result<Arc<Node>, Option<ApiError>>) {
         let Some(writing) = self.writing.remove(name) else { return };
         match answer {
@@ -104,7 +104,8 @@ impl Machine {
         }
     }
 
-    /// The API server has not stored the changes that the plan for its answer would still make.
+    /// Records the changes that the API server has not stored although the plan for its answer
+    /// would still make them.
     fn stored(&mut self, mut writing: Writing, latest: Arc<Node>) {
         self.saw_answer(&latest);
         let (node, plan) = (Arc::clone(&writing.node), Arc::clone(&writing.plan));
@@ -136,7 +137,7 @@ impl Machine {
         }
     }
 
-    /// The API server has answered the writes.
+    /// Ends the work on a node after the API server's answers to the writes.
     fn finish(&mut self, writing: &Writing) {
         let Writing { node, plan, latest, stored, lost, .. } = writing;
         let name = &node.name;
@@ -193,7 +194,8 @@ impl Machine {
         }
     }
 
-    /// The node was written by other clients many times in a row: the conflict counts as a failure.
+    /// Ends work on a node that other clients have written many times in a row: the conflict counts
+    /// as a failure.
     pub(super) fn many_conflicts(&mut self, node: &Arc<Node>, what: String) {
         self.rejected(node, what, ApiError::Conflict);
     }

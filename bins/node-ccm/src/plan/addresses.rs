@@ -54,7 +54,8 @@ fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
     list
 }
 
-/// Why a node has no address. What the provider's settings leave out is known, and not used.
+/// Returns why a node has no address. What the provider's settings leave out is known, and not
+/// used.
 pub fn missing(instance: &Instance) -> String {
     if let Some(withheld) = &instance.withheld {
         return format!("{withheld}; the kubelet gives no IP address of the node");

@@ -14,7 +14,7 @@ use super::{
 /// The reason of events about a provider ID that nothing confirms.
 const UNCONFIRMED: &str = "ProviderIDUnconfirmed";
 
-/// Addresses on one line.
+/// Returns the addresses on one line.
 pub(crate) fn list(addresses: &[Address]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -203,7 +203,7 @@ impl Step {
         id.chain(taint).chain(keys).collect()
     }
 
-    /// The changes, one line each.
+    /// Returns the changes, one line each.
     pub fn changes(&self) -> Vec<String> {
         match self {
             Self::SetAddresses { addresses, .. } => {

@@ -41,7 +41,7 @@ impl Whole {
         names
     }
 
-    /// The cloud names another InternalIP for these.
+    /// Gives these instances another InternalIP in the cloud.
     pub(super) fn move_instances(&self, numbers: std::ops::Range<usize>) {
         for number in numbers {
             let moved = |instance: &mut SimInstance| {

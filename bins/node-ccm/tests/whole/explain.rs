@@ -5,7 +5,7 @@ use ccm_tests::in_process::loaded;
 use super::{edges::OFTEN, *};
 
 impl Whole {
-    /// The first three lines of the page about this node begin like this.
+    /// Checks that the first three lines of the page about this node begin like this.
     fn explains(&self, name: &str, fares: &str, cause: &str, mend: &str) {
         let text = self.process.explain("Node", name);
         let expect = [

@@ -216,7 +216,7 @@ async fn the_rate_of_corrections_may_change_while_nodes_wait() {
     assert_eq!(written(), NODES);
 }
 
-/// New nodes, one each `every`: the longest time that 99 % of them took.
+/// Registers new nodes, one each `every`. Returns the longest time that 99 % of them took.
 async fn p99_of_new_nodes(whole: &Whole, first: usize, count: usize, every: Duration) -> Duration {
     let mut left = Vec::new();
     let mut times = Vec::new();

@@ -3,7 +3,7 @@
 use super::{edges::OFTEN, *};
 
 impl Whole {
-    /// An admission policy for the program's patches of nodes.
+    /// Sets an admission policy for the program's patches of nodes.
     fn set_policy(&self, action: Action) {
         let policy = Fault::new(action).verb(Verb::Patch).resource("nodes");
         self.api.faults().add(policy.user_agent("node-ccm/"));

@@ -7,7 +7,7 @@ use ccm_runtime::health::Verdict;
 use super::*;
 
 impl Whole {
-    /// A node that another controller has initialised.
+    /// Adds a node that another controller has initialised.
     fn settled_elsewhere(&self, name: &str, provider_id: &str) {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},

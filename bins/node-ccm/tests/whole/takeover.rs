@@ -23,7 +23,7 @@ impl Whole {
         standby
     }
 
-    /// The leader is gone; this process leads.
+    /// Ends the leader; another process takes over.
     fn take_over(&mut self, (mut next, program): (InProcess<NodeCcm>, Arc<NodeCcm>)) {
         let last = self.context().leadership.clone();
         next.take_over(program, Some(&last));

@@ -16,7 +16,7 @@ impl Whole {
         self.node(name)["status"]["addresses"][0]["address"].clone()
     }
 
-    /// The kubelet writes another InternalIP into its status.
+    /// Writes another InternalIP into the node's status, as the kubelet does.
     fn write_address(&self, name: &str, address: &str) {
         let list = json!([{"type": "InternalIP", "address": address}]);
         let status = json!({"status": {"addresses": list}});

@@ -17,7 +17,7 @@ impl Whole {
         InProcess::leading(&self.api, cloud, &settings, last, Metrics::new()).await.unwrap()
     }
 
-    /// Other settings come into force while it runs.
+    /// Puts other settings into force while it runs.
     pub(super) fn reload(&self, arguments: &[&str]) {
         let settings = loaded::<NodeCcm>(arguments).unwrap();
         self.process.settings.send_replace(Arc::clone(&settings.own));

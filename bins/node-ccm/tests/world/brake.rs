@@ -30,7 +30,7 @@ fn launch(env: &Env, period: &str) -> Launch {
     quick(env).arg(format!("--node-status-update-frequency={period}"))
 }
 
-/// 50 Ready nodes that are as their instances say; the first ten have a label of their own.
+/// Starts 50 Ready nodes that are as their instances say; the first ten have a label of their own.
 async fn fleet(env: &mut Env) -> Result<Program> {
     let program = env.start(&launch(env, "10s")).await?;
     for number in 0..NODES {
@@ -49,7 +49,7 @@ async fn fleet(env: &mut Env) -> Result<Program> {
     Ok(program)
 }
 
-/// The cloud names another first InternalIP for these.
+/// Gives these instances another first InternalIP in the cloud.
 fn move_instances(env: &Env, numbers: Range<usize>) {
     for number in numbers {
         let id = nodes::instance(&name(number)).id;

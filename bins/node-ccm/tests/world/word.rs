@@ -11,7 +11,7 @@ use ccm_tests::{cluster::Request, nodes};
 const RACK: &str = "openstack.quartet.dev/rack";
 const PCI: &str = "openstack.quartet.dev/pci";
 
-/// The program has written nothing to this node.
+/// Checks that the program has written nothing to this node.
 async fn is_untouched(env: &Env, name: &str) -> Result<()> {
     let writes = env.node_writes(NODE_AGENT).await?;
     let touched: Vec<&Request> = writes.iter().filter(|request| request.name == name).collect();

@@ -4,8 +4,8 @@ use anyhow::Result;
 use ccm_tests::{nodes, scenarios::Env};
 use serde_json::json;
 
-/// A node registers, and is tainted again whenever it was initialised: each initialisation
-/// causes the same event once more.
+/// Registers a node, and taints it again whenever it was initialised: each initialisation repeats
+/// the same event.
 pub async fn step(env: &Env, round: u32) -> Result<()> {
     if round == 0 {
         let mut instance = nodes::instance("node-1");

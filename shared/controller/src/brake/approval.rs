@@ -43,7 +43,7 @@ pub const UNTIL: &str = "quartet.dev/approved-until";
 /// The annotations with which a user approves what a program mainly does.
 pub const KEYS: Keys = Keys { selector: SELECTOR, until: UNTIL };
 
-/// Where an approval stands in texts about it, if that is not known.
+/// Returns where an approval is found, for texts about it.
 const fn keys() -> Keys {
     KEYS
 }

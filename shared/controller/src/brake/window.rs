@@ -69,7 +69,7 @@ pub struct Window {
 }
 
 impl FromIterator<(At, Box<str>)> for Window {
-    /// The order does not matter.
+    /// Collects changes in any order.
     fn from_iter<I: IntoIterator<Item = (At, Box<str>)>>(changes: I) -> Self {
         let mut spent: VecDeque<_> = changes.into_iter().collect();
         spent.make_contiguous().sort();
@@ -78,7 +78,7 @@ impl FromIterator<(At, Box<str>)> for Window {
 }
 
 impl Window {
-    /// The changes after this time, the oldest first, with their UIDs.
+    /// Returns the changes after this time, the oldest first, with their UIDs.
     pub fn after(&self, time: At) -> impl Iterator<Item = (At, &str)> {
         self.spent.iter().filter(move |(at, _)| *at > time).map(|(at, uid)| (*at, &**uid))
     }
@@ -136,7 +136,7 @@ impl Window {
         Err(frees.map(|(at, _)| *at + budget.window))
     }
 
-    /// A change that was charged is made only now.
+    /// Records that a change that was charged is made only now.
     pub(super) fn renew(&mut self, now: At, uid: &str) {
         if let Some(place) = self.spent.iter().position(|(_, paid)| &**paid == uid)
             && let Some((_, paid)) = self.spent.remove(place)

@@ -57,13 +57,14 @@ pub trait Asker: Send + Sync + 'static {
     /// Returns a call about these nodes.
     fn call(&self, nodes: &[Arc<Node>]) -> Call;
 
-    /// A call about this many nodes has ended; the next ones have at most `most`.
+    /// Records the end of a call about this many nodes; the next ones have at most `most`.
     fn asked(&self, nodes: usize, most: usize);
 
-    /// The call about this node had too many nodes: the next work on it should ask the cloud again.
+    /// Records that the call about this node had too many nodes: the next work on it should ask the
+    /// cloud again.
     fn asks_again(&self, name: &Name);
 
-    /// The cloud's answers in a call that began at `started`.
+    /// Records the cloud's answers in a call that began at `started`.
     fn answered(&self, works: &[Work], started: Instant);
 
     /// Returns the workers for this node. They give its name back to the queue.

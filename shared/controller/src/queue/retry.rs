@@ -50,7 +50,7 @@ impl fmt::Display for Pace {
     }
 }
 
-/// Whole seconds, at least one: the timing is not more exact than that.
+/// Rounds to whole seconds, at least one: the timing is not more exact than that.
 fn rounded(wait: Duration) -> Duration {
     Duration::from_secs((wait + Duration::from_millis(500)).as_secs().max(1))
 }
@@ -68,8 +68,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// The object of this key has changed since it was read: adds the key again soon, later each
-    /// time. `false` after `most` conflicts in a row: this one is a failure.
+    /// Retries a key whose object has changed since it was read: adds the key again soon, later
+    /// each time. `false` after `most` conflicts in a row: this one is a failure.
     pub fn again_after_conflict(&self, key: K, most: u32, priority: Priority) -> bool {
         let conflicts = self.change(|core, _| core.conflict(key.clone()));
         let is_usual = conflicts <= most;

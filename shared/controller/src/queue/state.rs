@@ -209,7 +209,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
     }
 
-    /// `unit` is a random number between 0 and 1.
+    /// Schedules a retry. `unit` is a random number between 0 and 1.
     pub(super) fn retry(&mut self, key: K, unit: f64, now: Instant) {
         if self.shut_down {
             return;
@@ -276,7 +276,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         Some(now.saturating_duration_since(work.started))
     }
 
-    /// Up to `max` keys; empty if no key waits or the queue is shut down.
+    /// Takes up to `max` keys; empty if no key waits or the queue is shut down.
     pub(super) fn take_batch(&mut self, max: usize, now: Instant) -> Vec<Taken<K>> {
         self.advance(now);
         let mut batch = Vec::with_capacity(max.min(self.urgent.len() + self.routine.len()));
@@ -319,7 +319,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.urgent.len() + self.routine.len()
     }
 
-    /// Since when the oldest waiting key has been waiting.
+    /// Returns since when the oldest waiting key has been waiting.
     pub(super) fn oldest(&self) -> Option<Instant> {
         [&self.urgent, &self.routine]
             .into_iter()
@@ -328,8 +328,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
             .min()
     }
 
-    /// Since when the oldest waiting key of this priority has been waiting, among those that are
-    /// not retries and were not added by a timer only.
+    /// Returns since when the oldest waiting key of this priority has been waiting, among those
+    /// that are not retries and were not added by a timer only.
     pub(super) fn oldest_new(&self, priority: Priority) -> Option<Instant> {
         let ready = match priority {
             Priority::Urgent => &self.urgent,

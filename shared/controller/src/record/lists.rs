@@ -147,7 +147,8 @@ impl Known {
     }
 }
 
-/// 96 bits: two different elements of a segment have the same with a chance of one to 10^20.
+/// Returns a hash of 96 bits: two different elements of a segment have the same hash with a
+/// probability of about one in 10^20.
 fn fingerprint(element: &[u8]) -> [u32; 3] {
     let hash = |salt: u8| {
         let mut hasher = DefaultHasher::new();

@@ -108,7 +108,8 @@ impl Ring {
         self.noted(now, begun)
     }
 
-    /// A segment whose memory is large is long as well, so that memories are at most about half of the record.
+    /// Returns true if the segment should end. A segment whose memory is large is long as well, so
+    /// that memories are at most about half of the record.
     fn is_long(&self, segment: &Segment) -> bool {
         let memory: usize = segment.memory.iter().map(|block| block.len()).sum();
         let longest = (2 * memory).max(self.room / 4).min(self.room / 8 * 7);
@@ -178,7 +179,7 @@ impl Ring {
         Ok(())
     }
 
-    /// After a failure the record is empty, and says why.
+    /// Returns true if `outcome` is a success. After a failure the record is empty, and says why.
     fn noted(&mut self, now: At, outcome: io::Result<()>) -> bool {
         let Err(error) = outcome else { return true };
         // An event that does not fit into the rest of a segment may fit into a new one.
@@ -223,7 +224,7 @@ impl Ring {
 }
 
 impl Snapshot {
-    /// The lines of the record between the header and the end.
+    /// Returns the lines of the record between the header and the end.
     pub(super) fn lines(&self) -> Unpacked {
         let mut lines = Unpacked::default();
         for (set, blocks) in &self.segments {

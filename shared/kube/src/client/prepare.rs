@@ -85,8 +85,8 @@ fn read(
     Ok(Plan { config, auth, origin, outgoing })
 }
 
-/// A proxy from the kubeconfig (`own`) always applies. One from the environment
-/// (`HTTPS_PROXY`) applies to remote servers with TLS, except those in `NO_PROXY`.
+/// Chooses the proxies. A proxy from the kubeconfig (`own`) always applies. One from the
+/// environment (`HTTPS_PROXY`) applies to remote servers with TLS, except those in `NO_PROXY`.
 fn proxies(config: &kube::Config, own: bool, except: Option<&str>) -> Result<Proxies, Problem> {
     let proxies = match &config.proxy_url {
         None => Proxies::none(),
@@ -102,7 +102,7 @@ fn proxies(config: &kube::Config, own: bool, except: Option<&str>) -> Result<Pro
     Ok(proxies)
 }
 
-/// A server without TLS needs no root certificates, which a small image may lack.
+/// Prepares TLS. A server without TLS needs no root certificates, which a small image may lack.
 fn tls(config: &kube::Config) -> Result<rustls::ClientConfig, Problem> {
     if config.cluster_url.scheme_str() == Some("http") {
         let no_roots = rustls::RootCertStore::empty();

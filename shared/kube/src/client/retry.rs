@@ -59,7 +59,7 @@ pub(super) async fn retry(recorder: Recorder, request: Request<Body>, next: Next
     answer
 }
 
-/// The wait before the next attempt, or `None` if this result is final.
+/// Returns the wait before the next attempt, or `None` if this result is final.
 fn wait_before_retry(method: &Method, answer: &Answer, attempt: u32) -> Option<Duration> {
     let read = matches!(*method, Method::GET | Method::HEAD);
     let asked = match answer {

@@ -86,8 +86,8 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(headers.get(DATE)?.to_str().ok()?).ok()
 }
 
-/// By how much this machine's clock is at least ahead of the server's, and negative if it is behind.
-/// `None` if the answer does not show it.
+/// Returns by how much this machine's clock is at least ahead of the server's; negative if it is
+/// behind. `None` if the answer does not show it.
 fn ahead(sent: Timestamp, received: Timestamp, date: Timestamp) -> Option<SignedDuration> {
     let took = received.duration_since(sent);
     if took.is_negative() || took > SLOW {

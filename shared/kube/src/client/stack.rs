@@ -40,7 +40,7 @@ impl Role {
         }
     }
 
-    /// Idle connections to keep: the usual number of concurrent requests.
+    /// Returns the number of idle connections to keep: the usual number of concurrent requests.
     pub(super) const fn idle_connections(self) -> usize {
         match self {
             Self::Main => 40,

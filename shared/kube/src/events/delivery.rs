@@ -56,8 +56,8 @@ impl Delivery {
         Err(last)
     }
 
-    /// One try. If the API server has already expired the event, it is created again with its
-    /// count.
+    /// Tries once to write the event. If the API server has already expired the event, it is
+    /// created again with its count.
     async fn write(&self, event: &Observed, occurrence: &Occurrence) -> kube::Result<()> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), object::namespace(&event.about));
         if occurrence.count > 1 {

@@ -13,7 +13,7 @@ use ccm_objects::ObjectRef;
 /// The longest name of an object.
 const NAME_LIMIT: usize = 253;
 
-/// Events about cluster-scoped objects are in `default`.
+/// Returns the namespace of an event. Events about cluster-scoped objects are in `default`.
 pub(super) fn namespace(about: &ObjectRef) -> &str {
     about.namespace.as_deref().unwrap_or("default")
 }

@@ -84,12 +84,13 @@ impl Failure {
     }
 }
 
-/// The version is expired, too new for this server (after a restore), or unreadable for it.
+/// Returns true if the version is expired, too new for this server (after a restore), or unreadable
+/// for it.
 fn refuses(status: &Status) -> bool {
     matches!(status.code, 400 | 410 | 504)
 }
 
-/// kube's result for a line that is JSON but neither an event nor a status.
+/// Returns true for kube's result of a line that is JSON but neither an event nor a status.
 fn is_no_status(status: &Status) -> bool {
     status.code == 0 && status.reason.is_empty()
 }

@@ -140,12 +140,12 @@ impl WatchHealth {
         self.seen
     }
 
-    /// A list that begins at this time or later is wanted.
+    /// Records that a list that begins at this time or later is wanted.
     pub fn want_list(&mut self, after: Instant) {
         self.wanted = self.wanted.max(Some(after));
     }
 
-    /// When the last list began; the beginning of the informer before the first.
+    /// Returns when the last list began; the beginning of the informer before the first.
     pub fn listed_at(&self) -> Instant {
         self.listed
     }
@@ -155,7 +155,7 @@ impl WatchHealth {
         self.seen.filter(|_| self.is_doubted && self.accepted.is_some())
     }
 
-    /// A page of a list has come.
+    /// Records that a page of a list has come.
     pub fn showed_page(&mut self, now: Instant) {
         self.page = now;
     }
@@ -186,31 +186,31 @@ impl WatchHealth {
         from
     }
 
-    /// The server accepted a watch.
+    /// Records that the server accepted a watch.
     pub fn accepted(&mut self, now: Instant) {
         self.accepted = Some(now);
         self.error = None;
     }
 
-    /// The server ended a watch in order.
+    /// Records that the server ended a watch in order.
     pub fn ended(&mut self, now: Instant) {
         self.is_tried |= self.accepted.is_some_and(|accepted| now >= accepted + TRIAL);
     }
 
-    /// The server did not accept a watch.
+    /// Records that the server did not accept a watch.
     pub fn refused(&mut self, error: ApiError) {
         self.accepted = None;
         self.is_tried = false;
         self.error = Some(error);
     }
 
-    /// The watch showed an event with this version.
+    /// Records that the watch showed an event with this version.
     pub fn showed_event(&mut self, now: Instant, version: &str) {
         self.was_event = true;
         self.showed(now, version);
     }
 
-    /// The watch showed a bookmark with this version.
+    /// Records that the watch showed a bookmark with this version.
     pub fn showed_bookmark(&mut self, now: Instant, version: &str) {
         let is_newer = version.parse::<u64>().ok() > self.seen;
         if is_newer && !std::mem::take(&mut self.was_event) {
@@ -228,17 +228,17 @@ impl WatchHealth {
         self.error = None;
     }
 
-    /// A list failed, or a watch that was accepted.
+    /// Records the failure of a list, or of a watch that was accepted.
     pub fn failed(&mut self, error: ApiError) {
         self.error = Some(error);
     }
 
-    /// A comparison is sent now.
+    /// Records that a comparison is sent now.
     pub fn compares(&self, now: Instant) -> Comparison {
         Comparison { at: now, seen: self.seen }
     }
 
-    /// The response to a comparison: the current version, or an error.
+    /// Records the response to a comparison: the current version, or an error.
     pub fn compared(&mut self, comparison: Comparison, answer: Result<&str, ApiError>) {
         self.is_doubted |= self.seen.is_some() && comparison.at >= self.heard() + DOUBTFUL;
         self.must_list |= self.is_doubted;
@@ -259,7 +259,7 @@ impl WatchHealth {
         }
     }
 
-    /// When to compare again after this comparison.
+    /// Returns when to compare again after this comparison.
     pub fn next_comparison(&self, comparison: Comparison) -> Instant {
         (self.heard() + SILENT).max(comparison.at + AGAIN)
     }
@@ -269,12 +269,12 @@ impl WatchHealth {
         self.must_list || self.wanted.is_some()
     }
 
-    /// Up to when the watch is known to have shown everything.
+    /// Returns up to when the watch is known to have shown everything.
     pub fn proven(&self) -> Option<Instant> {
         self.proven
     }
 
-    /// Why the watch does not work, unless it does.
+    /// Returns why the watch does not work, unless it does.
     pub fn silence(&self, now: Instant) -> Option<Silence> {
         let age = self.proven.map(|proven| now.saturating_duration_since(proven));
         let works = age.is_some_and(|age| age < self.patience());

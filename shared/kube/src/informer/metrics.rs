@@ -83,7 +83,7 @@ impl Meter {
         self.metrics.objects.of(self.resource.clone()).set(count);
     }
 
-    /// A list begins.
+    /// Records that a list begins.
     pub(super) fn list(&mut self) {
         if self.listed {
             self.metrics.relists.of(self.resource.clone()).inc();

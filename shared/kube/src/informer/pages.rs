@@ -34,7 +34,7 @@ impl Default for PageSize {
 }
 
 impl PageSize {
-    /// A page of so many objects and bytes was read.
+    /// Records that a page of so many objects and bytes was read.
     pub(super) fn was_read(&mut self, objects: usize, bytes: usize) {
         if objects == 0 {
             return;
@@ -48,7 +48,7 @@ impl PageSize {
         }
     }
 
-    /// A page was larger than [`LARGEST`]. Returns false if it cannot be smaller.
+    /// Records that a page was larger than [`LARGEST`]. Returns false if it cannot be smaller.
     fn was_too_large(&mut self) -> bool {
         let may_shrink = self.0 > 1;
         self.0 = (self.0 / GROWTH).max(1);
@@ -112,7 +112,7 @@ async fn whole(mut body: Body, size: &mut PageSize) -> Result<Option<Vec<u8>>, k
 mod tests {
     use super::*;
 
-    /// The sizes of the pages of a list of `count` objects of these bytes.
+    /// Returns the sizes of the pages of a list of `count` objects of these bytes.
     fn sizes(count: usize, bytes: usize) -> Vec<u32> {
         let (mut size, mut left, mut sizes) = (PageSize::default(), count, Vec::new());
         while left > 0 {

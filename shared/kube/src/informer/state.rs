@@ -61,7 +61,7 @@ impl WatchState {
         &self.0.resource
     }
 
-    /// Why the watch does not work, unless it does. It has to show first that it works.
+    /// Returns why the watch does not work, unless it does. It has to show first that it works.
     pub fn failure(&self) -> Option<FailedWatch> {
         let now = Instant::now();
         let silence = self.0.health.lock().silence(now)?;

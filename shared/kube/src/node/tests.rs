@@ -238,7 +238,7 @@ fn the_version_makes_no_difference_and_everything_else_does() {
     check(false, |node| node.system_uuid = None);
 }
 
-/// All JSON pointers into this value.
+/// Collects all JSON pointers into this value.
 fn places(value: &Value, at: &str, into: &mut Vec<String>) {
     into.push(at.to_owned());
     let mut inner = |key: &str, value| {

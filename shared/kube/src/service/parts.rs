@@ -81,7 +81,8 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Metadata, spec and `status.loadBalancer` as JSON, if the provider wants the Service and the Service is whole.
+    /// Returns metadata, spec and `status.loadBalancer` as JSON, if the provider wants the Service
+    /// and the Service is whole.
     pub(super) fn json(&self, status: &Fields<'_>) -> Option<Arc<str>> {
         if !self.has_json || self.too_large.is_some() {
             return None;

@@ -34,7 +34,7 @@ fn relist(store: &Store<Node>, nodes: impl IntoIterator<Item = Node>) -> Vec<Str
     reported(changes)
 }
 
-/// The changes in short: `+` added, `-` deleted, `old>new` updated, with uid and label.
+/// Returns the changes in short: `+` added, `-` deleted, `old>new` updated, with uid and label.
 fn reported(changes: impl IntoIterator<Item = Change<Node>>) -> Vec<String> {
     let short = |node: &Node| format!("{}/{}:{}", node.name, node.uid, node.labels["label"]);
     let reported = changes.into_iter().map(|change| match change {

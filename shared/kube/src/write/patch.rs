@@ -194,7 +194,7 @@ pub struct ConditionChange {
     pub last_transition_time: Timestamp,
 }
 
-/// Kubernetes stores whole seconds.
+/// Serialises a time in whole seconds, as Kubernetes stores it.
 fn seconds<S: serde::Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&at.strftime("%Y-%m-%dT%H:%M:%SZ"))
 }

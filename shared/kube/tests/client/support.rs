@@ -43,7 +43,7 @@ pub fn config() -> ClientConfig {
 /// The response of an in-process server.
 pub type Served = Result<Response<ResponseBody>, BoxError>;
 
-/// Clients of an in-process server: a function from request to response.
+/// Returns clients of an in-process server: a function from request to response.
 pub fn served_by<F, Fut>(config: &ClientConfig, serve: F) -> Clients
 where
     F: Fn(Request<Body>) -> Fut + Clone + Send + Sync + 'static,
@@ -152,7 +152,7 @@ impl Server {
 pub struct Kubeconfig(pub tempfile::TempDir);
 
 impl Kubeconfig {
-    /// With a server's URL and a user in YAML flow style.
+    /// Starts a kubeconfig with a server's URL and a user in YAML flow style.
     pub fn new(server: &str, user: &str) -> Self {
         Self::with_cluster(&format!("{{server: {server:?}}}"), user)
     }

@@ -71,7 +71,7 @@ impl Running {
         sleep(Duration::from_millis(50)).await;
     }
 
-    /// The changes reported since the last call.
+    /// Returns the changes reported since the last call.
     pub fn reported(&self) -> Vec<String> {
         std::mem::take(&mut self.reported.lock())
     }

@@ -268,7 +268,7 @@ async fn a_socket_knows_its_peer() {
     token.cancel();
 }
 
-/// Settings for a free port on loopback.
+/// Returns settings for a free port on loopback.
 fn local(tls: Option<TlsSettings>) -> PageSettings {
     PageSettings { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls, open: Vec::new() }
 }

@@ -128,7 +128,7 @@ impl Elector {
         }
     }
 
-    /// A candidate only while it is eligible.
+    /// Makes this a candidate only while it is eligible.
     #[must_use]
     pub fn while_eligible(mut self, eligibility: Eligibility) -> Self {
         self.eligibility = eligibility;
@@ -237,7 +237,8 @@ impl Elector {
         self.config.renew_deadline.min(CALL)
     }
 
-    /// After the retry period with client-go's jitter, or as soon as the Lease expires.
+    /// Returns the next attempt: after the retry period with client-go's jitter, or as soon as the
+    /// Lease expires.
     fn next_attempt(&self) -> Instant {
         let jitter = 1.0 + 1.2 * rand::random::<f64>();
         let retry = Instant::now() + self.config.retry_period.mul_f64(jitter);
@@ -289,8 +290,8 @@ impl Elector {
         }
     }
 
-    /// One attempt. Another client may write the Lease between our read and our write, which then
-    /// is refused. While the Lease is ours, it is read and written again at once: each time is
+    /// Makes one attempt. Another client may write the Lease between our read and our write, which
+    /// then is refused. While the Lease is ours, it is read and written again at once: each time is
     /// an attempt of its own to the protocol, with a decision on what was read and a term that
     /// counts from before the read.
     async fn attempt(&mut self, limit: Duration) -> Attempt {
@@ -321,7 +322,7 @@ impl Elector {
         Attempt::Failed
     }
 
-    /// One call of the library, until this time. The term counts from before the call.
+    /// Makes one call of the library, until this time. The term counts from before the call.
     async fn call(&mut self, end: Instant) -> Result<Attempt, ApiError> {
         self.may_hold = true;
         let since = Moment::now();

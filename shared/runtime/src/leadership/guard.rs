@@ -91,8 +91,8 @@ impl LeaseGuard {
         lease
     }
 
-    /// The Lease does not exist. If it existed before, its holder may still lead: as long as it
-    /// must be respected, the candidate is shown the last known Lease.
+    /// Answers for a Lease that does not exist. If it existed before, its holder may still lead: as
+    /// long as it must be respected, the candidate is shown the last known Lease.
     fn present_absent(&self) -> Option<Value> {
         let (now, mut observed) = (Instant::now(), self.observed());
         observed.read = None;

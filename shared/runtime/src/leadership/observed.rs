@@ -31,7 +31,8 @@ struct Seen {
 }
 
 impl Observed {
-    /// No observation yet, for the candidate `me`, which respects a record for at least `duration`.
+    /// Starts without an observation, for the candidate `me`, which respects a record for at least
+    /// `duration`.
     pub(super) fn new(me: &str, duration: Duration) -> Self {
         Self { me: me.to_owned(), duration, last: None, read: None }
     }
@@ -64,8 +65,8 @@ impl Observed {
         Some(seen.record.get("leaseTransitions").and_then(Value::as_i64).unwrap_or_default())
     }
 
-    /// When another candidate's Lease need no longer be respected. `None` if no other candidate
-    /// is known to hold it.
+    /// Returns when another candidate's Lease need no longer be respected. `None` if no other
+    /// candidate is known to hold it.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let seen = self.last.as_ref().filter(|_| self.is_held_by_other())?;
         Some(seen.since + self.respected(&seen.record))

@@ -66,7 +66,7 @@ pub(super) async fn watch(
     }
 }
 
-/// The API server's answer decides whether rights are missing.
+/// Returns the remedy for an error. The API server's answer decides whether rights are missing.
 fn remedy(error: &watcher::Error) -> &'static str {
     use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
     let reason = match error {

@@ -104,12 +104,12 @@ enum State {
 const UNBOUNDED_WRITE: Duration = Duration::from_secs(10);
 
 impl Leadership {
-    /// Always leads: `--leader-elect=false`.
+    /// Returns a leadership that never ends: `--leader-elect=false`.
     pub fn unconditional() -> Self {
         Self::with(State::Unlimited, UNBOUNDED_WRITE)
     }
 
-    /// Always leads, and the API server stores its annotations only with
+    /// Returns a leadership that never ends, whose annotations the API server stores only with
     /// [`annotate`](LeaseAnnotations::annotate): for tests.
     pub fn storing_later() -> Self {
         let annotations = LeaseAnnotations::elected();
@@ -182,8 +182,8 @@ impl Leadership {
         self.check(Duration::ZERO).is_ok()
     }
 
-    /// The time limit for writes that a regularly renewed term covers: half of its remaining time
-    /// just before a renewal.
+    /// Returns the time limit for writes that a regularly renewed term covers: half of its
+    /// remaining time just before a renewal.
     pub fn write_timeout(&self) -> Duration {
         self.write_timeout
     }

@@ -150,7 +150,7 @@ impl Bucket {
         was_open
     }
 
-    /// The server refused a request as too many.
+    /// Records that the server refused a request as too many.
     pub(super) fn refused(&mut self, now: Instant) {
         self.throttled += 1;
         self.fill(now);
@@ -162,8 +162,8 @@ impl Bucket {
         self.adjusted = now;
     }
 
-    /// The server processed a request: raises the share by the time since the last change, but by
-    /// at most one second's worth per response.
+    /// Records that the server processed a request: raises the share by the time since the last
+    /// change, but by at most one second's worth per response.
     pub(super) fn succeeded(&mut self, now: Instant) {
         if self.share >= 1.0 {
             return;

@@ -88,7 +88,7 @@ impl Running {
         line.unwrap().to_owned()
     }
 
-    /// A write that the server refuses.
+    /// Sends a write that the server refuses.
     async fn refused(&self, words: &str) {
         words.clone_into(&mut self.server.lock().refuses);
         let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(self.clients.main.clone());

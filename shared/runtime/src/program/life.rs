@@ -62,7 +62,7 @@ pub async fn run<P: Program>(
     outcome
 }
 
-/// Why the program does nothing by these settings, whatever the cloud offers.
+/// Returns why the program does nothing by these settings, whatever the cloud offers.
 pub(super) fn idle<P: Program>(common: &CommonSettings, own: &P::Settings) -> Option<String> {
     let names = || programs::controllers_of(&P::IDENTITY).map(|controller| controller.name);
     let disabled =
@@ -76,8 +76,8 @@ fn log_failure(failure: &Failure) {
 }
 
 impl<P: Program> Parts<P> {
-    /// From building the provider to the end of leadership. Returns only when leadership is lost
-    /// or an error occurs. Sets `leading` once the program leads or observes.
+    /// Runs from building the provider to the end of leadership. Returns only when leadership is
+    /// lost or an error occurs. Sets `leading` once the program leads or observes.
     async fn live(
         &self,
         providers: &ProviderRegistry,
@@ -111,7 +111,7 @@ impl<P: Program> Parts<P> {
         outdated("kubeconfig", changed, || self.leadership.is_leader()).await;
     }
 
-    /// From the provider to the end of leadership.
+    /// Runs from the provider to the end of leadership.
     async fn work(
         &self,
         cloud: Arc<dyn Cloud>,
@@ -287,7 +287,7 @@ impl<P: Program> Parts<P> {
         );
     }
 
-    /// Orderly shutdown: not ready, drain, stop the tasks, release the Lease, flush the events,
+    /// Shuts down in order: not ready, drain, stop the tasks, release the Lease, flush the events,
     /// close the pages. Without `drain`, because of an error, the work is abandoned.
     async fn end(self, drain: bool, leading: Option<Arc<P>>) {
         self.startup.fail("ending");

@@ -136,7 +136,7 @@ fn serve(pages: &PageSettings, content: Pages, tasks: &Supervisor) -> Result<(),
     Ok(())
 }
 
-/// The lines of health that need no program.
+/// Shows the lines of health that need no program.
 fn show(health: &Health, plans: &Plans, clock: &ServerClock, tasks: &Supervisor) {
     let (seen, token) = (health.clone(), tasks.token().clone());
     tasks.spawn("health", async move {

@@ -123,7 +123,7 @@ pub(super) async fn signalled(stop: &CancellationToken) -> io::Result<u8> {
     }
 }
 
-/// The first log lines: the program, its settings, and settings without effect.
+/// Logs the first lines: the program, its settings, and settings without effect.
 fn introduce<P: Program>(loaded: &Loaded<P>) {
     let set: Vec<String> = loaded
         .raw

@@ -31,7 +31,7 @@ pub struct Where {
 }
 
 impl Where {
-    /// On the Lease of these settings.
+    /// Watches the Lease of these settings.
     pub fn of(settings: &CommonSettings) -> Self {
         let election = &settings.election;
         let elects = election.enabled && settings.mode == Mode::Control;
@@ -39,7 +39,7 @@ impl Where {
         Self { lease: elects.then(lease) }
     }
 
-    /// On this Lease.
+    /// Watches this Lease.
     pub fn named(namespace: &str, name: &str) -> Self {
         Self { lease: Some((namespace.to_owned(), name.to_owned())) }
     }

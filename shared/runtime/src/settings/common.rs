@@ -139,7 +139,7 @@ ccm_settings::settings! {
     }
 }
 
-/// A smaller record would hold little beside what writing it takes.
+/// Parses the size of the record. A smaller record would hold little beside what writing it takes.
 fn record_bytes(text: &str, _: &str) -> Result<usize, String> {
     const BOUNDS: std::ops::RangeInclusive<usize> = 2_000_000..=1_000_000_000;
     let bytes = text.parse().ok().filter(|bytes| *bytes == 0 || BOUNDS.contains(bytes));
@@ -155,7 +155,7 @@ fn enabled(raw: &RawSettings, identity: &Identity, problems: &mut Problems) -> O
     unknown.is_empty().then(|| controllers::enabled(&list, identity))
 }
 
-/// The provider must be in this list; an empty list accepts any name.
+/// Checks the provider's name: an empty list accepts any name.
 fn check_provider(raw: &RawSettings, known: &[String], problems: &mut Problems) {
     let rule = match known {
         [] => "must be the name of a cloud provider".to_owned(),
@@ -359,7 +359,8 @@ ccm_settings::settings! {
 }
 
 impl ElectionSettings {
-    /// client-go's rule: lease duration > renew deadline > 1.2 x retry period.
+    /// Checks the durations by client-go's rule: lease duration > renew deadline > 1.2 x retry
+    /// period.
     fn is_ordered(&self, raw: &RawSettings, problems: &mut Problems) -> bool {
         let before = problems.iter().count();
         if self.renew_deadline >= self.lease_duration {

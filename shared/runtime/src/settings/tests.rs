@@ -16,7 +16,7 @@ fn problems(arguments: &[&str], environment: &[(&str, &str)], file: Option<&str>
     }
 }
 
-/// `x (/tmp/abc/ccm.yaml): y` as `x (ccm.yaml): y`.
+/// Removes the folder of the file: `x (/tmp/abc/ccm.yaml): y` as `x (ccm.yaml): y`.
 fn without_folder(line: &str) -> String {
     let words = line.split(' ').map(|word| match (word.split_once('/'), word.rsplit_once('/')) {
         (Some((before, _)), Some((_, name))) if name.contains("ccm.yaml") => {

@@ -142,7 +142,7 @@ impl Work {
     pub const NONE: Self =
         Self { knows: Knows::Unread, stored: false, write: Write::None, blind: None };
 
-    /// After a crash: a write in flight may still arrive.
+    /// Returns the duties after a crash: a write in flight may still arrive.
     pub fn restarted(self) -> Self {
         let write = if matches!(self.write, Write::Sent(_)) { self.write } else { Write::None };
         Self { write, ..Self::NONE }
@@ -162,7 +162,7 @@ impl Work {
         self.knows == Knows::Own
     }
 
-    /// It has read the Lease of another one.
+    /// Records that it has read the Lease of another one.
     pub fn reads(&mut self, duty: Duty, is_noted: bool) {
         let Duty::Deletes(handover) = duty else { return };
         if handover.reads == Reads::Always || self.knows == Knows::Unread {
@@ -171,7 +171,7 @@ impl Work {
         }
     }
 
-    /// Its write of the Lease has succeeded.
+    /// Records that its write of the Lease has succeeded.
     pub fn renewed(&mut self, duty: Duty, request: Request) {
         let Duty::Deletes(handover) = duty else { return };
         self.stored |= match handover.waits {

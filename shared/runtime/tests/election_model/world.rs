@@ -163,7 +163,7 @@ impl Election {
         if at + 1 == self.candidates { self.skew } else { 0 }
     }
 
-    /// By how much a candidate's durations are longer.
+    /// Returns by how much a candidate's durations are longer.
     fn longer(self, is_first: bool) -> u8 {
         if is_first { self.longer } else { 0 }
     }
@@ -245,7 +245,7 @@ impl Election {
         }
     }
 
-    /// The requests of the crashed process are lost; a late arrival equals the case that it
+    /// Restarts a crashed process: its requests are lost; a late arrival equals the case that it
     /// paused instead.
     fn restart(self, world: &mut World, at: usize) {
         let work = world.candidates[at].work.restarted();
@@ -295,7 +295,7 @@ impl Election {
         Some(())
     }
 
-    /// The API server accepts a write.
+    /// Accepts a write as the API server does.
     fn take(self, world: &mut World, at: usize, request: Request) {
         world.stamp = request.stamp;
         world.noted = self.noted(world.noted, request);

@@ -94,14 +94,14 @@ fn write(guarded: bool) -> Method {
     if guarded { Method::PUT } else { Method::PATCH }
 }
 
-/// Two candidates and the API server.
+/// Returns two candidates and the API server.
 fn candidates(guarded: bool) -> (LeaseApi, Caller, Caller) {
     let api = LeaseApi::default();
     let (a, b) = (Caller::new(&api, "a", guarded), Caller::new(&api, "b", guarded));
     (api, a, b)
 }
 
-/// A Lease of a process that ended long ago, which both candidates have observed.
+/// Leaves a Lease of a process that ended long ago, which both candidates have observed.
 async fn expired(api: &LeaseApi, guarded: bool, callers: [&Caller; 2]) {
     api.put_held("dead", 100);
     if guarded {

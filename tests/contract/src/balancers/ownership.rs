@@ -67,7 +67,7 @@ pub(crate) async fn two_clusters_of_one_name_have_one_each(place: Place) {
     assert_eq!(lab.only("web").id, ours.id);
 }
 
-/// Two processes look, find nothing, and create. Returns whether both succeed.
+/// Lets two processes look, find nothing, and create. Returns whether both succeed.
 async fn race(lab: &Lab, wanted: &Wanted) -> bool {
     let processes = [lab.rig.process(), lab.rig.process()];
     let [one, other] = processes.map(|it| it.load_balancers().unwrap().unwrap());

@@ -14,7 +14,7 @@ fn pools(ports: &[u16], members: usize) -> Option<Vec<Pool>> {
     Some(ports.iter().map(pool).collect())
 }
 
-/// The Service is older than the first node.
+/// Returns a wish without members:
 fn without_members() -> Wanted {
     Wanted { members: Members::default(), ..wanted("web") }
 }

@@ -30,7 +30,7 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// Texts of the document: in the wrong place they often mean something.
+/// Collects the texts of the document: in the wrong place they often mean something.
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => vec![text.clone()],

@@ -76,7 +76,7 @@ async fn shows(demo: &Demo, name: &str, status: &str) -> Result<(String, f64)> {
     Ok((message, start.elapsed().as_secs_f64()))
 }
 
-/// Destination and target of the node's route.
+/// Returns destination and target of the node's route.
 pub fn route(demo: &Demo, name: &str) -> Result<(String, String)> {
     let node = demo.node(name).context("the node exists")?;
     let cidr = node["spec"]["podCIDRs"][0].as_str().context("it has a pod CIDR")?;

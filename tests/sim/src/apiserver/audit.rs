@@ -64,7 +64,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// `patch nodes/status`: the key of the counts.
+    /// Returns the request in short, `patch nodes/status`: the key of the counts.
     pub fn what(&self) -> String {
         match self.subresource.as_str() {
             "" => format!("{} {}", self.verb, self.resource),
@@ -121,7 +121,7 @@ impl Audit {
         entry
     }
 
-    /// Everything since the last [`reset`](Self::reset), in order of arrival.
+    /// Returns everything since the last [`reset`](Self::reset), in order of arrival.
     pub fn records(&self) -> Vec<Record> {
         let entries = self.log.lock().clone();
         entries
@@ -165,7 +165,7 @@ impl Audit {
         counts
     }
 
-    /// Bytes in and bytes out of user agents that start with `user_agent`.
+    /// Returns bytes in and bytes out of user agents that start with `user_agent`.
     pub fn bytes(&self, user_agent: &str) -> (u64, u64) {
         self.records().iter().filter(|record| record.user_agent.starts_with(user_agent)).fold(
             (0, 0),

@@ -101,14 +101,14 @@ impl Fault {
         }
     }
 
-    /// Only for this verb. Several calls add verbs.
+    /// Restricts it to this verb. Several calls add verbs.
     #[must_use]
     pub fn verb(mut self, verb: Verb) -> Self {
         self.verbs.push(verb);
         self
     }
 
-    /// Only for create, update, patch, delete and delete-collection.
+    /// Restricts it to create, update, patch, delete and delete-collection.
     #[must_use]
     pub fn writes(mut self) -> Self {
         self.verbs.extend([
@@ -121,49 +121,49 @@ impl Fault {
         self
     }
 
-    /// Only for this resource (plural name), whatever the subresource.
+    /// Restricts it to this resource (plural name), whatever the subresource.
     #[must_use]
     pub fn resource(mut self, plural: &str) -> Self {
         self.resource = Some(plural.to_owned());
         self
     }
 
-    /// Only for this subresource; empty for the object itself.
+    /// Restricts it to this subresource; empty for the object itself.
     #[must_use]
     pub fn subresource(mut self, subresource: &str) -> Self {
         self.subresource = Some(subresource.to_owned());
         self
     }
 
-    /// Only for the object of this name.
+    /// Restricts it to the object of this name.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Only for user agents with this prefix.
+    /// Restricts it to user agents with this prefix.
     #[must_use]
     pub fn user_agent(mut self, prefix: &str) -> Self {
         self.user_agent = Some(prefix.to_owned());
         self
     }
 
-    /// Only for the next `count` matching requests.
+    /// Restricts it to the next `count` matching requests.
     #[must_use]
     pub fn times(mut self, count: usize) -> Self {
         self.times = Some(count);
         self
     }
 
-    /// Only for this time after it was added.
+    /// Restricts it to this time after it was added.
     #[must_use]
     pub fn lasting(mut self, duration: Duration) -> Self {
         self.lasting = Some(duration);
         self
     }
 
-    /// Only with this probability, from 0 to 1.
+    /// Gives it this probability, from 0 to 1.
     #[must_use]
     pub fn chance(mut self, probability: f64) -> Self {
         self.chance = Some(probability.clamp(0.0, 1.0));

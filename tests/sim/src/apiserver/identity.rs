@@ -40,7 +40,7 @@ impl Identity {
         self.taint_new_nodes
     }
 
-    /// Time since the server was created.
+    /// Returns the time since the server was created.
     pub(super) fn uptime(&self) -> std::time::Duration {
         self.start.elapsed()
     }
@@ -61,7 +61,7 @@ impl Identity {
         uuid::Builder::from_random_bytes(self.rng.lock().random()).into_uuid().to_string()
     }
 
-    /// Five letters for `generateName`.
+    /// Returns five letters for `generateName`.
     pub(super) fn suffix(&self) -> String {
         let mut rng = self.rng.lock();
         (0..5)

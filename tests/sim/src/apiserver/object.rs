@@ -23,7 +23,8 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// From a normalised value without `kind` and `apiVersion`; sets the resource version.
+    /// Creates an object from a normalised value without `kind` and `apiVersion`; sets the resource
+    /// version.
     pub(super) fn new(resource: &Resource, mut value: Value, revision: u64) -> Self {
         if revision > 0 {
             value["metadata"]["resourceVersion"] = Value::from(revision.to_string());

@@ -30,7 +30,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Lower case, as in RBAC rules.
+    /// Returns the verb in lower case, as in RBAC rules.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -74,7 +74,7 @@ impl Query {
         self.0.iter().any(|(key, _)| key == name)
     }
 
-    /// Booleans as the real server reads them: absent, `0` and `false` are false.
+    /// Reads booleans as the real server does: absent, `0` and `false` are false.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.has(name) && !matches!(self.get(name).to_ascii_lowercase().as_str(), "0" | "false")
     }
@@ -179,7 +179,7 @@ impl RequestInfo {
         }
     }
 
-    /// `/api/v1/namespaces/NS/RESOURCE/NAME/SUB` and its shorter forms.
+    /// Reads `/api/v1/namespaces/NS/RESOURCE/NAME/SUB` and its shorter forms.
     fn read_path(&mut self) {
         let path = self.path.clone();
         let segments: Vec<String> =
@@ -215,7 +215,8 @@ impl RequestInfo {
     }
 }
 
-/// `/api/v1/namespaces/x/status` is about the namespace, not about a resource in it.
+/// Returns true for `/api/v1/namespaces/x/status`: it is about the namespace, not about a resource
+/// in it.
 fn is_namespace_subresource(segment: &str) -> bool {
     matches!(segment, "status" | "finalize")
 }

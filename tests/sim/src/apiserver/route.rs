@@ -98,7 +98,7 @@ impl Core {
         }
     }
 
-    /// Every right is granted, except those that a fault answers with 403.
+    /// Grants every right, except those that a fault answers with 403.
     fn review(&self, info: &RequestInfo, body: &[u8]) -> Answer {
         // An unsupported encoding asks for nothing in particular.
         let mut review = decode_body(info, body, "SelfSubjectAccessReview").unwrap_or_else(|_| {

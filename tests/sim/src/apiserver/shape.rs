@@ -295,7 +295,7 @@ fn timestamp(text: &str, layout: &'static str) -> Result<Timestamp, ShapeError> 
     PARSER.parse_timestamp(text).map_err(|_| error())
 }
 
-/// Where a time deviates from its layout: the remaining text, and the expected element.
+/// Returns where a time deviates from its layout: the remaining text, and the expected element.
 fn stuck<'a>(text: &'a str, layout: &str) -> (&'a str, &'static str) {
     const PARTS: [&str; 12] =
         ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05", ".000000"];
@@ -320,7 +320,7 @@ fn seconds(text: &str) -> Result<String, ShapeError> {
     Ok(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// The real server requires exactly six digits after the second.
+/// Checks a time with microseconds. The real server requires exactly six digits after the second.
 fn micros(text: &str) -> Result<String, ShapeError> {
     const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
     let error = || ShapeError::Time { text: text.to_owned(), layout: LAYOUT };

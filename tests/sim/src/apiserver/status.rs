@@ -233,7 +233,7 @@ impl StatusError {
     }
 }
 
-/// `leases.coordination.k8s.io`, or `nodes`.
+/// Returns `leases.coordination.k8s.io`, or `nodes`.
 fn qualified(plural: &str, group: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }

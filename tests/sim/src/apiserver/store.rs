@@ -224,7 +224,7 @@ impl Store {
         }
     }
 
-    /// At most `max` changes after version `after`, and the version they lead up to.
+    /// Returns at most `max` changes after version `after`, and the version they lead up to.
     pub(super) fn since(
         &self,
         resource: &Resource,
@@ -267,7 +267,7 @@ impl Table {
         self.log.back().map_or(self.compacted, |change| change.object.revision)
     }
 
-    /// The objects with all changes after version `at` undone.
+    /// Returns the objects with all changes after version `at` undone.
     fn rewound(&self, at: u64) -> Result<BTreeMap<String, Arc<Object>>, Compacted> {
         if at < self.compacted {
             return Err(Compacted { oldest: self.compacted });

@@ -118,7 +118,7 @@ pub(super) fn of_list(
     table(metadata, definitions(resource), rows)
 }
 
-/// An object with only its metadata.
+/// Returns an object with only its metadata.
 pub(super) fn metadata_only(_: &Resource, object: &Object) -> Value {
     partial(object.value())
 }
@@ -143,7 +143,7 @@ fn age_of(timestamp: &Value, now: Timestamp) -> String {
     }
 }
 
-/// At most two units, coarser for longer times.
+/// Formats a duration in at most two units, coarser for longer times.
 fn human(seconds: i64) -> String {
     let two = |whole: i64, unit: char, rest: i64, fine: char| {
         if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}{unit}{rest}{fine}") }

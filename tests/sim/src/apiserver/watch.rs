@@ -325,8 +325,8 @@ impl Watch {
         self.finished = true;
     }
 
-    /// A change as this watch sees it: an object that starts or stops matching the selector is
-    /// added or deleted.
+    /// Sends a change as this watch sees it: an object that starts or stops matching the selector
+    /// is added or deleted.
     fn send_change(&mut self, change: &Change) {
         let object = &change.object;
         if !object.key.starts_with(&self.prefix) {

@@ -48,7 +48,7 @@ impl Target {
         StatusError::conflict(self.resource.group, self.resource.plural, &self.name, detail)
     }
 
-    /// The UID in the body is a precondition.
+    /// Returns the error of an object with another UID. The UID in the body is a precondition.
     fn other_uid(&self, wanted: &str, found: &str) -> StatusError {
         self.conflict(&format!(
             "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
@@ -119,7 +119,7 @@ impl Core {
         self.store.put(resource, None, value).map_err(|_| exists())
     }
 
-    /// Namespace and name of a new object; the namespace must exist.
+    /// Sets namespace and name of a new object; the namespace must exist.
     fn settle_names(
         &self,
         resource: &Resource,

@@ -203,7 +203,8 @@ pub struct Applied {
     configured: String,
 }
 
-/// The front end of this owner's Service if it sets only its ports: TCP and IPv4, no settings.
+/// Returns the front end of this owner's Service if it sets only its ports: TCP and IPv4, no
+/// settings.
 pub fn plain_front_end(owner: Owner, ports: Vec<FrontEndPort>) -> FrontEnd {
     FrontEnd {
         owner,
@@ -389,12 +390,12 @@ impl Balancers {
         })
     }
 
-    /// The accepted writes since the last call of [`Balancers::reset_writes`].
+    /// Returns the accepted writes since the last call of [`Balancers::reset_writes`].
     pub fn writes(&self) -> Vec<Write> {
         self.settled(|store| store.writes.clone())
     }
 
-    /// The number of accepted writes of this kind.
+    /// Returns the number of accepted writes of this kind.
     pub fn written(&self, kind: WriteKind) -> usize {
         self.settled(|store| store.writes.iter().filter(|write| write.kind == kind).count())
     }

@@ -35,7 +35,7 @@ pub struct SimInstance {
 }
 
 impl SimInstance {
-    /// A running machine with only ID and name.
+    /// Creates a running machine with only ID and name.
     pub fn new(id: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             id: id.into(),

@@ -240,12 +240,12 @@ impl Router {
         self.0.lock().ports.clone()
     }
 
-    /// The accepted writes since the last call of [`Router::reset_writes`].
+    /// Returns the accepted writes since the last call of [`Router::reset_writes`].
     pub fn writes(&self) -> Vec<RouteWrite> {
         self.settled(|store| store.writes.clone())
     }
 
-    /// The number of accepted writes of this kind.
+    /// Returns the number of accepted writes of this kind.
     pub fn written(&self, kind: RouteWriteKind) -> usize {
         self.settled(|store| store.writes.iter().filter(|write| write.kind == kind).count())
     }

@@ -145,7 +145,7 @@ fn nonsense(instance: &SimInstance) -> String {
 }
 
 impl SimCloud {
-    /// One call to the cloud: through the gate, counted, hit by what is planned.
+    /// Makes one call to the cloud: through the gate, counted, hit by what is planned.
     pub(super) async fn call(
         &self,
         operation: Operation,
@@ -156,7 +156,7 @@ impl SimCloud {
         self.strike(operation, items, call).await
     }
 
-    /// The first half of a call: through the gate, and counted.
+    /// Makes the first half of a call: through the gate, and counted.
     pub(super) async fn admit(
         &self,
         operation: Operation,
@@ -173,7 +173,7 @@ impl SimCloud {
         Ok(permit)
     }
 
-    /// The second half: hit by what is planned.
+    /// Makes the second half: hit by what is planned.
     pub(super) async fn strike(
         &self,
         operation: Operation,

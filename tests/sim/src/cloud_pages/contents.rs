@@ -9,7 +9,7 @@ use crate::cloud::{
     balancers::{SimBalancer, State, WriteKind},
 };
 
-/// Everything that exists.
+/// Returns everything that exists.
 pub(super) fn contents(cloud: &SimCloud) -> Value {
     let balancers = cloud.balancers();
     let floating = balancers.floating().into_iter().map(|(address, owner)| {

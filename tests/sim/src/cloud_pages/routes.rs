@@ -23,7 +23,7 @@ pub(super) fn contents(router: &Router) -> Value {
     json!({"version": router.version(), "routes": all, "ports": router.ports()})
 }
 
-/// The accepted writes.
+/// Returns the accepted writes.
 pub(super) fn writes(router: &Router) -> Value {
     json!({
         "create": router.written(RouteWriteKind::Create),

@@ -40,13 +40,13 @@ impl Admin {
         Ok(Some(balancer).filter(|one| one["provisioning_status"] != "DELETED"))
     }
 
-    /// Listeners, pools, members and monitors of a load balancer, as one tree.
+    /// Returns Listeners, pools, members and monitors of a load balancer, as one tree.
     pub async fn balancer_tree(&self, id: &str) -> Result<Value> {
         let url = self.balancer_url(&format!("loadbalancers/{id}/status"));
         Ok(self.get(&url).await?["statuses"]["loadbalancer"].take())
     }
 
-    /// Objects of Octavia of this kind: `listeners`, `pools`, `pools/{id}/members`.
+    /// Returns objects of Octavia of this kind: `listeners`, `pools`, `pools/{id}/members`.
     pub async fn balancer_parts(&self, kind: &str) -> Result<Vec<Value>> {
         let document = self.get(&self.balancer_url(kind)).await?;
         let mut lists = document.as_object().into_iter().flat_map(|object| object.values());

@@ -46,7 +46,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// 429, in Nova's words; `Retry-After` in whole seconds if there is a wait.
+    /// Answers 429, in Nova's words; `Retry-After` in whole seconds if there is a wait.
     pub fn throttle(retry_after: Option<Duration>) -> Self {
         let mut headers = vec![json_type()];
         if let Some(wait) = retry_after {
@@ -56,7 +56,7 @@ impl Effect {
         Self::Answer { status: StatusCode::TOO_MANY_REQUESTS, headers, body: body.to_string() }
     }
 
-    /// 401, as every service answers to an invalid token.
+    /// Answers 401, as every service does to an invalid token.
     pub fn unauthorized() -> Self {
         let error = json!({"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."});
         Self::Answer {
@@ -69,7 +69,7 @@ impl Effect {
         }
     }
 
-    /// 500, in Nova's words.
+    /// Answers 500, in Nova's words.
     pub fn internal_error() -> Self {
         let body = json!({"computeFault": {"code": 500, "message": "Unexpected API Error."}});
         Self::Answer {
@@ -79,7 +79,7 @@ impl Effect {
         }
     }
 
-    /// 409, in Octavia's words: it works on this load balancer.
+    /// Answers 409, in Octavia's words: it works on this load balancer.
     pub fn immutable() -> Self {
         let text = "Load Balancer 5f0b2f2c-6d1c-4f0e-8a0e-000000000000 is immutable and cannot be updated.";
         let body = json!({"faultcode": "Client", "faultstring": text, "debuginfo": null});
@@ -90,7 +90,7 @@ impl Effect {
         }
     }
 
-    /// 404 of a web server before the services, not of Nova itself.
+    /// Answers 404 as a web server before the services does, not Nova itself.
     pub fn html_not_found() -> Self {
         Self::Answer {
             status: StatusCode::NOT_FOUND,
@@ -131,34 +131,34 @@ impl Fault {
         }
     }
 
-    /// Only requests to this service.
+    /// Restricts it to requests to this service.
     #[must_use]
     pub fn on(mut self, service: Service) -> Self {
         self.service = Some(service);
         self
     }
 
-    /// Only requests with this method.
+    /// Restricts it to requests with this method.
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.method = Some(method);
         self
     }
 
-    /// Only requests whose path has this prefix, `/v2.1/servers` for example.
+    /// Restricts it to requests whose path has this prefix, `/v2.1/servers` for example.
     #[must_use]
     pub fn path(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.path);
         self
     }
 
-    /// Only requests with exactly this path; the query does not count.
+    /// Restricts it to requests with exactly this path; the query does not count.
     #[must_use]
     pub fn exactly(self, path: &str) -> Self {
         Self { whole_path: true, ..self.path(path) }
     }
 
-    /// Only this number of the requests that it applies to.
+    /// Restricts it to this number of the requests that it applies to.
     #[must_use]
     pub fn times(mut self, requests: u64) -> Self {
         self.times = Some(requests);
@@ -229,7 +229,7 @@ impl Faults {
         self.removed.notify_waiters();
     }
 
-    /// The number of requests this fault has hit; 0 if it is no longer in force.
+    /// Returns the number of requests this fault has hit; 0 if it is no longer in force.
     pub fn hits(&self, id: FaultId) -> usize {
         let state = self.state.lock();
         let mut all = state.faults.iter();

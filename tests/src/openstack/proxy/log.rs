@@ -33,7 +33,7 @@ impl Request {
         self.method == Method::GET && self.path.trim_matches('/').split('/').count() < 2
     }
 
-    /// Service, method and path with `{id}` for every ID: the key of counts.
+    /// Returns service, method and path with `{id}` for every ID: the key of counts.
     pub fn pattern(&self) -> String {
         let parts: Vec<_> =
             self.path.split('/').map(|part| if is_id(part) { "{id}" } else { part }).collect();

@@ -63,7 +63,7 @@ async fn connection(stream: TcpStream, service: Service, shared: Arc<Shared>) {
     }
 }
 
-/// A failed answer ends the connection, as a stopped service does.
+/// Returns the error of an answer that ends the connection, as a stopped service does.
 fn cut(error: anyhow::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, error.to_string())
 }

@@ -21,7 +21,8 @@ struct Bed {
 }
 
 impl Bed {
-    /// The document may hold `UPSTREAM`, which becomes the services' own address.
+    /// Starts a service with this document. The document may hold `UPSTREAM`, which becomes the
+    /// services' own address.
     async fn new(document: Value) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let upstream = listener.local_addr().unwrap();

@@ -160,7 +160,7 @@ pub(super) async fn six_services_from_creation_to_deletion(rig: &Rig) -> Result<
     Ok(())
 }
 
-/// A restart, and some audits with nothing to do.
+/// Restarts the program, and waits for some audits with nothing to do.
 async fn restarted(rig: &Rig) -> Result<()> {
     let launch = quick(rig).arg("--load-balancer-audit-period=20s");
     let program = many_balancers::restarted(rig, &launch, 6).await?;

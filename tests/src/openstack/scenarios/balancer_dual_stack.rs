@@ -52,7 +52,7 @@ async fn both(rig: &Rig, network: &NarrowNetwork) -> Result<()> {
     Ok(())
 }
 
-/// Nodes with an address of each family.
+/// Adds nodes with an address of each family.
 async fn add_nodes(rig: &Rig) -> Result<()> {
     for number in 1..=2 {
         let name = format!("member-{number:03}");
@@ -107,7 +107,7 @@ async fn made(
     addresses.try_into().map_err(|all| anyhow!("addresses of two Services: {all:?}"))
 }
 
-/// Source ranges of both families, as far as this Octavia takes them.
+/// Checks source ranges of both families, as far as this Octavia takes them.
 async fn ranges(rig: &Rig, program: &Program, [of_four, of_six]: &[Vec<String>; 2]) -> Result<()> {
     let (four, six) = ("192.0.2.0/24", "2001:db8::/32");
     let has_all = rig.cloud.user.balancer_api().await? >= ALL_RANGES;

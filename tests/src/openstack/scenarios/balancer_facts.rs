@@ -29,7 +29,7 @@ async fn whole(user: &Admin, subnet: &str) -> Result<Value> {
     user.balancer_is(&id(&made)?, "ACTIVE").await
 }
 
-/// The change of one part, and whether it moves `updated_at`.
+/// Changes one part, and checks whether that moves `updated_at`.
 async fn moves(user: &Admin, balancer: &str, what: &str, change: (&str, Value)) -> Result<()> {
     let before = user.balancer(balancer).await?.context("it exists")?["updated_at"].clone();
     // Octavia writes whole seconds.

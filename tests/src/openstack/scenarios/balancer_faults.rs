@@ -24,7 +24,7 @@ use crate::{
 /// For how long Octavia is away: at least that long, with pauses between attempts.
 const AWAY: Duration = Duration::from_secs(120);
 
-/// Two nodes, and the program with quick periods.
+/// Starts two nodes, and the program with quick periods.
 async fn start(rig: &Rig) -> Result<ccm_sim::program::Program> {
     rig.balance().await?;
     add_nodes(rig, 2).await?;

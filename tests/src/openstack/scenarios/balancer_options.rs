@@ -99,7 +99,7 @@ pub(super) async fn protocols_and_checks_are_as_asked_for(rig: &Rig) -> Result<(
     delete_all(rig, &["web".to_owned()], 2 * SOON).await
 }
 
-/// Protocols of listeners and pools. UDP keeps its own.
+/// Returns protocols of listeners and pools. UDP keeps its own.
 fn protocols() -> Vec<State> {
     let udp = json!({"pool": {"protocol": "UDP", "monitor": {"type": "UDP-CONNECT"}}});
     let with = |listener: &str, tcp: Value, mode: &str| {
@@ -161,7 +161,7 @@ pub(super) async fn clients_numbers_and_names_are_as_asked_for(rig: &Rig) -> Res
     Ok(())
 }
 
-/// Annotations with numbers, words and names, for [`first`] and [`together`].
+/// Returns annotations with numbers, words and names, for [`first`] and [`together`].
 fn numbers() -> Vec<(&'static str, Value)> {
     vec![
         ("connection-limit", "1000".into()),
@@ -215,7 +215,7 @@ fn first() -> State {
     state("source ranges, affinity, numbers, names", change(&numbers(), restricted()), expect)
 }
 
-/// Other values, and source ranges by annotation.
+/// Returns other values, and source ranges by annotation.
 fn second() -> State {
     let values = [
         (RANGES, "203.0.113.0/24".into()),
@@ -236,7 +236,7 @@ fn second() -> State {
     state("ranges by annotation, other values, no affinity", change(&values, spec), expect)
 }
 
-/// A change of both listeners is taken back when the first one has been changed.
+/// Takes back a change of both listeners when the first one has been changed.
 async fn taken_back(rig: &Rig) -> Result<()> {
     let limit = |value: &str| annotations(&[("connection-limit", value.into())]);
     let mark = rig.cloud.proxy.log().mark();
@@ -254,7 +254,7 @@ async fn taken_back(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-/// None of the options any more, and no monitor. Tags stay.
+/// Returns a state without the options and without a monitor. Tags stay.
 fn without() -> State {
     let none = numbers().into_iter().map(|(key, _)| (key, Value::Null));
     let mut none: Vec<_> = none.filter(|(key, _)| *key != "enable-health-monitor").collect();

@@ -95,7 +95,7 @@ async fn made_by_the_other_controller(
     Ok((made, address))
 }
 
-/// Everything below a load balancer that a client or the other controller could miss.
+/// Returns everything below a load balancer that a client or the other controller could miss.
 async fn shape(rig: &Rig, balancer: &str) -> Result<Value> {
     let user = &rig.cloud.user;
     let listeners = user.balancer_parts(&format!("listeners?loadbalancer_id={balancer}")).await?;

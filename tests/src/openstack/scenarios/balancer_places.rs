@@ -103,7 +103,8 @@ async fn addresses(rig: &Rig, ground: &Ground) -> Result<()> {
     elsewhere(rig, &program, ground).await
 }
 
-/// It gets a floating IP that the program makes, and keeps it while it is internal. Returns that.
+/// Gives it a floating IP that the program makes, and that it keeps while it is internal. Returns
+/// that.
 async fn kept(rig: &Rig, program: &Program, ground: &Ground) -> Result<String> {
     let Ground { port, own, .. } = ground;
     let inside = |value: &str| annotations(&[(INTERNAL, value.into())]);
@@ -131,7 +132,7 @@ async fn kept(rig: &Rig, program: &Program, ground: &Ground) -> Result<String> {
     Ok(address)
 }
 
-/// The Service gets this spec, which needs no load balancer.
+/// Gives the Service this spec, which needs no load balancer.
 async fn without(rig: &Rig, fields: Value) -> Result<()> {
     services::patch(&rig.client, "place", spec(fields)).await?;
     let is_free = |service: &KubeService| {
@@ -142,7 +143,8 @@ async fn without(rig: &Rig, fields: Value) -> Result<()> {
     Ok(())
 }
 
-/// The Service is of the type ClusterIP for a time: its load balancer goes, and what a user has stays.
+/// Makes the Service one of the type ClusterIP for a time: its load balancer goes, and what a user
+/// has stays.
 async fn other_type(rig: &Rig, ground: &Ground, address: &str) -> Result<()> {
     without(rig, json!({"type": "ClusterIP"})).await?;
     let left = floating(rig).await?;
@@ -154,7 +156,7 @@ async fn other_type(rig: &Rig, ground: &Ground, address: &str) -> Result<()> {
     Ok(())
 }
 
-/// It is of the type LoadBalancer again, elsewhere.
+/// Makes the Service one of the type LoadBalancer again, elsewhere.
 async fn elsewhere(rig: &Rig, program: &Program, ground: &Ground) -> Result<()> {
     let (operator, user) = (&rig.cloud.operator, &rig.cloud.user);
     let (flavor, zone) = (operator.balancer_flavor("small").await?, "zone-2");

@@ -32,7 +32,7 @@ async fn works(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-/// The same for the second server, after a change.
+/// Checks the same for the second server, after a change.
 async fn works_still(rig: &Rig) -> Result<()> {
     let server = rig.fleet(1)?;
     rig.register(server).await?;

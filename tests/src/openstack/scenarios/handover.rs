@@ -111,7 +111,8 @@ async fn watch_leases(client: Client, gaps: Arc<Mutex<Gaps>>) -> Result<()> {
     }
 }
 
-/// A setting that every program shows, and without which no program may lead.
+/// Starts the program with a setting that every program shows, and without which no program may
+/// lead.
 fn launch(rig: &Rig, program: &str) -> Launch {
     let launch = rig.launch(program);
     match program {

@@ -78,7 +78,7 @@ async fn shows(program: &Program, metric: &str, wanted: f64) -> Result<()> {
     .with_context(|| program.log())
 }
 
-/// lifecycle-ccm with a limit for its calls that an answer can miss.
+/// Returns lifecycle-ccm with a limit for its calls that an answer can miss.
 fn impatient(rig: &Rig) -> Launch {
     rig.lifecycle_ccm().arg(format!("--cloud-call-timeout={}s", CALL.as_secs()))
 }

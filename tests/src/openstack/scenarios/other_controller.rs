@@ -55,7 +55,7 @@ impl Controller {
         Ok(Self { child, log })
     }
 
-    /// The end of what it has logged.
+    /// Returns the end of what it has logged.
     fn log(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();

@@ -23,7 +23,7 @@ const MOST_ROUTES: usize = 320;
 /// `max_allowed_address_pair`, Neutron's default.
 const MOST_PAIRS: usize = 10;
 
-/// Routes of others, of this number.
+/// Returns routes of others, of this number.
 fn others(number: usize) -> Vec<String> {
     (0..number).map(|number| format!("10.{}.{}.0/24", 100 + number / 256, number % 256)).collect()
 }
@@ -158,7 +158,7 @@ pub(super) async fn routes_of_many_nodes_cost_few_calls(rig: &Rig) -> Result<()>
     Ok(())
 }
 
-/// No routes, and no pairs at the fleet's ports.
+/// Checks that no routes and no pairs at the fleet's ports are left.
 async fn tidy(rig: &Rig, router: &str) -> Result<()> {
     let user = &rig.cloud.user;
     many_routes::clear(user, router).await?;

@@ -46,7 +46,7 @@ pub(super) fn route_ccm(rig: &Rig) -> Launch {
         .arg("--route-reconciliation-period=10s")
 }
 
-/// The only port of a server.
+/// Returns the only port of a server.
 pub(super) async fn port(user: &Admin, server: &Server) -> Result<Value> {
     user.ports(&server.id).await?.into_iter().next().context("a server without a port")
 }

@@ -106,7 +106,7 @@ impl Chapter {
     }
 }
 
-/// Words between blanks; single quotes keep blanks.
+/// Splits into words between blanks; single quotes keep blanks.
 fn words(line: &str) -> Result<Vec<String>> {
     let (mut words, mut word, mut quoted, mut begun) = (Vec::new(), String::new(), false, false);
     for letter in line.chars() {
@@ -145,7 +145,7 @@ pub fn fits(expected: &[String], actual: &[String]) -> bool {
         .is_some_and(|(line, below)| fits_line(&plain(first), &plain(line)) && fits(rest, below))
 }
 
-/// With each run of blanks as one blank.
+/// Returns the text with each run of blanks as one blank.
 fn plain(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

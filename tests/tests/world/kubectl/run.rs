@@ -23,7 +23,7 @@ pub struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// With a home of its own.
+    /// Starts with a home of its own.
     pub fn new(kubectl: &'a Path, kubeconfig: &'a Path) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("quartet-kubectl-").tempdir()?;
         Ok(Self { kubectl, kubeconfig, home })

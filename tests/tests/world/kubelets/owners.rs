@@ -64,7 +64,7 @@ pub(super) async fn of_the_addresses(rig: &mut Rig) -> Result<()> {
     rig.deletions_are(&[]).await
 }
 
-/// The writes of the status so far: the kubelet's and node-ccm's.
+/// Counts the writes of the status so far: the kubelet's and node-ccm's.
 async fn written(rig: &Rig) -> Result<[usize; 2]> {
     let is_status = |request: &&Request| request.is_write() && request.subresource == "status";
     let mut counts = [0; 2];

@@ -158,7 +158,7 @@ impl Rig {
         Ok(Joined { instance, kubelet, node })
     }
 
-    /// The writes of both programs to this node, with the answers' codes.
+    /// Returns the writes of both programs to this node, with the answers' codes.
     pub(super) async fn writes(&self, name: &str) -> Result<Vec<String>> {
         let mut writes = self.env.node_writes(NODE_AGENT).await?;
         writes.extend(self.env.node_writes(LIFECYCLE_AGENT).await?);
@@ -193,14 +193,14 @@ impl Rig {
     }
 }
 
-/// Ready, and without any taint.
+/// Returns true if the node is Ready, and without any taint.
 pub(super) fn is_usable(node: &Node) -> bool {
     let spec = node.spec.as_ref();
     let taints = spec.and_then(|spec| spec.taints.as_ref()).map_or(0, Vec::len);
     ready(node) == "True" && taints == 0
 }
 
-/// The node lifecycle controller has noticed that the kubelet is silent.
+/// Returns true if the node lifecycle controller has noticed that the kubelet is silent.
 pub(super) fn is_silent(node: &Node) -> bool {
     ready(node) == "Unknown"
 }
@@ -216,7 +216,7 @@ pub(super) fn condition(node: &Node) -> Option<&NodeCondition> {
     conditions.iter().find(|condition| condition.type_ == "Ready")
 }
 
-/// `spec.providerID`.
+/// Returns `spec.providerID`.
 pub(super) fn provider_id(node: &Node) -> Option<&str> {
     node.spec.as_ref()?.provider_id.as_deref()
 }

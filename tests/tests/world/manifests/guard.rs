@@ -93,7 +93,8 @@ impl<'a> Guarded<'a> {
         Self::new(rig, rig.render("guard")?.0)
     }
 
-    /// The API server does what this user requests, or refuses it in one line that names the key.
+    /// Checks that the API server does what this user requests, or refuses it in one line that
+    /// names the key.
     fn check(&self, who: &str, (request, refused): &Case) -> Result<()> {
         let words = request.0.split(' ').chain(who.split(' ').filter(|word| !word.is_empty()));
         let told = self.rig.kubectl.run(words, request.1.as_deref())?;

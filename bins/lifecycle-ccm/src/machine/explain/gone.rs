@@ -11,7 +11,7 @@ use crate::policy::{
 };
 
 impl Machine {
-    /// The cloud has said that the instance is gone, now or before.
+    /// Explains a node whose instance the cloud has reported as gone, now or before.
     pub(super) fn gone(&self, about: &About<'_>, heard: &Heard) -> Explanation {
         match heard.decision.verdict {
             Verdict::Delete => self.ending(about, heard),
@@ -39,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// The deletion was decided.
+    /// Explains a node whose deletion was decided.
     fn ending(&self, about: &About<'_>, heard: &Heard) -> Explanation {
         let due =
             with(format!("{GONE}, and the node is due for deletion"), &heard.decision.evidence);
@@ -64,7 +64,7 @@ impl Machine {
         }
     }
 
-    /// Something of the proof is missing.
+    /// Explains a node whose proof is not complete.
     fn suspected(&self, about: &About<'_>, heard: &Heard, why: Doubt) -> Explanation {
         if let Some(at) = self.lived(about) {
             return denied(
@@ -91,7 +91,7 @@ impl Machine {
         Explanation::new(Fares::Working, cause, mend)
     }
 
-    /// No look at the fleet has confirmed it.
+    /// Explains a node whose absence no list of the fleet has confirmed.
     fn not_listed(&self, about: &About<'_>, cause: String) -> Explanation {
         if !about.view.has_id && !self.decider.lists() {
             return Explanation::new(
@@ -116,7 +116,7 @@ impl Machine {
         }
     }
 
-    /// A brake or a person holds the deletion.
+    /// Explains a deletion that a brake or a person holds.
     fn held(&self, about: &About<'_>, heard: &Heard) -> Explanation {
         let evidence = &heard.decision.evidence;
         let held = match heard.decision.verdict {
@@ -144,7 +144,7 @@ impl Machine {
         (!about.view.approved).then_some((why, mend))
     }
 
-    /// Its annotation or a flag keeps it.
+    /// Returns the annotation or the flag that keeps the node, and the remedy.
     fn held_by_setting(&self, about: &About<'_>, reason: Reason) -> Option<(String, String)> {
         let (view, name, policy) = (about.view, &about.node.name, &self.parameters.policy);
         let mend = match reason {
@@ -186,7 +186,7 @@ fn approve(about: &About<'_>) -> String {
     format!("kubectl annotate node {} {APPROVED}=yes", about.node.name)
 }
 
-/// The cloud has not said so again.
+/// Explains a node about which the cloud has not repeated its answer.
 fn without_answer(heard: &Heard, cause: String) -> Explanation {
     match &heard.said.result {
         Err(error) => {

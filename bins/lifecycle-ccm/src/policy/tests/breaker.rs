@@ -8,7 +8,8 @@ fn measure(views: &[NodeView], missing: BTreeSet<Arc<str>>) -> (ListCoverage, Op
     Decider::new().measure(views, &shown, &Policy::default())
 }
 
-/// The counts of nodes that are not Ready and Ready, and how many of each are missing.
+/// Returns the breaker's cause, given the counts of nodes that are not Ready and Ready, and how
+/// many of each are missing.
 fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static str> {
     let named = |kind: &str, count: usize| -> Vec<String> {
         (0..count).map(|number| format!("{kind}-{number}")).collect()

@@ -43,7 +43,7 @@ impl Fleet {
         }
     }
 
-    /// The instances of the first ones go, one after another within a minute.
+    /// Removes the instances of the first ones, one after another within a minute.
     pub fn lose(&mut self, count: usize) {
         let count = u64::try_from(count).unwrap();
         self.ends = (0..count)
@@ -95,7 +95,7 @@ impl Fleet {
         Listing::Read { asked, answered: asked, instances, malformed: 0, missing: names }
     }
 
-    /// A pass each second, if there is something to ask, until this second.
+    /// Runs a pass each second until this second, if the policy has something to ask.
     pub fn run(&mut self, until: u64) {
         for now in 0..until {
             let views = self.views(now);

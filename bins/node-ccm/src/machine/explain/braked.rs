@@ -11,7 +11,8 @@ use crate::{
 };
 
 impl Machine {
-    /// The brake holds the change of the node, or has held it: it is tried again with the next lookup of all nodes.
+    /// Explains a change of the node that the brake holds, or has held: it is tried again with the
+    /// next lookup of all nodes.
     pub(super) fn held(&self, own: &Own<'_>, now: At) -> Option<Explanation> {
         let node = own.node;
         if !self.brake.gathered().is_held(&node.uid) {
@@ -57,7 +58,7 @@ impl Machine {
     }
 }
 
-/// The changes, in words.
+/// Returns the changes, in words.
 fn of(plan: &Plan) -> String {
     plan.changes().map(|(_, note)| note.to_string()).collect::<Vec<_>>().join("; ")
 }

@@ -70,7 +70,7 @@ fn shown(node: Node) -> Shown {
     Shown { seen: Some(seen(node)), is_selected: true, is_listed: true, ..Shown::default() }
 }
 
-/// The machine after work on this node with this answer at this time.
+/// Tells the machine of work on this node that ended with this answer at this time.
 fn work(machine: &mut Machine, node: &Node, answer: LookupResult, second: u64) {
     let asked = Arc::new(node.clone());
     let answers = vec![(Arc::clone(&asked), answer.clone())];
@@ -79,7 +79,7 @@ fn work(machine: &mut Machine, node: &Node, answer: LookupResult, second: u64) {
     work_from_memory(machine, node, answer, 1, second);
 }
 
-/// The machine works on this node with an answer that it has had before.
+/// Lets the machine work on this node with an answer that it has had before.
 fn work_from_memory(
     machine: &mut Machine,
     node: &Node,
@@ -99,7 +99,7 @@ fn after(node: Node, answer: LookupResult) -> Explanation {
     machine.explain("one", &shown(node), at(NOW))
 }
 
-/// The API server has answered like this to the write.
+/// Returns the explanation after this answer of the API server to the write.
 fn written(node: Node, answer: Result<Node, ApiError>) -> Explanation {
     let mut machine = machine();
     work(&mut machine, &node, found(whole("one")), 0);
@@ -144,7 +144,8 @@ fn braked(others: usize, second: u64) -> Explanation {
     machine.explain("one", &shown(ready()), at(second + 1))
 }
 
-/// Three nodes have changed, which uses up the budget, and the cloud wants another zone for this one as well.
+/// Returns a machine in which three nodes have changed, which uses up the budget, and the cloud
+/// wants another zone for this one as well.
 fn over_budget() -> Machine {
     let mut machine = Machine::new(Params { per_second: None, ..params() });
     machine.apply(Event::Leads, at(0));
@@ -161,7 +162,8 @@ fn over_budget() -> Machine {
     machine
 }
 
-/// node-ccm has written the zone three times, and it is another one again.
+/// Returns the explanation after node-ccm has written the zone three times, and it is another one
+/// again.
 fn contested() -> Explanation {
     let mut machine = machine();
     let edited = Node { labels: [(ZONE.into(), "other".into())].into(), ..node("one") };
@@ -184,7 +186,7 @@ fn with_params(change: impl FnOnce(&mut Params), node: Node, answer: LookupResul
     machine.explain("one", &shown(node), at(NOW))
 }
 
-/// After work on the node as its instance says.
+/// Returns the explanation after work on the node as its instance says.
 fn with_shown(node: Node, shown: Shown, second: u64) -> Explanation {
     let mut machine = machine();
     work(&mut machine, &node, found(whole("one")), 0);

@@ -6,7 +6,7 @@ fn id(text: &str) -> ProviderId {
     ProviderId::parse(text).unwrap()
 }
 
-/// `sim://1` with this name and these other IDs.
+/// Returns `sim://1` with this name and these other IDs.
 fn instance(main: &str, name: &str, others: &[&str]) -> Instance {
     Instance {
         other_ids: others.iter().map(|other| id(other)).collect(),

@@ -69,7 +69,7 @@ fn of_family(families: &[Vec<Network>; 2], address: IpAddr) -> &[Network] {
     if address.is_ipv4() { v4 } else { v6 }
 }
 
-/// The bits of an address at the upper end, and how many there are.
+/// Returns the bits of an address at the upper end, and how many there are.
 fn bits(address: IpAddr) -> (u128, u32) {
     match address {
         IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),

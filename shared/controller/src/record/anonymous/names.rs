@@ -98,7 +98,7 @@ impl Names {
         }
     }
 
-    /// All texts are known: says what takes their places.
+    /// Ends the search for texts, as all are known: says what takes their places.
     pub(super) fn seal(&mut self) {
         for map in [&mut self.tokens, &mut self.uuids] {
             map.values_mut().zip(1..).for_each(|(rank, next)| *rank = next);

@@ -43,7 +43,7 @@ impl Case {
         self.health.listed(self.at(seconds), version, has_news)
     }
 
-    /// Since when the watch does not work, in seconds, and why.
+    /// Returns since when the watch does not work, in seconds, and why.
     fn silence(&self, seconds: u64) -> Option<(u64, String)> {
         let silence = self.health.silence(self.at(seconds))?;
         Some(((silence.since - self.begun).as_secs(), silence.why))

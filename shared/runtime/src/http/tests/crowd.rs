@@ -147,7 +147,7 @@ async fn a_silent_connection_ends_after_ten_seconds() {
     token.cancel();
 }
 
-/// The number of answers within a moment.
+/// Returns the number of answers within a moment.
 async fn answers(mut stream: TcpStream) -> usize {
     let mut text = Vec::new();
     let all = stream.read_to_end(&mut text);

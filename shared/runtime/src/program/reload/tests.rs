@@ -31,7 +31,7 @@ impl Bench {
         self.health.findings().into_iter().find(|finding| finding.name == "config").unwrap().verdict
     }
 
-    /// Successes, failures, valid.
+    /// Returns Successes, failures, valid.
     fn counts(&self) -> (u64, u64, u64) {
         let text = self.metrics.encode().unwrap();
         let sample = |name: &str| {
@@ -74,7 +74,7 @@ fn live_settings_change_and_are_published() {
     assert!(!own.has_changed().unwrap());
 }
 
-/// The path of a sample's file differs from run to run.
+/// Returns the warnings without the folder of the file, which differs from run to run.
 fn warnings(changes: &Changes) -> Vec<String> {
     let name = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
     let plain = |line: &String| line.split(' ').map(name).collect::<Vec<_>>().join(" ");

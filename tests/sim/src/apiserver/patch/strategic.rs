@@ -231,7 +231,7 @@ fn keyed(
     Ok(ordered(merged, order, &have, key_of))
 }
 
-/// A given order must name all entries of the patch, in the order of the patch.
+/// Checks a given order. It must name all entries of the patch, in the order of the patch.
 fn check_order(
     patch: &[Value],
     order: Option<&Value>,
@@ -247,8 +247,8 @@ fn check_order(
     Err(PatchError::Order { patch: shown(patch), order: shown(order) })
 }
 
-/// Entries in the patch come in the patch's order. The others keep their places before the
-/// patched entries that they preceded.
+/// Orders the entries. Entries in the patch come in the patch's order. The others keep their places
+/// before the patched entries that they preceded.
 fn ordered(
     merged: Vec<Value>,
     order: &[Value],

@@ -135,7 +135,7 @@ fn name(front_end: &FrontEnd) -> String {
     format!("{}_{}_{}", owner.cluster.name, owner.namespace, owner.name)
 }
 
-/// All changes until a load balancer with this floating address is as wanted.
+/// Returns all changes until a load balancer with this floating address is as wanted.
 pub(super) fn changes(
     now: &SimBalancer,
     floating: Option<IpAddr>,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{FLOATING, NOTE, OWN_ID, SimBalancer, State, store::Store};
 
 impl SimBalancer {
-    /// Whose it is, as this cluster sees it.
+    /// Returns whose it is, as this cluster sees it.
     pub(super) fn title(&self, cluster: &ClusterId) -> Title {
         let ours = |owner: &Owner| owner.cluster.uid == cluster.uid;
         let is_named =
@@ -110,7 +110,7 @@ impl Store {
         holds.then_some(applied.digest)
     }
 
-    /// Where clients reach it: nowhere yet while it waits for its floating address.
+    /// Returns where clients reach it: nowhere yet while it waits for its floating address.
     fn ingress(&self, balancer: &SimBalancer, floating: Option<IpAddr>) -> Vec<Ingress> {
         let floats = balancer.configuration.settings.get(FLOATING).is_some_and(|it| it == "true");
         let addresses = match (floats, floating) {

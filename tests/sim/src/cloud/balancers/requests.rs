@@ -65,7 +65,7 @@ impl Store {
         }
     }
 
-    /// The changes that are left, as text.
+    /// Returns the changes that are left, as text.
     pub(super) fn preview(
         &mut self,
         wanted: &Wanted,

@@ -101,7 +101,7 @@ impl SimCloud {
         });
     }
 
-    /// One batch of changes: one request, and one new version if anything changes.
+    /// Carries out one batch of changes: one request, and one new version if anything changes.
     async fn change_routes(
         &self,
         cluster: &ClusterId,
@@ -228,7 +228,7 @@ impl SimCloud {
         }
     }
 
-    /// One lookup of up to [`PAGE`] targets.
+    /// Carries out one lookup of up to [`PAGE`] targets.
     async fn look_for(
         &self,
         targets: &[RouteTarget],

@@ -85,7 +85,7 @@ impl Store {
         Some(quota.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX)))
     }
 
-    /// A person changes the route of a destination, or makes one.
+    /// Changes the route of a destination, or makes one, as a person does.
     pub(super) fn overtake(&mut self, destination: IpNet) {
         let address = match destination {
             IpNet::V4(_) => IpAddr::from([192, 0, 2, 1]),

@@ -38,7 +38,7 @@ impl World {
         self.set(node);
     }
 
-    /// The node comes again under its name, with another UID.
+    /// Registers the node again under its name, with another UID.
     pub(super) fn register_again(&mut self, name: &Name) {
         self.create(name);
         let node = self.kubelet(name);
@@ -91,7 +91,7 @@ impl World {
         node
     }
 
-    /// The machine has got another name, has a copy of another one's disk, or its kubelet gives another ID.
+    /// Gives the machine another name, a copy of another one's disk, or its kubelet another ID.
     fn is_doubtful(&mut self, node: &mut Node) {
         let other = self.name();
         let Some(id) = self.instances.get(&other).map(|one| one.provider_id.to_string()) else {

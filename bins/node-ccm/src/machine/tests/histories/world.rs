@@ -305,7 +305,7 @@ impl World {
         self.store.values().filter(is_rival).cloned().collect()
     }
 
-    /// Another process leads. What the last one has sent may be carried out still.
+    /// Lets another process lead. What the last one has sent may be carried out still.
     pub(super) fn lead(&mut self) {
         for flight in std::mem::take(&mut self.flights) {
             if let Flight::Write { node, step, basis, .. } = flight
