@@ -66,7 +66,7 @@ pub async fn measure(all: bool) -> Result<()> {
 }
 
 impl World {
-    /// Sets etcd back while `count` nodes were initialised after the copy.
+    /// Puts etcd back to an older copy, after which `count` nodes were initialised.
     async fn restored(&self, what: &str, count: usize) -> Result<()> {
         println!("\n-- etcd put back to an older copy, {what}");
         let real = self.cluster.real().context("real")?;

@@ -34,7 +34,7 @@ pub const OPEN: [(&str, &str); 21] = [
     ("minor", "second part of the version"),
     (
         "name",
-        "name of the Lease, the controller or the queue: a constant of the program, but for the Lease's",
+        "name of the Lease, the controller or the queue: a constant of the program, except for the Lease's",
     ),
     ("object", "the kind of object that is written, for instance `Node`"),
     ("operation", "the provider's name of the request, for instance `list_instances`"),

@@ -155,8 +155,8 @@ fn candidacy(recipe: &Recipe) -> Elector {
     Elector::new("race", terms.clone(), guarded, clients.watch.clone(), metrics, events)
 }
 
-/// Writes until it is told to leave. Then the last write ends, and the Lease is given back only
-/// after that, as in the product.
+/// Writes until the candidate must leave. Then the last write ends, and the Lease is given back
+/// only after that, as in the product.
 async fn write_and_leave(
     recipe: Recipe,
     leadership: Leadership,

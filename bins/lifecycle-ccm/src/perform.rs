@@ -86,7 +86,7 @@ impl Performer {
         }
     }
 
-    /// Performs these effects in their order, but for those that need an answer: these are returned.
+    /// Performs these effects in their order, except those that need an answer: it returns these.
     pub(crate) fn perform(&self, effects: Vec<Effect>) -> Requests {
         let mut requests = Requests::default();
         for effect in effects {

@@ -103,7 +103,7 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// Returns an empty memory, but for what the last leader has deleted.
+    /// Returns a memory that is empty except for the last leader's deletions.
     pub fn resume(now: At, window: Window) -> Self {
         Self { brake: Brake::resume(now, window), ..Self::default() }
     }

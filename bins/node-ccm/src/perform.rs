@@ -167,7 +167,7 @@ impl Performer {
             Outcome::Initialised | Outcome::InSync => {
                 self.plans.set(&node.reference(), published(plan, pause));
             }
-            // It is said with the node that is left out whose it is.
+            // The report about the excluded node names its owner.
             Outcome::Foreign => {}
             outcome => self.plans.block(&node.reference(), &outcome.to_string()),
         }

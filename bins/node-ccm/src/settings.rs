@@ -36,10 +36,10 @@ ccm_settings::settings! {
         /// nodes do not count and do not wait. Every write to a node is sent to all clients that watch nodes: one or more
         /// per node of the cluster. 0 means the default, a negative number no limit.
         pub node_correction_qps: Option<f64> = live(Number, "node-correction-qps", "50"), per_second;
-        /// Interval between two lookups of all nodes, which keep the nodes' addresses and labels in sync with
-        /// their instances. Each interval varies at random by up to 10%. The provider decides whether that takes a
-        /// list of the project or single requests. The shortest interval is 10s, which also takes the place of a
-        /// shorter one, with a warning.
+        /// Interval between two lookups of all nodes, which keep the nodes' addresses and labels in
+        /// sync with their instances. Each interval varies at random by up to 10%. The provider
+        /// decides whether that takes a list of the project or single requests. The shortest
+        /// interval is 10s, which also replaces a shorter one, with a warning.
         #[serde(serialize_with = "duration::serialize")]
         pub node_status_update_frequency: Duration = live(Duration, "node-status-update-frequency", "5m0s");
         /// Time limit of one lookup or list, including retries, all pages and waiting for the rate limit. Nodes

@@ -42,9 +42,9 @@ pub fn set_since_start() -> SignedDuration {
     steps::since_start()
 }
 
-/// Runs this on the present thread as if the wall clock had been set by so much since the process began. So
-/// moments and texts that another process has written, or this one before its clock was set, are the same
-/// to each other as they were there.
+/// Runs this on the current thread as if the wall clock had been set by this much since the process
+/// began. So moments and texts that another process has written, or this one before its clock was
+/// set, are the same to each other as they were there.
 pub fn while_set_by<R>(set: SignedDuration, run: impl FnOnce() -> R) -> R {
     steps::pinned(set, run)
 }

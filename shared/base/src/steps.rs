@@ -30,7 +30,8 @@ fn noticed() -> SignedDuration {
     SignedDuration::from_millis(SET.load(Ordering::Relaxed))
 }
 
-/// Runs this as if the wall clock had been set by so much, whatever else happens to it in between.
+/// Runs this as if the wall clock had been set by this much, whatever else happens to it in
+/// between.
 pub(crate) fn pinned<R>(set: SignedDuration, run: impl FnOnce() -> R) -> R {
     /// Takes back the pin, also when `run` panics.
     struct Back(Option<i64>);

@@ -65,7 +65,7 @@ pub enum Title {
 pub struct Waiting {
     /// The state that it waits for, in the cloud's words: `PENDING_UPDATE: pool 2 of 3`.
     pub what: String,
-    /// When it is worth to look again.
+    /// When to look again.
     pub check_after: Duration,
     /// The ID of the load balancer, once it has one.
     pub id: Option<String>,
@@ -159,7 +159,7 @@ pub enum IngressAddress {
 pub struct Ingress {
     /// Where.
     pub address: IngressAddress,
-    /// How traffic arrives. Without meaning for a DNS name.
+    /// How traffic arrives. Ignored for a DNS name.
     pub ip_mode: IpMode,
     /// The ports that failed, with a reason in the form of a Kubernetes condition (`QuotaExceeded`,
     /// `example.com/NoListener`). Empty if no port failed.
@@ -307,10 +307,10 @@ pub struct Wanted {
     /// The addresses that the Service shows to clients. A hint: a load balancer that is created
     /// again keeps them where the cloud can give them.
     pub shown: Vec<IpAddr>,
-    /// True if the provider may make a new load balancer in the place of the one in `known`: if
-    /// that does not exist, or has failed and nothing else repairs it. If false, the provider
-    /// answers [`Progress::Lost`] then. Without meaning if `known` is `None`, or for a provider
-    /// without [`LoadBalancerTraits::asks_before_replacing`].
+    /// True if the provider may replace the load balancer in `known`: if that does not exist, or
+    /// has failed and nothing else repairs it. If false, the provider answers [`Progress::Lost`]
+    /// then. Ignored if `known` is `None`, and by a provider without
+    /// [`LoadBalancerTraits::asks_before_replacing`].
     pub may_replace: bool,
 }
 

@@ -98,7 +98,7 @@ impl Oddity {
         Some(Self::OtherProvider { nodes: count, of, schemes: others })
     }
 
-    /// Judges the cloud's answers about `of` initialised nodes, of which it knows so many.
+    /// Judges the cloud's answers about `of` initialised nodes, of which it knows this many.
     pub fn of_answers(found: usize, of: usize) -> Option<Self> {
         (found == 0 && of > 0).then_some(Self::NoneFound { of })
     }

@@ -44,7 +44,7 @@ impl<K: Stored> Reader<K> {
     ///
     /// # Errors
     ///
-    /// There is no such answer, or the key cannot be one: then nothing is known of the object.
+    /// The answer is missing, or the key is invalid: nothing is known about the object.
     pub async fn get(&self, key: &str) -> Result<Option<K>, ApiError> {
         let (namespace, name) = match key.split_once('/') {
             Some((namespace, name)) => (Some(namespace), name),

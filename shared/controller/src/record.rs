@@ -113,7 +113,7 @@ impl<M> Clone for Recorder<M> {
 }
 
 impl<M: Recorded> Recorder<M> {
-    /// Creates a record of at most so many bytes.
+    /// Creates a record of at most this many bytes.
     pub fn new(bytes: usize) -> Self {
         let ring = Arc::new(Mutex::new(Ring::new(M::NAME.to_owned(), bytes)));
         Self { ring, machine: PhantomData }

@@ -22,12 +22,12 @@ use jiff::{SignedDuration, Timestamp};
 const MINUTE: Duration = Duration::from_mins(1);
 const BUDGET: Budget = Budget { limit: Limit::Count(1), window: Duration::from_mins(10) };
 
-/// Returns the time of the wall clock so many minutes from now, as a person writes it.
+/// Returns the time of the wall clock this many minutes from now, as a person writes it.
 fn minutes_from_now(minutes: i64) -> String {
     (clock::wall() + SignedDuration::from_mins(minutes)).to_string()
 }
 
-/// Returns how far this text is from the wall clock's time so many minutes from now, in seconds.
+/// Returns how far this text is from the wall clock's time this many minutes from now, in seconds.
 fn error_of(text: &str, minutes: i64) -> i64 {
     let at: Timestamp = text.parse().expect(text);
     let expect: Timestamp = minutes_from_now(minutes).parse().expect("a time");

@@ -41,9 +41,9 @@ pub struct Incoming<L> {
     /// The server's side of TLS; `None` for plain connections.
     pub tls: Option<TlsAcceptor>,
     /// The most connections at once. A new connection is always accepted; beyond this number it
-    /// takes the place of the oldest connections of the host that has the most, unless they are
-    /// younger than a quarter of a second. So a host that opens many, or sends nothing on them,
-    /// loses its own connections, not other hosts'.
+    /// replaces the oldest connection of the host that has the most, unless they are younger than a
+    /// quarter of a second. So a host that opens many, or sends nothing on them, loses its own
+    /// connections, not other hosts'.
     pub most: usize,
     /// The time that connections get to end after the stop.
     pub grace: Duration,

@@ -14,7 +14,7 @@ pub enum WhoseNode<'a> {
     Unreadable,
 }
 
-/// Tells whose the node with this `spec.providerID` is, for a provider with these schemes.
+/// Returns who owns the node with this `spec.providerID`, for a provider with these schemes.
 pub fn whose_node<'a>(provider_id: Option<&'a str>, schemes: &[String]) -> WhoseNode<'a> {
     let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
         return WhoseNode::Nobodys;

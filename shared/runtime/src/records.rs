@@ -20,8 +20,8 @@ use tokio::{
 
 use crate::metrics::Metrics;
 
-/// Records are written for at most so many clients at the same time: each may take a processor and the memory
-/// of a machine.
+/// Records are written for at most this many clients at the same time: each may take a processor
+/// and the memory of a machine.
 const AT_ONCE: usize = 2;
 /// The bytes that are sent at once.
 const PIECE: usize = 32 * 1024;

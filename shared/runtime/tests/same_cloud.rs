@@ -163,7 +163,7 @@ async fn a_cloud_that_does_not_say_which_one_it_is_any_more_is_not_trusted() {
     assert!(rig.seen().await.0.is_ok());
     sleep(Duration::from_mins(3)).await;
     rig.cloud.set_identity(None);
-    assert_eq!(rig.seen().await, (Err(ErrorKind::Unavailable), false, false), "silent anew");
+    assert_eq!(rig.seen().await, (Err(ErrorKind::Unavailable), false, false), "silent again");
 
     let silent = SimCloud::new();
     silent.set_identity(None);

@@ -76,7 +76,7 @@ impl Problems {
         problems.chain(warnings).collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns true if there are no problems.
+    /// Returns true if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -117,7 +117,7 @@ impl Bounds {
 mod tests {
     use super::*;
 
-    /// Returns `a0: &a0 [x]`, and then each line ten times the one before.
+    /// Returns `a0: &a0 [x]`, and then each line ten times the previous one.
     fn aliases(lines: usize) -> String {
         let line = |at: usize| {
             let ten = vec![format!("*a{}", at - 1); 10].join(", ");

@@ -122,7 +122,7 @@ pub(crate) async fn that_a_list_lacks_are_not_gone(place: Place) {
     (0..12).for_each(|number| side.build(number));
     side.hide(true);
     assert_eq!(instances(&lab).list(call()).await.unwrap().instances, []);
-    // Alone, and among so many that the cloud may be asked for a list.
+    // Alone, and among so many nodes that the cloud may be asked for a list.
     let fresh = NodeIdentity { system_uuid: Some(side.uuid(11)), ..named(11) };
     let known: Vec<_> =
         (0..12).map(|number| with_id(&named(number).name, side.id(number))).collect();

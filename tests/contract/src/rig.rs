@@ -27,7 +27,7 @@ pub enum Need {
     FailsForGood,
     /// A destination of routes may have several targets.
     SeveralTargets,
-    /// The cloud records whose a route is.
+    /// The cloud records the owner of a route.
     RouteOwners,
     /// The table of routes has a version, and a change is compared with it.
     TableVersions,
@@ -248,7 +248,7 @@ pub trait RouterSide: Send + Sync {
     /// Returns how many requests have changed the table since the last call of this.
     fn written(&self) -> usize;
 
-    /// Limits the table to so many routes from now on.
+    /// Limits the table to this many routes from now on.
     fn limit(&self, most: usize);
 
     /// Makes new routes carry no traffic from now on, until they are created again later.

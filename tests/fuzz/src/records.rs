@@ -116,7 +116,7 @@ fn departures(mut left: Departures) {
     left.retain(NOW - HOUR);
 }
 
-/// Shortening must end.
+/// Checks that shortening ends.
 fn shorten(mut step: impl FnMut() -> bool) {
     let steps = (0..100_000).take_while(|_| step()).count();
     assert!(steps < 100_000, "it can be shortened without end");

@@ -27,7 +27,7 @@ PORTS = {'epmd': 4369, 'rabbitmq': 5672, 'keystone-api': 5000,
 
 
 def made_with(a):
-    """What the data depends on: if that changes, they are made anew."""
+    """What the data depends on: if that changes, the data is made again."""
     content = hashlib.sha256()
     names = ['stack/migrations.py', 'stack/options.py', 'helpers/seed.py']
     if a.flavour == 'pypi':
@@ -39,14 +39,14 @@ def made_with(a):
 
 
 def prepare(a):
-    """The state's folder, empty if the one that is there will not do."""
+    """The state's folder, emptied if the existing one does not fit."""
     mark = a.state / 'made-with.json'
     wanted = made_with(a)
     other = mark.exists() and mark.read_text() != wanted
     if other or a.fresh:
         if procs.running():
             why = 'it was made otherwise than now wanted' if other else '--fresh'
-            sys.exit(f'{a.state} is in use and to be made anew ({why}): '
+            sys.exit(f'{a.state} is in use and must be made again ({why}): '
                      'run tests/openstack/down first')
         there = list(a.state.iterdir()) if a.state.exists() else []
         if there and not mark.exists():

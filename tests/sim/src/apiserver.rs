@@ -4,12 +4,11 @@
 //!   only on tokio timers, so it is deterministic and works under paused tokio time.
 //! * [`ApiServer::listen`] serves the same over HTTP/1.1, for real programs and `kubectl`.
 //!
-//! Its behaviour is checked against a real kube-apiserver: status bodies, patch results,
-//! tables, list and watch semantics. It implements nodes, events, leases, services,
-//! namespaces, config maps, secrets and service accounts as typed resources; a few more
-//! kinds only as far as `kubectl describe` needs them. There is no server-side apply, no
-//! protobuf and no authentication, and no controller except that deleted namespaces are
-//! emptied.
+//! Its behaviour is checked against a real kube-apiserver: status bodies, patch results, tables,
+//! list and watch semantics. It implements nodes, events, leases, services, namespaces, config
+//! maps, secrets and service accounts as typed resources; a few more kinds only as far as `kubectl
+//! describe` needs them. It has neither server-side apply, protobuf nor authentication, and its
+//! only controller empties deleted namespaces.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -139,7 +139,7 @@ impl Run {
         self.tally.leaders += 1;
     }
 
-    /// Records that a renewal succeeded, or that no renewal was due.
+    /// Renews the Lease, or leaves it because no renewal is due.
     pub fn renew(&mut self) {
         if self.dice.percent(70) {
             self.lease.stored.clone_from(&self.lease.left);
@@ -467,7 +467,7 @@ impl Run {
         Ok(())
     }
 
-    /// Checks that no deletion is held but for deletions that were made, or may have been.
+    /// Checks that no deletion is held except for deletions that were made, or may have been.
     fn is_held_rightly(&self, now: u64) -> Result<(), String> {
         let window = ms(self.policy.budget_window);
         let used = self.charged.iter().filter(|(at, _)| at + window > now).count();

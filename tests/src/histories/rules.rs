@@ -398,7 +398,7 @@ impl Run {
         }
     }
 
-    /// Checks that a write is told as made only if the API server shows it, and one that met a
+    /// Checks that a write is reported as made only if the API server shows it, and one that met a
     /// newer node does not go on.
     pub fn tells_rightly(
         &self,

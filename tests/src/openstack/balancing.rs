@@ -204,7 +204,7 @@ fn text_of(service: &KubeService, reason: &str) -> Option<String> {
     all.find(|one| one.reason == reason).map(|one| one.message.clone())
 }
 
-/// Waits until the Service is as wanted, but for what its condition names.
+/// Waits until the Service is as wanted, except for what its condition names.
 pub async fn provisioned(rig: &Rig, name: &str, limit: Duration) -> Result<()> {
     let reasons = ["Provisioned", "PartlyProvisioned"];
     let is = |service: &KubeService| reasons.iter().any(|one| text_of(service, one).is_some());

@@ -56,7 +56,7 @@ impl Variables {
         Ok(format!("({})", quoted.join("|")))
     }
 
-    /// Returns the expression with values in the place of variables.
+    /// Returns the expression with values in place of variables.
     pub fn fill(&self, expression: &str) -> String {
         let mut filled = expression.to_owned();
         for (name, value) in &self.values {

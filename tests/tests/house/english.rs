@@ -210,7 +210,7 @@ impl<'a> Source<'a> {
         source.passages
     }
 
-    /// Goes on by so many bytes, and returns them.
+    /// Moves on by this many bytes, and returns them.
     fn take(&mut self, length: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         self.line += taken.matches('\n').count();

@@ -58,7 +58,7 @@ pub struct Manifests {
 }
 
 impl Manifests {
-    /// Starts the cluster with the first test that runs.
+    /// Creates the rig, whose cluster starts with the first test that runs.
     pub fn new() -> Result<Self> {
         Ok(Self { tree: Tree::read()?, rig: Arc::default() })
     }

@@ -25,7 +25,7 @@ impl Mount {
         self.folder.join("config.yaml")
     }
 
-    /// Puts a new version in the place of the one before, all at once.
+    /// Replaces the previous version with a new one, all at once.
     pub(super) fn swap(&mut self, text: &str) -> Result<()> {
         let name = |version: usize| format!("..version_{version}");
         let before = self.folder.join(name(self.version));

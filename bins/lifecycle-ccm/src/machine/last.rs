@@ -95,7 +95,7 @@ impl Last {
     }
 
     /// Records the API server's answer to a write to an existing node. A conflict does not count as
-    /// a failure, because the changed node is decided anew.
+    /// a failure, because the changed node is decided again.
     pub(super) fn wrote(&mut self, at: At, action: &Action, answer: &Answer) {
         let name = &action.node.name;
         match answer {

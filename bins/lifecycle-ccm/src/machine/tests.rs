@@ -163,7 +163,7 @@ fn a_refused_mark_holds_no_deletion_but_a_change_of_the_node_does() {
         let effects = answered(&mut machine, now, &proof, answer.clone());
         assert_eq!(writes(&effects).len(), usize::from(is_deleted), "{answer:?}: {effects:?}");
         assert_eq!(machine.gauges(now).budget.used, usize::from(is_deleted), "{answer:?}");
-        // What was not sent is told by whoever did not send it.
+        // The task that did not send a write reports that.
         let is_told = effects.iter().any(|effect| matches!(effect, Effect::Told(_)));
         assert_eq!(is_told, answer == Err(Some(ApiError::Conflict)), "{answer:?}");
     }

@@ -28,7 +28,7 @@ pub(super) fn quick(env: &Env) -> Launch {
     quick_lifecycle(env)
 }
 
-/// Returns a program with quick periods but for this confirmation period.
+/// Returns a program with quick periods, except for this confirmation period.
 pub(super) fn confirming(env: &Env, period: Duration) -> Launch {
     env.lifecycle_ccm()
         .arg("--node-monitor-period=1s")
@@ -56,7 +56,7 @@ pub(super) async fn counts(program: &Program, sample: &str, wanted: u64) -> Resu
 pub(super) const DELETIONS: &str = r#"ccm_lifecycle_deletions_total{result="ok"}"#;
 
 pub(super) async fn a_gone_node_is_deleted_after_its_confirmation_period(env: Env) -> Result<()> {
-    // Defaults but for the grace period.
+    // Defaults, except for the grace period.
     let program = env.start(&env.lifecycle_ccm().arg("--node-grace-period=1s")).await?;
     let confirmation = Duration::from_secs(20);
     env.add_initialised(&["node-0", "node-1", "node-2"]).await?;

@@ -71,7 +71,7 @@ pub(crate) enum Event {
     Set(Params),
     /// The store is new: from now on nodes are queued.
     Leads,
-    /// A node that was there before this replica led.
+    /// A node that existed before this replica led.
     Listed(Seen),
     /// A node is new.
     Added(Seen),

@@ -154,7 +154,7 @@ async fn a_new_node_whose_addresses_are_not_stored_keeps_its_taint() {
     assert!(!whole.is_tainted(&name));
 }
 
-/// The policy sets another taint as well, so the list is not the one before.
+/// The policy also sets another taint, so the list differs from the previous one.
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_comes_back_in_another_list_is_not_removed() {
     let whole = Whole::start(&[]).await;
@@ -176,7 +176,7 @@ async fn a_taint_that_comes_back_in_another_list_is_not_removed() {
     assert!(!whole.is_tainted(&name));
 }
 
-/// A change that was not stored is not made: nobody is told of it.
+/// A change that was not stored has not been made: no event reports it.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_a_ready_node_that_is_not_stored_is_not_made() {
     for (field, reason) in [

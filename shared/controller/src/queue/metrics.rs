@@ -17,7 +17,7 @@ type Name = &'static str;
 /// Reads one queue; `None` once the queue is dropped.
 type Read = Box<dyn Fn() -> Option<Snapshot> + Send + Sync>;
 
-/// Returns bounds from 10 ns to 10 s, each ten times the one before.
+/// Returns bounds from 10 ns to 10 s, each ten times the previous one.
 fn bounds() -> impl Iterator<Item = f64> {
     exponential_buckets(1e-8, 10.0, 10)
 }

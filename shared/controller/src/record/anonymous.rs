@@ -1,9 +1,10 @@
 //! A record without the names of a cluster.
 //!
-//! Every text in the memory and in the events is replaced, but for words that are known to name nothing. Fields and
-//! variants are not texts: the serialisation says which they are. Numbers, times and truth values stay. The effects are
-//! those that this machine has with the replaced memory and events: it has not seen any others. So nothing passes that
-//! is not known, whichever field it is in.
+//! Every text in the memory and in the events is replaced, except words that are known to name
+//! nothing. Fields and variants are not texts: the serialisation says which they are. Numbers,
+//! times and truth values stay. The effects are those that this machine has with the replaced
+//! memory and events: it has not seen any others. So nothing passes that is not known, whichever
+//! field it is in.
 //!
 //! The same text becomes the same text, also as a part of another one (`default/shop`, `node-7.example.com`), and
 //! the order of texts stays.

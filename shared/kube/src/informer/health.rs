@@ -13,8 +13,8 @@
 //!    so that the next bookmark has a newer version; without one there is no bookmark.
 //! 3. **A list**, after [`DOUBTFUL`]. If it has anything newer than what the watch has shown, or
 //!    lacks an object, the next watch begins at the old version, and a watch that works shows
-//!    something at once. If it has not, nothing was missed. That proves the watch only if
-//!    this server may be silent: one before 1.31 sends bookmarks only after changes of the same
+//!    something at once. If it has not, nothing was missed. That proves the watch only if this
+//!    server may be silent: a server before 1.31 sends bookmarks only after changes of the same
 //!    kind, and otherwise rarely.
 //!
 //! Before a watch has shown anything, an equal version proves it only after a watch that lasted

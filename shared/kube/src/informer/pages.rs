@@ -34,7 +34,7 @@ impl Default for PageSize {
 }
 
 impl PageSize {
-    /// Records that a page of so many objects and bytes was read.
+    /// Records that a page of this many objects and bytes was read.
     pub(super) fn was_read(&mut self, objects: usize, bytes: usize) {
         if objects == 0 {
             return;

@@ -156,7 +156,7 @@ fn what_was_written_does_not_bring_a_node_back() {
     assert!(store.get("a").is_none(), "deleted while the answer was on its way");
     store.apply_watched(node("b", "u-2", "8", "x"));
     store.apply_written(first("b", 9, "mine"));
-    assert_eq!(held(&store, "b"), "8 x", "the answer is about the one before");
+    assert_eq!(held(&store, "b"), "8 x", "the answer is about the previous one");
 }
 
 #[test]

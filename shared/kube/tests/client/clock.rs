@@ -14,7 +14,7 @@ fn date(ahead: i64) -> String {
     jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now).unwrap()
 }
 
-/// Returns the gauge after answers of a server whose clock is ahead by so much each time.
+/// Returns the gauge after answers of a server whose clock is ahead by this much each time.
 async fn shown(ahead: &[i64]) -> (f64, bool) {
     let config = config();
     let mut last = (0.0, true);

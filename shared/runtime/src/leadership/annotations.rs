@@ -47,7 +47,7 @@ struct Annotations {
     recording: Option<Recording>,
 }
 
-/// An annotation that this leader leaves. Its text is made anew for each renewal of the Lease: its
+/// An annotation that this leader leaves. Its text is made again for each renewal of the Lease: its
 /// times are the wall clock's, which may have been set in between.
 #[derive(Clone)]
 struct Left {

@@ -122,8 +122,8 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
         }
     }
 
-    /// Validates the content of the file and applies it, except for settings that need a
-    /// restart. An invalid version is refused whole: the one before stays in force.
+    /// Validates the content of the file and applies it, except for settings that need a restart.
+    /// An invalid version is refused as a whole: the previous one stays in force.
     fn take(&mut self, content: Result<String, String>) -> Result<Changes, Problems> {
         let outcome = self.loaded.take(content);
         match &outcome {

@@ -114,7 +114,7 @@ enum Write {
     None,
     /// It waits for the limiter.
     Waiting,
-    /// It is in flight, for so many ticks more.
+    /// It is in flight, for this many more ticks.
     Sent(u8),
 }
 

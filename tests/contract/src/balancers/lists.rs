@@ -35,7 +35,7 @@ pub(crate) async fn lists_by_scope_and_depth(place: Place) {
                 assert_eq!(shown.members.is_some(), depth == Depth::Members);
                 let is_right = match &shown.title {
                     Title::Ours => [&web.id, &api.id].contains(&&shown.id),
-                    // What a cluster had before it was built anew has the names of this one.
+                    // What a cluster had before it was rebuilt has the names of this one.
                     Title::Adoptable { .. } => [&older, &theirs].contains(&&shown.id),
                     Title::Shared { others } => shown.id == shared && *others == 1,
                     Title::Foreign => [&person, &theirs].contains(&&shown.id),

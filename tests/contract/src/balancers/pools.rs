@@ -14,7 +14,7 @@ fn pools(ports: &[u16], members: usize) -> Option<Vec<Pool>> {
     Some(ports.iter().map(pool).collect())
 }
 
-/// Returns a wish without members:
+/// Returns a wish without members, as of a Service that is older than the first node.
 fn without_members() -> Wanted {
     Wanted { members: Members::default(), ..wanted("web") }
 }

@@ -5,7 +5,7 @@ use ccm_cloud::{ErrorKind, Route, RouteTarget};
 use super::world::{create, delete, hop, kinds, net};
 use crate::lab::Place;
 
-/// A list shows all routes, and does not decide whose they are.
+/// A list shows all routes, and does not decide who owns them.
 pub(crate) async fn foreign_routes_are_shown_and_stay(place: Place) {
     let lab = place.lab().await;
     let (wide, dead) = ("192.168.0.0/16".parse().unwrap(), [10, 0, 0, 77].into());

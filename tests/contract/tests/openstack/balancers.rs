@@ -99,7 +99,7 @@ impl BalancerSide for Side {
             Wish::Internal => Some(INTERNAL),
             Wish::Keep => Some(KEEP),
             Wish::Wrong => Some(WRONG),
-            Wish::Elsewhere => panic!("there are no other controllers"),
+            Wish::Elsewhere => panic!("this rig has no other controllers"),
         }
     }
 

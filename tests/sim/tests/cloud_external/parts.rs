@@ -131,7 +131,7 @@ async fn an_owner_has_one_item_in_all_parts_of_a_call() {
     assert_eq!(wire.sim.balancers().all().len(), 3);
 }
 
-/// Each message about routes is compared with the version after the one before, and a destination
+/// Each message about routes is compared with the version after the previous one, and a destination
 /// has one change in all of them.
 #[tokio::test]
 async fn a_call_that_is_too_large_has_several_messages() {

@@ -111,8 +111,7 @@ async fn watch_leases(client: Client, gaps: Arc<Mutex<Gaps>>) -> Result<()> {
     }
 }
 
-/// Starts the program with a setting that every program shows, and without which no program may
-/// lead.
+/// Returns a launch of the program, for route-ccm with the setting without which it may not lead.
 fn launch(rig: &Rig, program: &str) -> Launch {
     let launch = rig.launch(program);
     match program {

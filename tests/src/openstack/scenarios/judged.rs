@@ -83,8 +83,7 @@ fn impatient(rig: &Rig) -> Launch {
     rig.lifecycle_ccm().arg(format!("--cloud-call-timeout={}s", CALL.as_secs()))
 }
 
-/// Puts the fault in the place of the one before, and lets it be met for as long as a
-/// deletion may take.
+/// Replaces the previous fault, and lets it be met for as long as a deletion may take.
 async fn no_node_is_deleted_for(rig: &Rig, fault: Fault, names: &[&str]) -> Result<()> {
     let faults = rig.cloud.proxy.faults();
     let id = faults.replace(fault);

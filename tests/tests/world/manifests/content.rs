@@ -149,7 +149,8 @@ pub fn routes_come_with_their_component_alone(rig: &Rig, _: &str) -> Result<()> 
     Ok(())
 }
 
-/// The overlay of a cloud has every controller but the one that needs to be told the networks.
+/// The overlay of a cloud has every controller except the one whose settings must name the
+/// networks.
 pub fn the_overlay_of_a_cloud_has_all(rig: &Rig, _: &str) -> Result<()> {
     for cloud in ["openstack", "external"] {
         let (_, objects) = rig.render(&format!("overlays/{cloud}"))?;

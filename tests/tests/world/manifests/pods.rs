@@ -53,7 +53,7 @@ fn refuses_what_is_wrong(rig: &Rig, command: &Command) -> Result<()> {
     Ok(())
 }
 
-/// Every pod but for the host's network passes PodSecurity's strictest profile.
+/// Every pod, except for the host's network, passes PodSecurity's strictest profile.
 pub fn is_restricted(rig: &Rig, folder: &str) -> Result<()> {
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace",

@@ -405,7 +405,7 @@ fn a_machine_that_lives_although_the_cloud_denies_it() {
     machine.apply(decide, at(1021));
     let lives = "its kubelet has renewed its Lease since; the node is kept; 2 answers over 21 s";
     check(&lines(&machine, at(1022)), ["blocked", lives, "check project, region and credentials"]);
-    // The next answer begins anew, and it is the same machine.
+    // The next answer opens a new case, and it is the same machine.
     look(&mut machine, at(1026), &by_id, LISTED);
     let lives = "but its kubelet has renewed its Lease since, the last time at 1970-01-01T00:17:01Z, 6 s ago; the node is kept; one answer so far";
     check(&lines(&machine, at(1027)), ["blocked", lives, "check project, region and credentials"]);

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{FLOATING, NOTE, OWN_ID, SimBalancer, State, store::Store};
 
 impl SimBalancer {
-    /// Returns whose it is, as this cluster sees it.
+    /// Returns the ownership, as this cluster sees it.
     pub(super) fn title(&self, cluster: &ClusterId) -> Title {
         let ours = |owner: &Owner| owner.cluster.uid == cluster.uid;
         let is_named =

@@ -49,7 +49,7 @@ pub(super) fn is_same_machine(node: &Node, instance: &Instance) -> bool {
     node.system_uuid.as_deref() == own
 }
 
-/// Returns true if the name says whose the instance is.
+/// Returns true if the name shows which node the instance belongs to.
 pub(super) fn is_of_name(node: &Node, instance: &Instance) -> bool {
     let hosts = instance.addresses.iter().filter(|one| one.kind == AddressKind::Hostname);
     *instance.name == *node.name || hosts.into_iter().any(|one| *one.address == *node.name)

@@ -138,7 +138,7 @@ impl World {
         match self.random.below(10) {
             0 if self.random.one_in(3) => return self.goes(&name),
             0 => {
-                // The machine is installed anew.
+                // The machine is reinstalled.
                 self.goes(&name);
                 return self.register_again(&name);
             }
