@@ -10,13 +10,13 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `event`, `effect` | the news, and what follows |
-//! | `nodes` | the nodes as the API server has shown them |
+//! | `event`, `effect` | the events, and the effects that follow |
+//! | `nodes` | the nodes, as the API server has shown them |
 //! | `pass` | the events of a pass |
 //! | `written` | the answers to writes |
-//! | `last`, `explain` | what came last about each node, and what the page `/explain` says of it |
+//! | `last`, `explain` | the last answers about each node, and its explanation on the page `/explain` |
 //! | `recorded` | which node an event or effect is about |
-//! | this file | the memory, and what others read of it |
+//! | this file | the memory, and the parts that others read |
 
 pub mod effect;
 pub mod event;
@@ -51,7 +51,7 @@ use crate::policy::{
     shutdown,
 };
 
-/// All that lifecycle-ccm remembers.
+/// The memory of lifecycle-ccm.
 ///
 /// Its policy begins without cases, because the suspicions of an earlier leader do not prove anything. The
 /// deletions of that leader count.
@@ -194,7 +194,7 @@ impl Machine {
     }
 
     /// Returns the nodes that the settings select, and what the last list has shown. The selector
-    /// leaves out the nodes of another cloud controller on purpose.
+    /// excludes the nodes of another cloud controller on purpose.
     pub fn survey(&self) -> (Vec<Arc<Node>>, Option<Shown>) {
         let nodes = self.nodes.iter().map(|(node, _)| node);
         let selected = nodes.filter(|node| self.parameters.node_selector.matches(node));

@@ -1,4 +1,4 @@
-//! Performs effects of the machine: what needs no answer at once, and the rest as requests.
+//! Performs effects of the machine: those without an answer at once, and the others as requests.
 
 mod cloud;
 mod kubelets;
@@ -120,7 +120,8 @@ impl Performer {
         requests
     }
 
-    /// Shows on the line `fleet` what is odd about these nodes together, or what the last list has shown.
+    /// Shows on the line `fleet` what is odd about these nodes as a whole, or the result of the
+    /// last list.
     pub(crate) fn survey(&self, selected: &[Arc<Node>], shown: Option<Shown>) {
         self.cloud_reports.survey(Oddity::of_ids(&*self.cloud, selected), shown);
     }

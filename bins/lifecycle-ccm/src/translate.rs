@@ -1,4 +1,4 @@
-//! Turns what is heard of nodes, the cloud and the settings into events of the machine.
+//! Turns changes of nodes, answers of the cloud and new settings into events of the machine.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     settings::LifecycleSettings,
 };
 
-/// Turns what is heard into events.
+/// Turns changes and answers into events.
 #[derive(Clone)]
 pub(crate) struct Translator {
     door: Door<Machine>,
@@ -50,7 +50,7 @@ impl Translator {
         (!is_known).then(|| Event::Parameters(Box::new(parameters)))
     }
 
-    /// Returns a look at the nodes. The claims change when the provider learns its schemes.
+    /// Returns the state of the nodes. The claims change when the provider discovers its schemes.
     pub(crate) fn sight(&self) -> Sight {
         let claims = self.door.read(|machine, _| machine.claims());
         let changed = claims.into_iter().filter_map(|(node, known)| {

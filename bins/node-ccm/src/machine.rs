@@ -1,19 +1,19 @@
-//! Everything that node-ccm remembers, and the only place that changes it: pure.
+//! The memory of node-ccm, and the only code that changes it: pure.
 //!
-//! | module | what it is about |
+//! | module | content |
 //! |---|---|
-//! | `event`, `effect` | what the machine hears and says |
-//! | `intake` | nodes come, change and go; the settings change |
-//! | `lookups` | which nodes of the queue are looked up, and the cloud's answers |
-//! | `work` | a node with its answer: the plan, and what becomes of it |
+//! | `event`, `effect` | the machine's input and output |
+//! | `intake` | nodes that are added, changed and deleted; changed settings |
+//! | `lookups` | selects the nodes of the queue to look up, and keeps the cloud's answers |
+//! | `work` | a node with its answer: the plan, and its execution |
 //! | `written` | the answers of the API server to the steps of a plan |
-//! | `refresh` | all nodes are compared with the cloud's answers; the census |
-//! | `brake`, `gathered` | changes of Ready nodes, held if they are too many |
-//! | `corrections`, `turns` | which changes of initialised nodes wait |
+//! | `refresh` | compares all nodes with the cloud's answers; the census |
+//! | `brake`, `gathered` | changes of Ready nodes, which are held if they are too many |
+//! | `corrections`, `turns` | changes of initialised nodes that wait for their turn |
 //! | `entry` | the memory of one node |
 //! | `explain` | what the page `/explain` says about one node |
 //! | `inventory` | the instances that lookups have found |
-//! | `recorded` | which node an event or effect is about |
+//! | `recorded` | names the node that an event or effect is about |
 
 mod brake;
 mod corrections;
@@ -165,20 +165,20 @@ impl Machine {
         self.entries.entry(Name::clone(name)).or_default()
     }
 
-    /// Takes note of a node as it is now.
+    /// Records the current state of a node.
     fn saw(&mut self, node: &Arc<Node>, claim: Option<Claim>) {
         let entry = self.entry(&node.name);
         (entry.node, entry.claim) = (Some(Arc::clone(node)), claim);
     }
 
-    /// Takes note of a node as it is now, and of the cloud's answer about it.
+    /// Records the current state of a node, and the cloud's answer about it.
     fn note_agreement(&mut self, node: &Node, inputs: &Inputs) {
         if let Ok(Lookup::Found(instance)) = &inputs.answer {
             self.entry(&node.name).agreed.note(node, instance);
         }
     }
 
-    /// Takes note of what came of the work on a node, and when it is tried again.
+    /// Records the outcome of the work on a node, and when it is retried.
     fn came(&mut self, name: &Name, came: Came, again: Option<Again>) {
         let (at, pace) = (self.now, again.map(Again::pace));
         if let Some(entry) = self.entries.get_mut(name) {
@@ -216,7 +216,7 @@ impl Machine {
     }
 
     /// Returns the provider's claim to the node; `None` while the claim is unknown. node-ccm treats
-    /// a node that is not selected like another provider's.
+    /// a node that is not selected like a node of another provider.
     fn claim(&self, seen: &Seen) -> Option<Claim> {
         if !self.params.selector.matches(&seen.node) {
             return Some(Claim::Foreign);
@@ -224,8 +224,8 @@ impl Machine {
         seen.claim
     }
 
-    /// Returns true if the node may be this provider's; `None` while this is unknown. Takes note if it is
-    /// another provider's.
+    /// Returns true if the node may belong to this provider; `None` while this is unknown. Records
+    /// if it belongs to another provider.
     fn is_ours(&mut self, seen: &Seen) -> Option<bool> {
         let is_ours = self.claim(seen)? != Claim::Foreign;
         if !is_ours {
@@ -234,8 +234,8 @@ impl Machine {
         Some(is_ours)
     }
 
-    /// Records that the node is another provider's or is not selected. It is not written any more:
-    /// it holds up no other node, and waits for no turn.
+    /// Records that the node belongs to another provider or is not selected. It is not written any
+    /// more: it does not delay other nodes, and does not wait for a turn.
     fn left_out(&mut self, node: &Arc<Node>) {
         self.leaves_brake(&node.uid);
         self.leaves_turns(&node.name);

@@ -67,7 +67,7 @@ enum IpChange {
     Held,
 }
 
-/// Says if a node waits because nothing confirms its provider ID.
+/// The handling of a node whose provider ID nothing confirms.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Unconfirmed {

@@ -1,4 +1,4 @@
-//! Does what the machine says. Decides nothing, and remembers only what is in flight.
+//! Carries out the machine's effects. It does not decide, and remembers only requests in flight.
 
 mod brake;
 pub(crate) mod writes;
@@ -92,7 +92,8 @@ impl Performer {
         &self.metrics
     }
 
-    /// Tells the machine of an event, and performs what needs no answer. Returns the rest.
+    /// Tells the machine of an event, and performs the effects without an answer. Returns the
+    /// others.
     pub(crate) fn hear(&self, event: Event) -> Vec<Request> {
         let effects = self.door.apply(event);
         effects.into_iter().filter_map(|effect| self.perform(effect)).collect()
@@ -161,7 +162,7 @@ impl Performer {
         }
     }
 
-    /// Publishes a plan on the page `/plan`, or why there is none.
+    /// Publishes a plan on the page `/plan`, or the reason why the node does not have one.
     fn publish(&self, node: &Node, plan: &Plan, pause: Option<Pause>) {
         match &plan.outcome {
             Outcome::Initialised | Outcome::InSync => {

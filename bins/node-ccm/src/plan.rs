@@ -62,7 +62,7 @@ pub struct Policy {
     pub identity: IdentityPolicy,
     /// See [`LabelPolicy`].
     pub labels: LabelPolicy,
-    /// A node is initialised even if neither the cloud nor the node knows an IP address of it.
+    /// True if a node is initialised even if neither the cloud nor the node knows its IP address.
     pub without_address: bool,
     /// The provider's labels are only added: a missing one is not removed.
     pub labels_only_add: bool,
@@ -97,10 +97,11 @@ pub enum Outcome {
     NotOurs(String),
     /// It keeps its taint and waits.
     Waits(Wait),
-    /// It is not tainted and has no provider ID, and only its name says that this instance is
-    /// its: never written, because a provider ID cannot be taken back.
+    /// It is not tainted and has no provider ID, and only its name shows that this instance belongs
+    /// to it: never written, because a provider ID cannot be removed.
     Unconfirmed(String),
-    /// It is not tainted and has no provider ID, and its instance is another node's: never written.
+    /// It is not tainted and has no provider ID, and its instance belongs to another node: never
+    /// written.
     Doubted(Doubt),
     /// The steps initialise the node.
     Initialised,
@@ -109,7 +110,7 @@ pub enum Outcome {
     /// It is initialised, but its instance is gone. lifecycle-ccm decides whether to delete
     /// the node.
     InstanceGone,
-    /// It is initialised, and the cloud has no answer about it now.
+    /// It is initialised, and the cloud does not have an answer about it now.
     Unanswered(ErrorKind),
 }
 
@@ -196,8 +197,8 @@ pub enum Note {
     },
     /// The node's annotation is not a valid label policy: the configured one applies.
     InvalidLabelPolicy(String),
-    /// A property of a Ready node changes on which pods, probes or volumes depend: the brake is
-    /// asked before.
+    /// A property of a Ready node changes that pods, probes or volumes depend on: the brake is
+    /// asked first.
     Changes {
         /// The field.
         field: Field,
@@ -206,8 +207,8 @@ pub enum Note {
         /// The new one; `None` if it is removed.
         to: Option<String>,
     },
-    /// Another client has set the first InternalIP of a Ready node, and the cloud says the same as before: it
-    /// is set back, and the brake is not asked.
+    /// Another client has set the first InternalIP of a Ready node, and the cloud reports the same
+    /// as before: the change is reverted, and the brake is not asked.
     InternalIpRestored {
         /// The address of the other client.
         from: String,
@@ -311,13 +312,14 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy, known: Known<'_>
     plan
 }
 
-/// Returns true if changes of the node are held if they are too many: it works as it is.
+/// Returns true if changes of the node are held when they are too many, because the node already
+/// works.
 pub fn is_protected(node: &Node) -> bool {
     node.is_ready() && !node.is_uninitialised()
 }
 
 /// Returns the note that the kubelet's `--node-ip` leaves a family out of this list. Usually the
-/// kubelet has left it out as well, so there is nothing to write.
+/// kubelet has also left it out, so nothing has to be written.
 fn family_left_out(node: &Node, instance: &Instance, list: &[Address]) -> Option<Note> {
     let node_ip = node.annotation(PROVIDED_NODE_IP)?.to_owned();
     let addresses = addresses::left_out(instance, list);
@@ -347,7 +349,7 @@ impl Plan {
     }
 
     /// Removes the approval with the last write that it approves: not later, so that it never
-    /// stays for another change, and not before, so that what is left stays approved.
+    /// applies to another change, and not earlier, so that the remaining changes stay approved.
     fn end_approval(&mut self, node: &Node, change: &mut NodeChange) {
         if self.changes().any(|(field, _)| !field.is_address()) {
             change.why.push("the approval is used up".to_owned());
@@ -363,7 +365,7 @@ impl Plan {
     fn change_node(&mut self, node: &Node, instance: &Instance, policy: Policy, agreed: Agreed) {
         let LabelChanges { labels, owned, mut notes } = labels::changes(node, instance, policy);
         if agreed.is_same_of_topology(node, instance) {
-            // Another client has edited them, and the cloud has not changed.
+            // Another client has edited them, and the cloud's values have not changed.
             notes.retain(|note| note.change().is_none());
         }
         self.notes.extend(notes);
@@ -438,8 +440,8 @@ impl Plan {
         self.steps.push(Step::SetAddresses { addresses: list, why, ends_approval: false });
     }
 
-    /// Notes what of the addresses of a Ready node changes. It is restored if the cloud says what it
-    /// said before.
+    /// Notes which addresses of a Ready node change. They are restored if the cloud still reports
+    /// the old ones.
     fn note_changes(
         &mut self,
         node: &Node,

@@ -1,4 +1,4 @@
-//! Turns what comes from outside into events: changes of nodes, the queue, lists, settings.
+//! Turns changes of nodes, the queue, lists and settings into events.
 
 pub(crate) mod lookups;
 pub(crate) mod refresh;
@@ -20,7 +20,7 @@ use crate::{
     settings::NodeSettings,
 };
 
-/// Makes events out of nodes, settings and the cloud's traits.
+/// Turns nodes, settings and the cloud's traits into events.
 #[derive(Clone)]
 pub(crate) struct Source {
     cloud: Arc<dyn Cloud>,
@@ -101,14 +101,14 @@ impl Source {
     }
 
     /// Returns the taint of this node that lifecycle-ccm should remove. lifecycle-ccm reports it on
-    /// nodes that are left out.
+    /// excluded nodes.
     pub(crate) fn left_over(&self, node: &Node) -> Option<LeftOver> {
         let is_off = |taint: &Taint| taint.is(node_keys::SHUTDOWN, "NoSchedule");
         let is_left = node.is_ready() && node.taints.iter().any(is_off);
         (is_left && self.is_ours(node)?).then_some(LeftOver::Shutdown)
     }
 
-    /// Returns true if the node may be this provider's; `None` while this is unknown.
+    /// Returns true if the node may belong to this provider; `None` while this is unknown.
     fn is_ours(&self, node: &Node) -> Option<bool> {
         if !self.selects(node) {
             return Some(false);
@@ -127,7 +127,7 @@ impl Source {
 
     /// Starts leading, when the store is new.
     pub(crate) fn start_leading(&self, performer: &Performer) {
-        // Before the list, so that no node is missed between the list and the first change.
+        // Before the list, so that nodes between the list and the first change are not missed.
         performer.hear(Event::Leads);
         for node in self.store.list() {
             performer.hear(Event::Listed(self.seen(&node)));

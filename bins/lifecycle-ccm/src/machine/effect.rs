@@ -30,7 +30,7 @@ pub enum Effect {
     Clear(Name),
     /// Write to a node. The answer is an event.
     Write(Action),
-    /// Tell the result of a write that was sent.
+    /// Report the result of a write that was sent.
     Told(Box<Told>),
     /// lifecycle-ccm deletes a node without the proof that it leaves before a deletion.
     Unmarked(Name, ApiError),
@@ -56,9 +56,10 @@ pub enum Effect {
         /// The breaker now.
         after: Breaker,
     },
-    /// Leave this to the next leader. Deletions that follow wait until the API server has stored it.
+    /// Leave this to the next leader. The deletions after it wait until the API server has stored
+    /// it.
     Leave(Left),
-    /// Tell a decision.
+    /// Report a decision.
     Decided(Box<Decided>),
     /// The next pass is due then.
     Next(At),
@@ -71,7 +72,8 @@ pub enum Page {
     Steps(Vec<Planned>),
     /// The reason why lifecycle-ccm does nothing.
     Blocked(String),
-    /// The node is left out: `--node-selector` does not select it, or else it is another provider's.
+    /// The node is excluded: `--node-selector` does not select it, or it belongs to another
+    /// provider.
     LeftOut {
         /// True if it is selected.
         is_selected: bool,

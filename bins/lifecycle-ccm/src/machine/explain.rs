@@ -1,4 +1,4 @@
-//! Explains a node on the page `/explain`, from the memory of the machine, which stays as it is.
+//! Explains a node on the page `/explain` from the memory of the machine, without changing it.
 
 mod gone;
 
@@ -19,8 +19,8 @@ use crate::policy::{
     text::kept,
 };
 
-/// Returns the reason why lifecycle-ccm leaves out a node. The argument is true if `--node-selector` selects the
-/// node.
+/// Returns the reason why lifecycle-ccm excludes a node. The argument is true if `--node-selector`
+/// selects the node.
 pub(crate) type WhyLeftOut<'a> = &'a dyn Fn(&Node, bool) -> String;
 
 /// A node, and all that explains it.
@@ -65,7 +65,8 @@ impl Machine {
         }
     }
 
-    /// Says how the node fares, why, and how to fix that, in the order in which the policy decides.
+    /// Describes the state of the node, the reason and the remedy, in the order in which the policy
+    /// decides.
     fn cause(&self, about: &About<'_>, why_left_out: WhyLeftOut<'_>) -> Explanation {
         let About { node, view, .. } = *about;
         if !view.selected {
@@ -111,7 +112,7 @@ impl Machine {
             (Some(_), Some(asked)) => {
                 let asked = moment(asked.answers.asked, about.now);
                 let cause = format!(
-                    "{not_ready}, and the cloud has not answered about it yet: the last look began {asked}"
+                    "{not_ready}, and the cloud has not answered about it yet: the last lookup began {asked}"
                 );
                 let mend = "wait for the answer: a call takes no longer than --cloud-call-timeout";
                 Explanation::new(Fares::Working, cause, mend)
@@ -122,8 +123,8 @@ impl Machine {
             }
             (None, _) => Explanation::new(
                 Fares::Unknown,
-                format!("{not_ready}, and this replica has not looked at it yet"),
-                "wait for the first look; only the replica that leads looks at nodes: ask it, and if this one leads, see the line stores of /readyz?verbose",
+                format!("{not_ready}, and this replica has not looked it up yet"),
+                "wait for the first lookup; only the replica that leads looks up nodes: ask it, and if this one leads, see the line stores of /readyz?verbose",
             ),
         }
     }
@@ -143,7 +144,7 @@ impl Machine {
         } else if let Some(failed) = self.last.failure(&node.name, &node.uid, false) {
             refused(&format!("{due}, and failed"), &failed.error)
         } else if let Some(repeated) = repeated {
-            let mend = "find what takes it back: an admission webhook or policy, or another client that writes the node";
+            let mend = "find what reverts it: an admission webhook or policy, or another client that writes the node";
             let next = moment(about.now + repeated.wait, about.now);
             let next = format!("it is written again {next} at the earliest");
             let cause = format!("{due}: {repeated}");
@@ -164,7 +165,7 @@ impl Machine {
         }
         if let Breaker::Open { since, cause } = self.decider.breaker() {
             there.push(format!(
-                "the breaker opened {}, and is open still: {cause}",
+                "the breaker opened {}, and is still open: {cause}",
                 moment(*since, now)
             ));
         }
@@ -194,7 +195,7 @@ impl Machine {
         });
         let fleet = self.last.fleet().filter(|_| view.is_watched());
         let fleet = fleet.map(|(at, error)| {
-            format!("the look at the fleet failed {}: {error}", moment(*at, now))
+            format!("the check of the fleet failed {}: {error}", moment(*at, now))
         });
         heard.into_iter().chain(failed).chain(fleet).collect()
     }
@@ -237,7 +238,7 @@ impl Machine {
         let lookup = match &self.asked {
             _ if due > now => format!("the next lookup is due {}", moment(due, now)),
             Some(asked) => {
-                format!("a look is under way, begun {}", moment(asked.answers.asked, now))
+                format!("a lookup is in progress, begun {}", moment(asked.answers.asked, now))
             }
             None => "the next lookup is due now".to_owned(),
         };
@@ -266,7 +267,7 @@ fn exists(node: &Node, power: PowerState) -> Explanation {
                 "its machine is shut down in the cloud, so it has the taint {}",
                 shutdown::KEY
             ),
-            "start the machine in the cloud, or delete it there if it is not needed: then the node goes".to_owned(),
+            "start the machine in the cloud, or delete it there if it is not needed: then the node is deleted".to_owned(),
         ),
         PowerState::Running if is_off => (
             format!("{not_ready}, and its instance runs; the taint {} stays until it is Ready", shutdown::KEY),
@@ -290,9 +291,9 @@ fn unclaimed(node: &Node) -> Explanation {
     Explanation::new(
         Fares::Unknown,
         format!(
-            "the provider has not reported its provider ID schemes yet, so lifecycle-ccm does not know whose this node is (provider ID {id})"
+            "the provider has not reported its provider ID schemes yet, so lifecycle-ccm does not know which provider owns this node (provider ID {id})"
         ),
-        "wait; if it lasts, see if the provider is reached: /readyz?verbose and the log",
+        "wait; if it lasts, check whether the provider answers: /readyz?verbose and the log",
     )
 }
 
@@ -308,7 +309,7 @@ fn wanted(about: &About<'_>) -> Vec<String> {
     let protected = format!("no deletion: it has the annotation {PROTECTED}");
     let by = if action::is_approved(node) { APPROVED } else { "the approval on the Lease" };
     let approved = format!("a deletion that breaker and budget do not hold: {by}");
-    let marked = "its end: it has a taint of --scale-down-taints".to_owned();
+    let marked = "its deletion: it has a taint of --scale-down-taints".to_owned();
     let marks = [(view.protected, protected), (view.approved, approved), (view.marked, marked)];
     let marks = marks.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text);
     std::iter::once(instance).chain(marks).collect()
@@ -327,7 +328,7 @@ const fn in_words(power: PowerState) -> &'static str {
         PowerState::Running => "it runs",
         PowerState::Stopped => "it is shut down",
         PowerState::Changing => "it is between two states",
-        PowerState::Unknown => "the cloud does not say if it runs",
+        PowerState::Unknown => "the cloud does not say whether it runs",
     }
 }
 

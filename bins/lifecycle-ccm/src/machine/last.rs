@@ -65,8 +65,8 @@ impl Last {
         }
     }
 
-    /// Records that a kubelet has renewed its Lease. A case that is only open does not tell if the kubelet still
-    /// does.
+    /// Records that a kubelet has renewed its Lease. An open case does not show whether the kubelet
+    /// still does.
     fn lives(&mut self, now: At, decision: &Decision) {
         let Decision { name, uid, verdict, .. } = decision;
         match verdict {
@@ -78,7 +78,7 @@ impl Last {
         }
     }
 
-    /// Records if the look at the fleet failed.
+    /// Records if the check of the fleet failed.
     pub(super) fn saw(&mut self, now: At, answers: &Answers) {
         let why = match &answers.list {
             None => return,
@@ -99,7 +99,7 @@ impl Last {
     pub(super) fn wrote(&mut self, at: At, action: &Action, answer: &Answer) {
         let name = &action.node.name;
         match answer {
-            // It was not sent.
+            // Nothing was sent.
             Err(None) => {}
             Ok(_) | Err(Some(ApiError::Conflict | ApiError::NotFound)) => {
                 self.failed.remove(name);
@@ -113,7 +113,7 @@ impl Last {
         }
     }
 
-    /// Forgets this node: it is well again.
+    /// Forgets this node, because it works again.
     pub(super) fn is_well(&mut self, name: &str) {
         self.heard.remove(name);
         self.alive.remove(name);

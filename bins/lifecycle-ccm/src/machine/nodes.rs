@@ -1,4 +1,4 @@
-//! The nodes as the API server has shown them, and what else is known of each of them.
+//! The nodes, as the API server has shown them, and further knowledge about each of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -96,7 +96,7 @@ impl Nodes {
         self.replaced.remove(uid);
     }
 
-    /// Takes over what is needed for a look at the nodes.
+    /// Takes over the facts that a pass over the nodes needs.
     pub(super) fn sight(&mut self, sight: Sight) {
         self.wall = sight.wall;
         for claimed in sight.claims {
@@ -143,7 +143,8 @@ impl Nodes {
         self.arrivals
     }
 
-    /// Returns true if a list lacks this node. One that arrived after the list was compared is not shown by it.
+    /// Returns true if a list lacks this node. A list does not show a node that arrived after the
+    /// comparison.
     pub(super) fn is_unlisted(&self, name: &Name, unlisted: &Unlisted) -> bool {
         let is_late = |seen: &Seen| seen.arrival > unlisted.as_of;
         unlisted.missing.contains(name) || self.seen.get(name).is_none_or(is_late)

@@ -32,11 +32,11 @@ impl Kubelets {
     }
 
     /// Returns the current renewals of the kubelets' Leases of these nodes: the text changes with
-    /// each renewal, and is absent without a Lease. So no clock of a node matters.
+    /// each renewal, and is absent without a Lease. So the clocks of the nodes do not matter.
     ///
     /// # Errors
     ///
-    /// See [`Reader::get`]. What is not read within this time is late.
+    /// See [`Reader::get`]. Leases that are not read within this time are errors.
     pub(super) async fn heartbeats(
         &self,
         nodes: Vec<Name>,

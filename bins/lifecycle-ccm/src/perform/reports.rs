@@ -58,7 +58,8 @@ impl CloudReports {
         }
     }
 
-    /// Shows what is odd about the nodes: what their provider IDs say, or else the last list.
+    /// Shows what is odd about the nodes: according to their provider IDs, or else to the last
+    /// list.
     pub(crate) fn survey(&self, of_ids: Option<Oddity>, shown: Option<Shown>) {
         let of_answers = |shown: Shown| Oddity::of_answers(shown.found, shown.of);
         let oddity = of_ids.or_else(|| shown.and_then(of_answers));

@@ -22,7 +22,7 @@ pub const APPROVED: &str = "quartet.dev/deletion-approved";
 /// Why a node is deleted.
 pub(crate) const GONE: &str = "the cloud reports that its instance is gone";
 
-/// One write to a node, as the node was when the write was decided.
+/// A write to a node, with the node at the time of the decision.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Action {
     /// The node.
@@ -49,7 +49,7 @@ pub struct Marks {
     pub taint: Option<(shutdown::Step, Option<PowerState>)>,
     /// The approval of the deletion is removed, since the node is Ready.
     pub end_approval: bool,
-    /// The proof that its instance is gone is removed, since the node is Ready.
+    /// The proof that its instance is gone is removed, because the node is Ready.
     pub end_proof: bool,
 }
 
@@ -111,8 +111,8 @@ pub(crate) fn has_proof(node: &Node) -> bool {
     node.annotations.contains_key(instance_gone::KEY)
 }
 
-/// Returns the mark for a node that is deleted by this decision: other controllers learn that it
-/// was meant. `None` if there is no proof, or the node has a fresh mark.
+/// Returns the mark for a node that this decision deletes: it tells other controllers that the
+/// deletion is intended. `None` without a proof, or if the node has a fresh mark.
 pub(crate) fn proof(node: &Node, decision: &Decision, now: At) -> Option<String> {
     let proof = decision.evidence.latest.as_ref()?;
     let mark = node.annotation(instance_gone::KEY);

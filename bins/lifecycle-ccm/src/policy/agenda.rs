@@ -22,7 +22,7 @@ pub struct Abilities {
     /// True if lifecycle-ccm lists the fleet once even if no node is suspected. An observer should show
     /// the cloud before the first instance is gone.
     pub lists_once: bool,
-    /// A random number, another one for each agenda: it selects the witnesses.
+    /// A random number, different for each agenda: it selects the witnesses.
     pub seed: u64,
 }
 
@@ -125,8 +125,8 @@ impl Decider {
         (first || self.breaker().is_open()).then_some(due)
     }
 
-    /// Returns the Ready nodes to look up. Few while no answer has shown that the provider cannot
-    /// answer for one of them: the cloud may show another project.
+    /// Returns the Ready nodes to look up: only a few until an answer shows that the provider
+    /// cannot answer for one of them, because the cloud may show another project.
     fn witnesses(&self, views: &[NodeView], list: bool, policy: &Policy) -> Vec<Arc<str>> {
         let Abilities { most_lookups, lists, seed, .. } = self.abilities;
         let witnesses = views.iter().filter(|view| view.is_well() && view.has_id);
@@ -137,7 +137,8 @@ impl Decider {
             }
             false => list && self.is_known(view, policy),
         };
-        // By their places, not by their names: the same nodes under other names are selected alike.
+        // By their positions, not by their names, so that the same nodes under other names are
+        // selected in the same way.
         let places = (0..).map(|place: u64| mixed(seed.wrapping_add(place)));
         let mut witnesses: Vec<_> = places.zip(witnesses.filter(wanted)).collect();
         witnesses.sort_by_key(|(place, _)| *place);
@@ -160,7 +161,7 @@ impl Decider {
     }
 }
 
-/// Returns a number that looks random, another one for each number: the last step of the generator
+/// Returns a number that looks random, different for each input: the last step of the generator
 /// SplitMix64.
 const fn mixed(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -176,7 +177,7 @@ struct Needs {
 
 /// Returns when to look up the node. A node that may not be deleted whatever the answer is looked
 /// up rarely: only its shutdown taint depends on it, and a search by name costs the cloud more than
-/// a lookup by ID. So is a Ready one.
+/// a lookup by ID. A Ready node is also looked up rarely.
 fn due(view: &NodeView, record: &Record, policy: &Policy) -> At {
     match record.looked {
         Some(looked) if view.ready || !view.may_be_deleted(policy) => {

@@ -15,8 +15,8 @@ use super::{At, Decider, ListCoverage, NodeView, Policy, Source};
 /// Percent of the Ready nodes.
 const READY_SHARE: usize = 10;
 
-/// How long the cloud must report one instance as gone, by its ID and while the lists show most of
-/// the Ready nodes, before its absence stops being a sign of an incomplete list.
+/// The time for which the cloud must report an instance as gone, by its ID and while the lists show
+/// most of the Ready nodes, before its absence is no longer a sign of an incomplete list.
 pub const PROVEN: Duration = Duration::from_mins(15);
 
 /// Why deletions are held.
@@ -92,8 +92,8 @@ impl Decider {
         views.iter().filter(|view| self.is_known(view, policy))
     }
 
-    /// Returns all that the policy could ever delete without the word of an operator or an
-    /// autoscaler, Ready or not, and that the provider can answer for.
+    /// Returns true for a node that the policy could delete without an operator or an autoscaler,
+    /// Ready or not, and that the provider can answer for.
     pub(super) fn is_known(&self, view: &NodeView, policy: &Policy) -> bool {
         view.in_reach()
             && !view.approved
@@ -105,7 +105,7 @@ impl Decider {
     }
 
     /// Returns true if a list that shows no node at all should have shown this one. Nodes that are
-    /// not judged, as they are new or protected, are a sign as well while they are Ready.
+    /// not judged because they are new or protected also count while they are Ready.
     pub(super) fn is_expected(&self, view: &NodeView, policy: &Policy) -> bool {
         let runs = identifies_the_fleet(view) && view.is_well();
         self.is_known(view, policy) || (runs && !self.unjudged.contains(&view.uid))
@@ -159,9 +159,10 @@ impl Decider {
     }
 }
 
-/// Returns true if a list that shows this node is a list of our fleet. Only an ID says so: other
-/// projects may use the same names. New and approved nodes count here, too. Those that are marked
-/// for scale-down do not: they are gone or about to go, so they say nothing about the others.
+/// Returns true if a list that shows this node is a list of our fleet. Only an ID proves that:
+/// other projects may use the same names. New and approved nodes also count here. Nodes that are
+/// marked for scale-down do not: they are gone or about to be deleted, so they say nothing about
+/// the others.
 fn identifies_the_fleet(view: &NodeView) -> bool {
     view.in_reach() && view.has_id && view.claim == Claim::Ours && !view.marked
 }
@@ -179,7 +180,7 @@ fn doubt(
         |view: &NodeView| identifies_the_fleet(view) && !shown.missing.contains(&view.name);
     let by = shown.by();
     match shown.witnesses {
-        // Without any witness nothing is shown of the nodes that are expected.
+        // Without a witness none of the expected nodes is shown.
         Some((0, 0)) => return Some(Cause::Empty { by, known: expected.known }),
         Some((0, known)) => return Some(Cause::Empty { by, known }),
         Some((found, gone)) if gone > 0 => {

@@ -20,11 +20,11 @@ impl Decider {
     /// nodes, not the state at the time of the lookup; the list's `missing` must be computed
     /// from the same views.
     ///
-    /// The decisions about cases that ended by themselves come first (the node turned Ready,
-    /// was deleted, left the policy's reach), then those about looked-up nodes, and last those
-    /// about nodes whose instance is proven to be gone. The last group is ordered by case and
-    /// name, with nodes whose deletion was refused at the end: this is the order in which
-    /// nodes receive budget.
+    /// First come the decisions about cases that ended on their own (the node became Ready, was
+    /// deleted, left the policy's reach), then decisions about looked-up nodes, and last decisions
+    /// about nodes whose instance is proven to be gone. The last group is ordered by case and name,
+    /// with nodes whose deletion was refused at the end: this is the order in which nodes receive
+    /// budget.
     pub fn decide(
         &mut self,
         now: At,
@@ -76,8 +76,8 @@ impl Decider {
         decisions
     }
 
-    /// Remembers for which nodes the provider cannot answer. If these are news, the breaker may
-    /// have opened because of them: the fleet is shown again at once. If it can answer for all
+    /// Remembers for which nodes the provider cannot answer. If there are new ones, the breaker may
+    /// have opened because of them, so the fleet is listed again at once. If it can answer for all
     /// witnesses, no others are looked up until the next list.
     fn learn(&mut self, answers: &Answers) {
         let before = self.unjudged.len();
@@ -131,7 +131,7 @@ impl Decider {
         }
     }
 
-    /// Answers of a cloud whose list was implausible do not count: every case starts over, except
+    /// Forgets the answers of a cloud whose list was implausible: every case starts over, except
     /// the cases of approved nodes, which the breaker does not hold, and the cases that were proven
     /// for so long that they have closed it.
     fn forget_evidence(&mut self, views: &[NodeView], shown: &Shown) {
@@ -146,7 +146,7 @@ impl Decider {
         }
     }
 
-    /// Held nodes are looked up less often.
+    /// Schedules the next lookup of a held node: such nodes are looked up less often.
     fn hold(&mut self, now: At, decision: &Decision, policy: &Policy) {
         let until = match decision.verdict {
             Verdict::BreakerOpen => None,
@@ -159,14 +159,15 @@ impl Decider {
         }
     }
 
-    /// Breaker and budget; the operator's approval bypasses both, an autoscaler's mark the budget.
+    /// Applies breaker and budget; the operator's approval bypasses both, an autoscaler's mark
+    /// bypasses the budget.
     fn verdict(&mut self, now: At, view: &NodeView, known: usize, policy: &Policy) -> Verdict {
         if view.approved || (view.marked && !self.breaker().is_open()) {
             return Verdict::Delete;
         }
         match self.brake.request(now, &view.uid, known, policy.deletions()) {
             Ok(()) => {
-                // It may have been charged for an earlier deletion, without effect.
+                // It may have been charged for an earlier deletion that had no effect.
                 self.brake.renew(now, &view.uid);
                 Verdict::Delete
             }

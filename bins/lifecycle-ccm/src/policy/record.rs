@@ -58,9 +58,9 @@ impl Record {
         }
     }
 
-    /// Updates the record from the current node. A new mark of the operator takes effect at
-    /// once, and so does a change of the condition Ready, which changes the proof that is needed;
-    /// once the provider ID is set, the case starts again.
+    /// Updates the record from the current node. A new mark of the operator takes effect at once,
+    /// and so does a change of the condition Ready, which changes the required proof. When the
+    /// provider ID is set, the case starts again.
     pub fn update(&mut self, node: &NodeView) {
         if self.has_id != node.has_id {
             *self = Self::new(node);

@@ -168,7 +168,7 @@ impl fmt::Display for Doubt {
             Self::NoHeartbeat => {
                 "the Lease of its kubelet could not be read, or not for a confirmation period"
             }
-            Self::NotListed => "no look at the fleet has confirmed it yet",
+            Self::NotListed => "no check of the fleet has confirmed it yet",
             Self::Listed => "but the list of the fleet contains it, so confirmation starts over",
         })
     }

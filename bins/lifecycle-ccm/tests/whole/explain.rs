@@ -150,6 +150,6 @@ async fn a_standby_says_that_it_has_not_looked() {
             .await
             .unwrap();
     let world = World { api, cloud, process };
-    let waits = "it is not Ready (Unknown), and this replica has not looked at it yet";
+    let waits = "it is not Ready (Unknown), and this replica has not looked it up yet";
     world.check(&name(0), ["unknown", waits, "the replica that leads"]);
 }

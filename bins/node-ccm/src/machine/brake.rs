@@ -18,7 +18,7 @@ use super::{
 };
 use crate::plan::{Plan, is_approved, is_protected};
 
-/// For how long the Ready nodes are not counted again.
+/// The time for which the Ready nodes are not counted again.
 const RECOUNT: Duration = Duration::from_secs(1);
 
 /// The brake, and what it depends on.
@@ -80,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// Takes note of whether a plan of this node needs the brake.
+    /// Records whether a plan of this node needs the brake.
     pub(super) fn note_change(&mut self, node: &Node, plan: &Plan) {
         let uid = &*node.uid;
         if plan.needs_brake() {
@@ -92,7 +92,8 @@ impl Machine {
         }
     }
 
-    /// Checks if the plan of an initialised node may be executed now. The error is why not.
+    /// Checks whether the plan of an initialised node may be executed now. The error is the reason
+    /// why not.
     pub(super) fn check_brake(&mut self, node: &Node, plan: &Plan) -> Result<(), Pause> {
         self.note_change(node, plan);
         if !plan.needs_brake() {
@@ -112,7 +113,7 @@ impl Machine {
         is_approved(node) || set.is_some_and(|set| set.covers(&node.labels))
     }
 
-    /// Asks a copy of the brake if it would let the wanted change of the node pass at this time.
+    /// Asks a copy of the brake whether it would allow the wanted change of the node at this time.
     pub(super) fn would_pause(&self, node: &Node, now: At) -> Option<Pause> {
         let Brake { gathered, population, .. } = &self.brake;
         let population = population.map_or(0, |(_, count)| count);
@@ -133,7 +134,7 @@ impl Machine {
         self.say(Effect::Leave);
     }
 
-    /// Changes what is wanted, and says what that means.
+    /// Changes the wanted changes, and reports the consequences.
     fn change_brake<R>(&mut self, change: impl FnOnce(&mut Gathered, At, usize, Budget) -> R) -> R {
         let (now, population, budget) = (self.now, self.population(), self.params.budget);
         let gathered = &mut self.brake.gathered;

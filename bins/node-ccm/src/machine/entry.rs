@@ -21,7 +21,7 @@ const FRESH: Duration = Duration::from_secs(30);
 )]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum State {
-    /// node-ccm has not synced it yet, or has no answer about it.
+    /// node-ccm has not synced it yet, or does not have an answer about it.
     #[default]
     Unknown,
     /// It has the taint and is about to be initialised.
@@ -35,7 +35,7 @@ pub(crate) enum State {
     Initialised,
     /// It is initialised and its instance is gone.
     InstanceGone,
-    /// It is not tainted, has no provider ID, and only its name says which instance is its.
+    /// It is not tainted, has no provider ID, and only its name shows which instance belongs to it.
     Unconfirmed,
     /// The provider reports that another controller is responsible for it.
     NotOurs,
@@ -66,7 +66,7 @@ pub(crate) enum Problem {
     DuplicateProviderId,
     /// It has no IP address.
     NoAddress,
-    /// It has no provider ID, and only its name says which instance is its.
+    /// It has no provider ID, and only its name shows which instance belongs to it.
     Unconfirmed,
     /// It is Ready, and its instance is gone.
     InstanceGone,
@@ -174,7 +174,7 @@ impl Entry {
         });
     }
 
-    /// Takes what kept the last work from its end, unless only the cloud can say that it is over.
+    /// Clears the reason why the last work did not end well, unless only the cloud can resolve it.
     pub(super) fn take_last(&mut self) -> Option<Box<Last>> {
         self.last.take_if(|last| !last.came.is_clouds())
     }

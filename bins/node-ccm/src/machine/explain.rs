@@ -1,5 +1,5 @@
-//! Explains a node on the page `/explain`: how it fares, why, and how to fix that. It reads the
-//! memory and the node in the store, and changes nothing.
+//! Explains a node on the page `/explain`: its state, the reason and the remedy. It reads the
+//! memory and the node in the store, and does not change them.
 
 mod braked;
 mod mends;
@@ -93,7 +93,8 @@ impl Machine {
         Own { node, entry, known, plan }
     }
 
-    /// The first of these that applies is what an operator needs to know.
+    /// Explains a node of this provider. The first reason that applies is the one that an operator
+    /// needs to know.
     fn explain_own(&self, own: &Own<'_>, seen: &Seen, now: At) -> Explanation {
         let node = own.node;
         if self.claim(seen).is_none() {
@@ -352,8 +353,7 @@ fn kept_as_it_is(node: &Node, plan: &Plan) -> Option<Explanation> {
 }
 
 impl Own<'_> {
-    /// Explains a write that is due again: another client, the API server or a policy takes it
-    /// back.
+    /// Explains a write that is due again: another client, the API server or a policy reverts it.
     fn repeated(&self, now: At) -> Option<Explanation> {
         let (entry, plan) = (self.entry?, self.plan.as_ref()?);
         let check = |(field, value): &(String, String)| {

@@ -1,7 +1,7 @@
 //! The instances that the last lookups have found, so that routine work does not need lookups.
 //!
 //! It never proves absence: an instance can be missing because the cloud failed briefly, an entry
-//! was malformed, or the instance is younger. Only a lookup can prove that an instance is gone.
+//! was malformed, or the instance is newer. Only a lookup can prove that an instance is gone.
 
 mod entries;
 mod index;
@@ -29,7 +29,7 @@ impl Known {
     }
 }
 
-/// The cloud's answer about a node, without the instance, which the inventory has.
+/// The cloud's answer about a node, without the instance, which is in the inventory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// The instance of this ID.
@@ -122,7 +122,7 @@ impl Inventory {
         }
     }
 
-    /// Notes that a lookup of all nodes, which began at `at`, was answered.
+    /// Records that a lookup of all nodes that began at `at` was answered.
     pub(super) fn refreshed(&mut self, at: At) {
         self.refreshed = Some(at);
     }

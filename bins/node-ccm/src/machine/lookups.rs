@@ -8,7 +8,7 @@ use ccm_objects::Node;
 
 use super::{Due, Effect, Machine, Request, Seen};
 
-/// After this number of refresh periods without an answer, what is known of an instance is no
+/// After this number of refresh periods without an answer, known facts about an instance are no
 /// longer written to its node.
 pub(super) const STALE_PERIODS: u32 = 2;
 
@@ -35,7 +35,7 @@ impl Machine {
             return Due::Ask;
         }
         // The last lookups are enough to revert another writer's change, unless refreshes have
-        // failed since. Anything they do not show waits for the next refresh.
+        // failed since. Changes that they do not show wait for the next refresh.
         match seen.id.as_deref().and_then(|id| self.inventory.get(id)) {
             Some(known)
                 if now.since(known.seen) > self.params.period.saturating_mul(STALE_PERIODS) =>

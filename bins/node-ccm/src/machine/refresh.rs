@@ -18,7 +18,7 @@ impl Machine {
     /// Begins a refresh of these nodes.
     pub(super) fn refresh(&mut self, nodes: Vec<Seen>) {
         for seen in &nodes {
-            // A node of the same name has gone and has come back since its work ended.
+            // A node of the same name was deleted and created again since its work ended.
             if self.entry(&seen.node.name).node.is_none() {
                 self.saw(&seen.node, seen.claim);
             }
@@ -27,7 +27,8 @@ impl Machine {
         let names = nodes.iter().map(|seen| (&*seen.node.name, seen.id.as_deref()));
         self.inventory.keep_those_of(names);
         self.differing.clear();
-        // All nodes that may be this provider's, initialised or not. The others may have been its own before.
+        // All nodes that may belong to this provider, initialised or not. The others may have
+        // belonged to it before.
         let own: Vec<_> =
             nodes.into_iter().filter(|seen| self.is_ours(seen) == Some(true)).collect();
         if own.iter().any(|seen| !seen.node.is_uninitialised()) {
@@ -36,7 +37,7 @@ impl Machine {
         }
     }
 
-    /// Counts the nodes with which something is wrong, and reports them.
+    /// Counts the nodes that have a problem, and reports them.
     fn census(&mut self, nodes: &[Seen]) {
         let mut counts: BTreeMap<Problem, usize> = BTreeMap::new();
         let mut count = |problem: Problem| *counts.entry(problem).or_default() += 1;
@@ -60,7 +61,7 @@ impl Machine {
                 by_id.entry(id).or_default().push(node);
             }
         }
-        // Of several nodes with one ID at most one is its instance.
+        // At most one of several nodes with the same ID belongs to its instance.
         for (id, nodes) in by_id.into_iter().filter(|(_, nodes)| nodes.len() > 1) {
             let names = nodes.iter().map(|node| &*node.name).collect::<Vec<_>>().join(", ");
             for node in nodes {
@@ -72,7 +73,7 @@ impl Machine {
         self.say(Effect::Irregular(counts));
     }
 
-    /// Compares a node with the cloud's answer, unless it is gone since the refresh began.
+    /// Compares a node with the cloud's answer, unless it was deleted after the refresh began.
     pub(super) fn compare(&mut self, seen: &Seen, answer: Answer) {
         let node = &seen.node;
         let entry = self.entries.get(&node.name);
@@ -117,7 +118,7 @@ impl Machine {
         let policy = self.policy(seen.labels_only_add);
         let entry = self.entry(&node.name);
         entry.is_shown(at);
-        // The other nodes of its ID are compared when it is synced.
+        // The other nodes with its ID are compared when it is synced.
         let known = plan::Known { agreed: entry.agreed, ..plan::Known::default() };
         let plan = follow(node, &instance, policy, known);
         entry.agreed.note(node, &instance);

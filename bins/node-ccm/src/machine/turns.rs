@@ -1,7 +1,7 @@
 //! Turns: spaces out writes that many nodes need at the same time.
 //!
-//! A node whose turn has not come goes back to the queue until then. So it occupies no worker while it waits, other
-//! work on the same node is not delayed, and there is nothing to drain.
+//! A node whose turn has not come goes back to the queue until then. So it does not occupy a worker
+//! while it waits, other work on the same node is not delayed, and nothing has to be drained.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,8 +9,8 @@ use ccm_base::At;
 use ccm_objects::Shared as Name;
 use serde::{Deserialize, Serialize};
 
-/// How long a turn is valid. Longer than a node takes from the queue to its worker; short, so
-/// that turns that were missed during a disturbance are not all used at its end.
+/// The time for which a turn is valid. It is longer than a node takes from the queue to its worker,
+/// but short, so that missed turns are not all used at the end of a disturbance.
 const VALID: Duration = Duration::from_secs(10);
 /// The longest interval between two writes.
 const LONGEST: Duration = Duration::from_hours(1);
@@ -34,7 +34,7 @@ impl Turns {
         Self { rate, interval, full_at: None, waiting: BTreeMap::new() }
     }
 
-    /// Uses the node's turn for this many writes if it has come. Otherwise the node has a turn from now on.
+    /// Uses the node's turn for this many writes if it has come. Otherwise reserves a turn.
     ///
     /// # Errors
     ///
@@ -59,12 +59,12 @@ impl Turns {
         now + start.since(now).saturating_sub(at_once)
     }
 
-    /// Forgets a node that needs no turn any more.
+    /// Forgets a node that does not need a turn any more.
     pub(super) fn forget(&mut self, name: &Name) {
         self.waiting.remove(name);
     }
 
-    /// Changes the rate. All waiting nodes lose their turns and are returned: they have to take
+    /// Changes the rate. All waiting nodes lose their turns and are returned: they have to reserve
     /// new ones.
     pub(super) fn configure(&mut self, rate: Option<f64>) -> Vec<Name> {
         if rate == self.rate {
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(turns.waiting(), 0);
     }
 
-    /// After a disturbance all nodes come at once.
+    /// After a disturbance all nodes are due at once.
     #[test]
     fn missed_turns_are_not_all_used_at_once() {
         let mut turns = Turns::new(Some(50.0));

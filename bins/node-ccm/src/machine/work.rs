@@ -1,4 +1,4 @@
-//! A node with the cloud's answer about it: the plan, and what becomes of it.
+//! A node with the cloud's answer about it: the plan, and its execution.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,8 +19,8 @@ use crate::plan::{Outcome, Plan, Policy, Wait, WaitReason};
 /// Retry interval for a provided-node-ip annotation that does not match: the cloud may attach
 /// the address later. A change of the node triggers a sync at once.
 const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
-/// How often an initialised node without an answer is looked up again, within half a minute.
-/// Then it waits for the next refresh.
+/// The number of times that an initialised node without an answer is looked up again, within half a
+/// minute. Then it waits for the next refresh.
 const LOOKUPS_BEFORE_REFRESH: u32 = 5;
 
 impl Machine {
@@ -95,8 +95,8 @@ impl Machine {
         }
     }
 
-    /// Returns true if a new node is written now: not if the API server or another client takes the same change
-    /// back.
+    /// Returns true if a new node is written now: not if the API server or another client reverts
+    /// the same change.
     fn may_initialise(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) -> bool {
         let Err(Later { wait, repeated }) = self.check_turn(&node.name, 0, &plan.fields()) else {
             return true;
@@ -107,8 +107,8 @@ impl Machine {
         false
     }
 
-    /// Returns true if it is the turn of an initialised node and no other writer undoes what the plan
-    /// corrects. If not, it is queued for later.
+    /// Returns true if it is the turn of an initialised node and no other writer reverts the plan's
+    /// corrections. If not, it is queued for later.
     fn may_correct(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) -> bool {
         let allowed = self.check_turn(&node.name, plan.steps.len(), &plan.fields());
         let Err(Later { wait, repeated }) = allowed else { return true };
@@ -117,8 +117,8 @@ impl Machine {
         false
     }
 
-    /// Reports that another client undoes the writes of this plan. A write that the answer
-    /// does not show was reported when the answer came.
+    /// Reports that another client undoes the writes of this plan. A write that the answer does not
+    /// show was reported with the answer.
     fn taken_back(&mut self, node: &Arc<Node>, plan: &Arc<Plan>, repeated: Option<Repeated>) {
         if let Some(repeated) = repeated.filter(|repeated| !repeated.is_refused) {
             self.report(node, Report::Repeated(Arc::clone(plan), repeated));
@@ -161,8 +161,8 @@ impl Machine {
             _ => Again::As(RetryClass::Retry),
         };
         self.came(name, Came::of(&Outcome::Waits(wait.clone()), answer), Some(again));
-        // A new node can register before the cloud's own list shows its instance, and another
-        // provider's node is tainted for a moment, too: the first time is not reported.
+        // A new node can register before the cloud's own list shows its instance, and a node of
+        // another provider is also tainted for a moment: the first time is not reported.
         if wait.reason == WaitReason::InstanceNotFound && failures == 0 {
             if let Some(last) = &mut self.entry(name).last {
                 last.is_first = true;

@@ -1,5 +1,5 @@
-//! The steps of a plan, one request after the other, each on the node as the previous step left it, and the
-//! answers of the API server.
+//! The steps of a plan, one request after the other, each based on the node after the previous
+//! step, and the answers of the API server.
 
 use std::sync::Arc;
 
@@ -178,7 +178,7 @@ impl Machine {
         }
         let what = writing.step().map(Step::kind).unwrap_or_default();
         match error {
-            // A term that is only short is extended by the next renewal.
+            // A term that is merely short is extended by the next renewal.
             None => self.queue(name, Queued::Again(Again::As(RetryClass::Retry))),
             // Deleted in the meantime: the informer reports it.
             Some(ApiError::NotFound) => self.queue(name, Queued::Forget),

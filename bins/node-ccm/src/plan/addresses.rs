@@ -10,8 +10,8 @@ use super::{
     node_ip::{self, NodeIpError},
 };
 
-/// Returns the whole list for `status.addresses`; `None` if the cloud returns no valid address:
-/// then the node keeps its addresses.
+/// Returns the whole list for `status.addresses`; `None` if the cloud does not return a valid
+/// address: then the node keeps its addresses.
 ///
 /// An annotation that cannot be satisfied is an error even when the cloud returns no address,
 /// because a node with a requested IP must not start with another one.
@@ -38,7 +38,7 @@ fn is_valid(entry: &NodeAddress) -> bool {
 /// several, the first one is used: one machine has one name.
 ///
 /// The API server rejects a list with duplicate entries, so duplicates are dropped. It accepts any
-/// text as an IP, so an invalid one is dropped, too: pods and probes would use it.
+/// text as an IP, so an invalid one is also dropped, because pods and probes would use it.
 fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
     let mut unique = Vec::new();
     NodeAddress::append_new(
@@ -54,11 +54,11 @@ fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
     list
 }
 
-/// Returns why a node has no address. What the provider's settings leave out is known, and not
-/// used.
+/// Returns why a node has no address. Addresses that the provider's settings exclude are known, but
+/// not used.
 pub fn missing(instance: &Instance) -> String {
     if let Some(withheld) = &instance.withheld {
-        return format!("{withheld}; the kubelet gives no IP address of the node");
+        return format!("{withheld}; the kubelet does not report an IP address of the node");
     }
     let invalid = invalid(instance).map(|one| format!("{:?}", one.address));
     let invalid = invalid.collect::<Vec<_>>().join(", ");
@@ -87,7 +87,7 @@ pub fn lost_families(old: &[Address], new: &[Address]) -> Vec<&'static str> {
 }
 
 /// Returns the internal IPs of the instance of a family that a list lacks: the kubelet's
-/// `--node-ip` selects them away.
+/// `--node-ip` excludes them.
 pub fn left_out(instance: &Instance, list: &[Address]) -> Vec<String> {
     let is_internal = |one: &&NodeAddress| one.kind == AddressKind::InternalIp;
     let has_family = |ip: IpAddr| {

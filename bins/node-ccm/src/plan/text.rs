@@ -87,7 +87,8 @@ impl WaitReason {
 }
 
 impl Outcome {
-    /// Returns its event for a node that is skipped, if it has one: most are another provider's.
+    /// Returns the event of a skipped node, if it has one: most such nodes belong to another
+    /// provider.
     pub(crate) fn event(&self, is_ready: bool) -> Option<(&'static str, String)> {
         match self {
             Self::Unconfirmed(id) => Some((
@@ -188,7 +189,8 @@ impl Step {
     }
 
     /// Returns the fields that it sets, with their values; an empty value removes the field. Of the
-    /// taints it shows only the taint of new nodes: the step removes it, whatever the others are.
+    /// taints only the taint of new nodes is shown: the step removes it, whatever the other taints
+    /// are.
     pub fn fields(&self) -> Vec<(String, String)> {
         let NodeChange { labels, annotations, provider_id, taints, .. } = match self {
             Self::SetAddresses { addresses, .. } => {
@@ -247,7 +249,7 @@ impl fmt::Display for Note {
                 write!(f, "Discarding node label {key}={value:?} from the cloud: {problem}")
             }
             Self::ReservedLabel { key } if key.starts_with(OWN_ANNOTATIONS) => {
-                write!(f, "Discarding node label {key} from the cloud: such labels approve")
+                write!(f, "Discarding node label {key} from the cloud: such labels are approvals")
             }
             Self::ReservedLabel { key } => {
                 write!(f, "Discarding node label {key} with kubernetes namespace")
@@ -268,7 +270,7 @@ impl fmt::Display for Note {
             Self::NodeIpRefused(problem) => write!(f, "the node keeps its addresses: {problem}"),
             Self::FamilyLeftOut { node_ip, addresses } => write!(
                 f,
-                "left out because of the kubelet's --node-ip {node_ip}: {}; to have both families, give --node-ip one address of each",
+                "left out because of the kubelet's --node-ip {node_ip}: {}; to have both families, set --node-ip to one address of each",
                 addresses.join(", ")
             ),
             Self::InvalidLabelPolicy(text) => {

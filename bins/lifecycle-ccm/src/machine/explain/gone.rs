@@ -24,7 +24,7 @@ impl Machine {
             Verdict::Keep(Reason::Alive) => {
                 denied(kept(Reason::Alive).text, &heard.decision.evidence)
             }
-            // The cloud says "gone", and that does not count as evidence.
+            // The cloud says "gone", but that does not count as evidence.
             Verdict::Keep(Reason::NoAnswer) => Explanation::new(
                 Fares::Working,
                 format!(
@@ -80,13 +80,13 @@ impl Machine {
             Doubt::Newborn => "wait: answers count when it is older than --node-grace-period".to_owned(),
             Doubt::Unconfirmed if self.is_reported(about.view) => NOTHING.to_owned(),
             Doubt::Unconfirmed => format!(
-                "{NOTHING}; to keep it all the same: kubectl annotate node {} {PROTECTED}=true",
+                "{NOTHING}; to keep it nevertheless: kubectl annotate node {} {PROTECTED}=true",
                 about.node.name
             ),
             Doubt::NoAnswer => return without_answer(heard, cause),
             Doubt::NoHeartbeat => "wait for one more confirmation period; if it lasts, grant the right to get Leases in kube-node-lease: docs/reference/rights.md".to_owned(),
             Doubt::NotListed => return self.not_listed(about, cause),
-            Doubt::Listed => "wait; if it lasts, the list of the cloud contradicts its answer by ID: tell its support".to_owned(),
+            Doubt::Listed => "wait; if it lasts, the list of the cloud contradicts its answer by ID: report that to its support".to_owned(),
         };
         Explanation::new(Fares::Working, cause, mend)
     }
@@ -111,7 +111,7 @@ impl Machine {
             None => Explanation::new(
                 Fares::Working,
                 cause,
-                "wait: the fleet is looked at with the next lookups",
+                "wait: the fleet is checked with the next lookups",
             ),
         }
     }
@@ -149,7 +149,7 @@ impl Machine {
         let (view, name, policy) = (about.view, &about.node.name, &self.parameters.policy);
         let mend = match reason {
             Reason::Protected if view.protected => {
-                format!("{NOTHING}; to let it go: kubectl annotate node {name} {PROTECTED}-")
+                format!("{NOTHING}; to allow its deletion: kubectl annotate node {name} {PROTECTED}-")
             }
             Reason::Ghost if !view.may_be_deleted(policy) => {
                 format!("if no machine has this name: kubectl delete node {name}")
@@ -204,7 +204,7 @@ fn denied(cause: String, evidence: &Evidence) -> Explanation {
 }
 
 /// The fix for an answer that is too late or proves nothing.
-const NO_EVIDENCE: &str = "wait; if it lasts, see if the cloud answers by the instance's ID, and within --cloud-call-timeout";
+const NO_EVIDENCE: &str = "wait; if it lasts, check whether the cloud answers by the instance's ID and within --cloud-call-timeout";
 
 /// Returns a cause with the cloud's words.
 fn with(cause: String, evidence: &Evidence) -> String {

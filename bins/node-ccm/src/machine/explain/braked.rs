@@ -1,4 +1,4 @@
-//! Changes of Ready nodes that the brake does not let pass.
+//! Changes of Ready nodes that the brake does not allow.
 
 use ccm_base::At;
 use ccm_controller::brake::Hold;
@@ -43,7 +43,8 @@ impl Machine {
         Some(Explanation { last: Vec::from_iter(of), next, ..told })
     }
 
-    /// Changes that come with it are awaited. After that the change waits for its turn like any other.
+    /// Explains a change that waits for others that come with it. After that it waits for its turn
+    /// like any other.
     pub(super) fn gathered(&self, own: &Own<'_>, now: At) -> Option<Explanation> {
         let Own { node, plan, .. } = own;
         let plan = plan.as_ref().filter(|plan| plan.needs_brake())?;

@@ -16,8 +16,8 @@ pub(super) const STANDBY: &str = "ask the replica that holds the Lease of node-c
 pub(super) const NO_NODE: &str = "check the name (kubectl get nodes); if its machine runs, look at its kubelet, which registers it";
 pub(super) const NOT_LISTED: &str = "wait; if it lasts, the line nodes of /readyz?verbose says why the API server does not list them";
 pub(super) const CLOUD_SILENT: &str = "wait; if it lasts, the lines cloud and fleet of /readyz?verbose say why the cloud does not answer";
-pub(super) const NO_ADDRESS: &str = "check the ports of the instance and the provider's settings that choose addresses, or give the kubelet --node-ip; if the cloud does not know addresses: --node-addresses-required=false";
-pub(super) const NODE_IP: &str = "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is retried automatically";
+pub(super) const NO_ADDRESS: &str = "check the ports of the instance and the provider's settings that choose addresses, or set the kubelet's --node-ip; if the cloud does not know addresses: --node-addresses-required=false";
+pub(super) const NODE_IP: &str = "set the kubelet's --node-ip to an address of the instance, or give the instance that address; it is retried automatically";
 
 /// Returns the remedy for a node that another controller is responsible for.
 pub(super) fn left_out(is_selected: bool) -> String {
@@ -57,7 +57,7 @@ pub(super) fn identity(node: &Node) -> String {
         ""
     };
     format!(
-        "delete the old node if the machine has been renamed, else correct the kubelet's --provider-id or give it --node-ip{rest}"
+        "delete the old node if the machine was renamed, otherwise correct the kubelet's --provider-id or set its --node-ip{rest}"
     )
 }
 
@@ -73,11 +73,11 @@ pub(super) fn unconfirmed(node: &Node, id: &str) -> String {
 pub(super) fn gone(node: &Node) -> String {
     match node.is_ready() {
         true => format!(
-            "find out which machine runs as {0}: another one may have its name; if that is meant: kubectl delete node {0}, then restart the kubelet on the machine, which registers a new node",
+            "find out which machine runs as {0}: another one may have its name; if that is intended: kubectl delete node {0}, then restart the kubelet on the machine, which registers a new node",
             node.name
         ),
         false => format!(
-            "{NOTHING} here: lifecycle-ccm decides if the node is deleted (its page /explain?kind=Node&name={})",
+            "{NOTHING} here: lifecycle-ccm decides whether the node is deleted (its page /explain?kind=Node&name={})",
             node.name
         ),
     }
@@ -117,7 +117,7 @@ pub(super) fn refused(node: &Node, error: &ApiError) -> (Fares, String) {
     let (fares, mend) = refused_write(error);
     let mend = match error {
         ApiError::Conflict => format!(
-            "wait; if it lasts, find who writes the node all the time: kubectl get node {} -o yaml --show-managed-fields",
+            "wait; if it lasts, find out who writes the node so often: kubectl get node {} -o yaml --show-managed-fields",
             node.name
         ),
         _ => mend.to_owned(),
@@ -130,7 +130,7 @@ pub(super) fn repeated(node: &Node, field: &str, is_refused: bool) -> String {
     let name = &node.name;
     if is_refused {
         return format!(
-            "exempt the account of node-ccm from the admission policy or webhook that takes back {field} of nodes: for kind in validatingadmissionpolicies mutatingadmissionpolicies mutatingwebhookconfigurations; do kubectl get $kind; done"
+            "exempt the account of node-ccm from the admission policy or webhook that reverts {field} of nodes: for kind in validatingadmissionpolicies mutatingadmissionpolicies mutatingwebhookconfigurations; do kubectl get $kind; done"
         );
     }
     let own = match Field::named(field) {
@@ -139,7 +139,7 @@ pub(super) fn repeated(node: &Node, field: &str, is_refused: bool) -> String {
         Field::Addresses => "a kubelet needs --cloud-provider=external",
         _ => {
             return format!(
-                "decide who sets {field}: stop the other writer (kubectl get node {name} -o yaml --show-managed-fields), or leave it the labels: kubectl annotate node {name} {LABEL_POLICY}=once"
+                "decide who sets {field}: stop the other writer (kubectl get node {name} -o yaml --show-managed-fields), or leave the labels to it: kubectl annotate node {name} {LABEL_POLICY}=once"
             );
         }
     };

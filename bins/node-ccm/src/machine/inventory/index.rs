@@ -1,4 +1,4 @@
-//! A lookup table that copies no text: entry positions, sorted by the IDs of the entries.
+//! A lookup table that does not copy texts: entry positions, sorted by the IDs of the entries.
 
 use ccm_cloud::ProviderId;
 
