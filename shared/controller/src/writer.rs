@@ -3,7 +3,7 @@
 //!
 //! Controllers write objects only through this module.
 
-use std::{fmt::Display, hash::Hash, sync::Arc};
+use std::sync::Arc;
 
 use ccm_kube::{
     ApiError,
@@ -17,10 +17,7 @@ use ccm_runtime::{
 };
 use http::Method;
 
-use crate::{
-    kind::right,
-    queue::{Pace, WorkQueue},
-};
+use crate::kind::right;
 
 /// Returns the right that [`Writer::patch`] needs for this kind.
 pub fn patch<K: Stored>() -> Right {
@@ -65,31 +62,6 @@ impl Stopped {
         match self {
             Self::Refused(error) => Some(error),
             Self::Lost(_) | Self::Superseded(_) => None,
-        }
-    }
-
-    /// Queues the key of an object again that was not written. Returns what the user should learn:
-    /// the error, and when the write is tried again.
-    pub fn queue_again<K>(self, queue: &WorkQueue<K>, key: K) -> Option<(ApiError, Pace)>
-    where
-        K: Clone + Display + Eq + Hash + Send + Sync + 'static,
-    {
-        match self {
-            // Deleted in the meantime: the informer reports it.
-            Self::Refused(ApiError::NotFound) => {
-                queue.forget(&key);
-                None
-            }
-            Self::Refused(error) => {
-                let pace = queue.retry_as(key, error.class());
-                Some((error, pace))
-            }
-            // A term that is only short is extended by the next renewal.
-            nothing_sent => {
-                tracing::debug!(object = %key, "not written: {nothing_sent}");
-                queue.retry(key);
-                None
-            }
         }
     }
 }

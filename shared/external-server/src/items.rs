@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use ccm_cloud::{Answers, Call, CloudError, ErrorKind};
-use ccm_external::{MAX_BATCH, status::to_status};
+use ccm_external::MAX_BATCH;
 use futures::{StreamExt as _, stream::BoxStream};
 use tokio::time::timeout_at;
 use tonic::Status;
 
-use super::service::too_late;
+use super::{convert::to_status, service::too_late};
 
 /// A stream of answers.
 pub type Items<I> = BoxStream<'static, Result<I, Status>>;

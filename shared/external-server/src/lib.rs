@@ -14,6 +14,7 @@
 //! }
 //! ```
 
+mod convert;
 mod items;
 mod listener;
 mod load_balancers;

@@ -9,26 +9,28 @@ use ccm_cloud::{
 };
 use ccm_external::{
     answers::flowing,
-    convert::{
-        absence_to_wire,
-        front_end::{
-            MemberLists, change_from_wire, cluster_from_wire, unwanted_from_wire, wanted_from_wire,
-        },
-        load_balancers::{
-            depth_from_wire, ensured_to_wire, members_set_to_wire, scope_from_wire, waiting_to_wire,
-        },
-    },
+    convert::front_end::cluster_from_wire,
     proto::{
         self, delete_load_balancers_item::Answer as Deleted,
         ensure_load_balancers_item::Answer as Ensured, load_balancers_server,
         preview_load_balancers_item::Answer as Previewed, set_members_item::Answer as Changed,
     },
-    status::to_status,
 };
 use futures::StreamExt as _;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::{
+    convert::{
+        absence_to_wire, error_to_wire,
+        front_end::{
+            MemberList, change_from_wire, lists_from_wire, unwanted_from_wire, wanted_from_wire,
+        },
+        load_balancers::{
+            balancer_to_wire, depth_from_wire, ensured_to_wire, members_set_to_wire,
+            scope_from_wire, waiting_to_wire,
+        },
+        to_status,
+    },
     items::{Items, invalid, pass_on, place, read},
     service::{offered, terms, within},
     snapshots::Snapshots,
@@ -53,8 +55,8 @@ impl LoadBalancersService {
     }
 }
 
-fn member_lists(wire: Vec<proto::MemberList>) -> Result<MemberLists, Status> {
-    MemberLists::from_wire(wire).map_err(invalid)
+fn member_lists(wire: Vec<proto::MemberList>) -> Result<Vec<MemberList>, Status> {
+    lists_from_wire(wire).map_err(invalid)
 }
 
 fn elsewhere(reason: String) -> proto::Elsewhere {
@@ -62,9 +64,9 @@ fn elsewhere(reason: String) -> proto::Elsewhere {
 }
 
 /// Makes an error of an answer that the protocol does not allow for this call.
-fn not_an_answer(reason: &str) -> CloudError {
+fn not_an_answer(reason: &str) -> proto::Error {
     let what = format!("the provider gave an answer that belongs to another call: {reason}");
-    CloudError::new(ErrorKind::Malformed, what)
+    error_to_wire(&CloudError::new(ErrorKind::Malformed, what))
 }
 
 fn ensured(
@@ -78,12 +80,12 @@ fn ensured(
         }
         Ok(Progress::InProgress(waiting)) => Ensured::InProgress(waiting_to_wire(&waiting)),
         Ok(Progress::Elsewhere(reason)) => Ensured::Elsewhere(elsewhere(reason)),
-        Ok(Progress::NotSeen(reason)) => Ensured::Error((&not_an_answer(&reason)).into()),
+        Ok(Progress::NotSeen(reason)) => Ensured::Error(not_an_answer(&reason)),
         Ok(Progress::Lost(Loss { why, is_gone })) => Ensured::Lost(proto::Lost {
             reason: Some(one_line(&why, LONGEST_LINE)),
             gone: Some(is_gone),
         }),
-        Err(error) => Ensured::Error((&error).into()),
+        Err(error) => Ensured::Error(error_to_wire(&error)),
     };
     proto::EnsureLoadBalancersItem {
         place: place(at),
@@ -99,7 +101,7 @@ fn previewed(
 ) -> proto::PreviewLoadBalancersItem {
     let answer = match answer {
         Ok(lines) => Previewed::Changes(proto::Changes { lines }),
-        Err(error) => Previewed::Error((&error).into()),
+        Err(error) => Previewed::Error(error_to_wire(&error)),
     };
     proto::PreviewLoadBalancersItem {
         place: place(at),
@@ -120,8 +122,8 @@ fn changed(
         Ok(Progress::NotSeen(reason)) => {
             Changed::NotSeen(proto::NotSeen { reason: Some(one_line(&reason, LONGEST_LINE)) })
         }
-        Ok(Progress::Lost(Loss { why, .. })) => Changed::Error((&not_an_answer(&why)).into()),
-        Err(error) => Changed::Error((&error).into()),
+        Ok(Progress::Lost(Loss { why, .. })) => Changed::Error(not_an_answer(&why)),
+        Err(error) => Changed::Error(error_to_wire(&error)),
     };
     proto::SetMembersItem {
         place: place(at),
@@ -140,9 +142,9 @@ fn deleted(
         Ok(Progress::InProgress(waiting)) => Deleted::InProgress(waiting_to_wire(&waiting)),
         Ok(Progress::Elsewhere(reason)) => Deleted::Elsewhere(elsewhere(reason)),
         Ok(Progress::NotSeen(why) | Progress::Lost(Loss { why, .. })) => {
-            Deleted::Error((&not_an_answer(&why)).into())
+            Deleted::Error(not_an_answer(&why))
         }
-        Err(error) => Deleted::Error((&error).into()),
+        Err(error) => Deleted::Error(error_to_wire(&error)),
     };
     proto::DeleteLoadBalancersItem {
         place: place(at),
@@ -203,7 +205,7 @@ impl load_balancers_server::LoadBalancers for LoadBalancersService {
         let malformed = if range.start == 0 { page.list.malformed.clone() } else { Vec::new() };
         let shown = all.get(range).unwrap_or_default();
         Ok(Response::new(proto::ListLoadBalancersResponse {
-            load_balancers: shown.iter().map(Into::into).collect(),
+            load_balancers: shown.iter().map(balancer_to_wire).collect(),
             malformed,
             next_page_token,
         }))

@@ -8,20 +8,23 @@ use ccm_cloud::{
 use ccm_external::{
     answers::flowing,
     convert::{
-        absence_to_wire,
         front_end::cluster_from_wire,
-        routes::{applied_to_wire, change_from_wire, target_from_wire, target_to_wire},
+        routes::{target_from_wire, target_to_wire},
     },
     proto::{
         self, apply_routes_item::Answer as Applied, find_route_targets_item::Answer as Found,
         routes_server,
     },
-    status::to_status,
 };
 use futures::StreamExt as _;
 use tonic::{Request, Response, Status, async_trait};
 
 use super::{
+    convert::{
+        absence_to_wire, error_to_wire,
+        routes::{applied_to_wire, change_from_wire},
+        to_status,
+    },
     items::{Items, pass_on, place, read},
     service::{offered, terms, within},
     snapshots::Snapshots,
@@ -50,7 +53,7 @@ fn applied(
 ) -> proto::ApplyRoutesItem {
     let answer = match answer {
         Ok(applied) => Applied::Applied(applied_to_wire(&applied)),
-        Err(error) => Applied::Error((&error).into()),
+        Err(error) => Applied::Error(error_to_wire(&error)),
     };
     proto::ApplyRoutesItem {
         place: place(at),
@@ -67,7 +70,7 @@ fn found(
     let answer = match answer {
         Ok(TargetState::Exists) => Found::Exists(proto::TargetExists {}),
         Ok(TargetState::Gone(proof)) => Found::Gone(absence_to_wire(&proof)),
-        Err(error) => Found::Error((&error).into()),
+        Err(error) => Found::Error(error_to_wire(&error)),
     };
     let target = target.map(target_to_wire);
     proto::FindRouteTargetsItem { place: place(at), target, answer: Some(answer) }

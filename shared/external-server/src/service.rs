@@ -9,17 +9,19 @@ use ccm_cloud::{
 use ccm_external::{
     MAX_BATCH, MAX_LOOKUP, TERM,
     answers::flowing,
-    convert::{
-        answer_to_wire, detail_from_wire, load_balancers, priority_from_wire, routes, wants_to_wire,
-    },
     proto::{self, instances_server, provider_server},
-    status::to_status,
 };
 use futures::{StreamExt as _, stream::BoxStream};
 use tokio::time::timeout_at;
 use tonic::{Request, Response, Status, async_trait, metadata::MetadataMap};
 
-use super::snapshots::Snapshots;
+use super::{
+    convert::{
+        answer_to_wire, detail_from_wire, error_to_wire, instance_to_wire, load_balancers,
+        node_from_wire, priority_from_wire, routes, to_status, wants_to_wire,
+    },
+    snapshots::Snapshots,
+};
 
 /// The time limit of a call without a client deadline.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -56,8 +58,10 @@ impl provider_server::Provider for ProviderService {
             match offered {
                 Ok(true) => capabilities.push(name),
                 Ok(false) => {}
-                Err(error) => unknown
-                    .push(proto::UnknownCapability { name: Some(name), error: Some(error.into()) }),
+                Err(error) => unknown.push(proto::UnknownCapability {
+                    name: Some(name),
+                    error: Some(error_to_wire(error)),
+                }),
             }
         }
         // A provider that knows nothing of itself yet is asked again.
@@ -128,7 +132,7 @@ impl Lookup {
         let call = terms(request.metadata(), question.priority());
         let detail = detail_from_wire(question.detail());
         let mut nodes: Vec<NodeIdentity> =
-            request.into_inner().nodes.into_iter().map(Into::into).collect();
+            request.into_inner().nodes.into_iter().map(node_from_wire).collect();
         if nodes.len() > MAX_LOOKUP {
             let what =
                 format!("{} nodes in one lookup; at most {MAX_LOOKUP} are taken", nodes.len());
@@ -221,7 +225,7 @@ impl instances_server::Instances for InstancesService {
         let malformed = if range.start == 0 { page.list.malformed.clone() } else { Vec::new() };
         let shown = all.get(range).unwrap_or_default();
         Ok(Response::new(proto::ListInstancesResponse {
-            instances: shown.iter().map(Into::into).collect(),
+            instances: shown.iter().map(instance_to_wire).collect(),
             malformed,
             next_page_token,
         }))

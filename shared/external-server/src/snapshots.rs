@@ -3,10 +3,12 @@
 use std::{collections::VecDeque, ops::Range, sync::Arc, time::Duration};
 
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_external::{MAX_BATCH, status::to_status};
+use ccm_external::MAX_BATCH;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tonic::Status;
+
+use super::convert::to_status;
 
 /// The maximum number of lists kept; the oldest is dropped first.
 const KEPT: usize = 16;

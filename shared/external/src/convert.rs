@@ -4,7 +4,6 @@
 
 pub mod front_end;
 pub mod load_balancers;
-mod pools;
 pub mod routes;
 
 use std::fmt::Display;
@@ -41,30 +40,11 @@ impl From<&NodeIdentity> for proto::NodeIdentity {
     }
 }
 
-impl From<proto::NodeIdentity> for NodeIdentity {
-    fn from(node: proto::NodeIdentity) -> Self {
-        let proto::NodeIdentity { name, provider_id, system_uuid, uid, labels, addresses } = node;
-        let name = name.unwrap_or_default();
-        // An invalid address is useless to the provider, so it is omitted.
-        let addresses =
-            addresses.iter().filter_map(|address| address_from_wire(address).ok()).collect();
-        Self { name, provider_id, system_uuid, uid, labels, addresses }
-    }
-}
-
 /// The urgency on the wire.
 pub fn priority_to_wire(priority: Priority) -> i32 {
     match priority {
         Priority::Waiting => proto::Priority::Waiting.into(),
         Priority::Routine => proto::Priority::Routine.into(),
-    }
-}
-
-/// The urgency. A value unknown to this version counts as the more urgent one.
-pub fn priority_from_wire(priority: proto::Priority) -> Priority {
-    match priority {
-        proto::Priority::Unspecified | proto::Priority::Waiting => Priority::Waiting,
-        proto::Priority::Routine => Priority::Routine,
     }
 }
 
@@ -74,25 +54,6 @@ pub fn detail_to_wire(detail: Detail) -> i32 {
         Detail::Everything => proto::Detail::Everything.into(),
         Detail::Presence => proto::Detail::Presence.into(),
     }
-}
-
-/// The requested parts of an instance. A value unknown to this version means all.
-pub fn detail_from_wire(detail: proto::Detail) -> Detail {
-    match detail {
-        proto::Detail::Unspecified | proto::Detail::Everything => Detail::Everything,
-        proto::Detail::Presence => Detail::Presence,
-    }
-}
-
-/// The parts of a node that a provider needs, on the wire.
-pub fn wants_to_wire(wants: Wants) -> Vec<i32> {
-    let Wants { uid, labels, addresses } = wants;
-    let fields = [
-        (uid, proto::NodeField::Uid),
-        (labels, proto::NodeField::Labels),
-        (addresses, proto::NodeField::Addresses),
-    ];
-    fields.into_iter().filter(|(wanted, _)| *wanted).map(|(_, field)| field.into()).collect()
 }
 
 /// The parts of a node that a provider needs. Values unknown to this version are not sent.
@@ -107,36 +68,6 @@ pub fn wants_from_wire(fields: &[i32]) -> Wants {
         }
     }
     wants
-}
-
-impl From<&Instance> for proto::Instance {
-    fn from(instance: &Instance) -> Self {
-        let Instance {
-            provider_id,
-            other_ids,
-            name,
-            instance_type,
-            zone,
-            region,
-            addresses,
-            labels,
-            power,
-            pod_cidrs,
-            withheld: _,
-        } = instance;
-        Self {
-            provider_id: Some(provider_id.as_str().to_owned()),
-            other_ids: other_ids.iter().map(|id| id.as_str().to_owned()).collect(),
-            name: Some(name.clone()),
-            instance_type: instance_type.clone(),
-            zone: zone.clone(),
-            region: region.clone(),
-            addresses: addresses.iter().map(address_to_wire).collect(),
-            labels: labels.clone(),
-            power: Some(power_to_wire(*power).into()),
-            pod_cidrs: pod_cidrs.iter().map(ToString::to_string).collect(),
-        }
-    }
 }
 
 impl TryFrom<proto::Instance> for Instance {
@@ -194,7 +125,7 @@ impl TryFrom<proto::Instance> for Instance {
     }
 }
 
-fn address_to_wire(address: &NodeAddress) -> proto::NodeAddress {
+pub fn address_to_wire(address: &NodeAddress) -> proto::NodeAddress {
     let kind = match address.kind {
         AddressKind::InternalIp => proto::AddressKind::InternalIp,
         AddressKind::ExternalIp => proto::AddressKind::ExternalIp,
@@ -205,7 +136,7 @@ fn address_to_wire(address: &NodeAddress) -> proto::NodeAddress {
     proto::NodeAddress { kind: Some(kind.into()), address: Some(address.address.clone()) }
 }
 
-fn address_from_wire(wire: &proto::NodeAddress) -> Result<NodeAddress, String> {
+pub fn address_from_wire(wire: &proto::NodeAddress) -> Result<NodeAddress, String> {
     let proto::NodeAddress { kind, address } = wire;
     let (number, address) = (kind.unwrap_or_default(), address.as_deref().unwrap_or_default());
     let kind = match proto::AddressKind::try_from(number) {
@@ -224,15 +155,6 @@ fn address_from_wire(wire: &proto::NodeAddress) -> Result<NodeAddress, String> {
     Ok(NodeAddress::new(kind, address))
 }
 
-fn power_to_wire(power: PowerState) -> proto::PowerState {
-    match power {
-        PowerState::Running => proto::PowerState::Running,
-        PowerState::Stopped => proto::PowerState::Stopped,
-        PowerState::Changing => proto::PowerState::Changing,
-        PowerState::Unknown => proto::PowerState::Unspecified,
-    }
-}
-
 fn power_from_wire(power: proto::PowerState) -> PowerState {
     match power {
         proto::PowerState::Running => PowerState::Running,
@@ -240,19 +162,6 @@ fn power_from_wire(power: proto::PowerState) -> PowerState {
         proto::PowerState::Changing => PowerState::Changing,
         proto::PowerState::Unspecified => PowerState::Unknown,
     }
-}
-
-/// The answer for the node with this name.
-pub fn answer_to_wire(node: &str, result: &LookupResult) -> proto::LookupAnswer {
-    let answer = match result {
-        Ok(Lookup::Found(instance)) => Answer::Found(instance.as_ref().into()),
-        Ok(Lookup::Gone(proof)) => Answer::Gone(absence_to_wire(proof)),
-        Ok(Lookup::NotOurs(reason)) => {
-            Answer::NotOurs(proto::NotOurs { reason: Some(reason.clone()) })
-        }
-        Err(error) => Answer::Error(error.into()),
-    };
-    proto::LookupAnswer { node: Some(node.to_owned()), answer: Some(answer) }
 }
 
 /// The answer about `node`. An invalid answer is an error for this node alone.
@@ -284,23 +193,6 @@ pub fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -> Looku
         None => {
             Err(malformed("the provider's answer holds none of found, gone, not_ours and error"))
         }
-    }
-}
-
-pub fn absence_to_wire(proof: &AbsenceProof) -> proto::Absence {
-    let AbsenceProof { method, evidence, request_id, kept } = proof;
-    let method = match method {
-        ProofMethod::ById => proto::ProofMethod::ById,
-        ProofMethod::BySystemUuid => proto::ProofMethod::BySystemUuid,
-        ProofMethod::ByName => proto::ProofMethod::ByName,
-        ProofMethod::ByOwner => proto::ProofMethod::ByOwner,
-        ProofMethod::ProvidersWord => proto::ProofMethod::ProvidersWord,
-    };
-    proto::Absence {
-        method: Some(method.into()),
-        evidence: Some(evidence.clone()),
-        request_id: request_id.clone(),
-        kept: kept.clone(),
     }
 }
 

@@ -10,22 +10,23 @@ use tonic::{Code, Status};
 use super::proto;
 
 /// A longer delay is an outage; delays are limited to this.
-const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
+pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 
-const ERROR_TYPE: &str = "type.googleapis.com/quartet.cloud.v1.Error";
+/// The type of our own details.
+pub const ERROR_TYPE: &str = "type.googleapis.com/quartet.cloud.v1.Error";
 const RETRY_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const REQUEST_INFO_TYPE: &str = "type.googleapis.com/google.rpc.RequestInfo";
 
 /// `google.rpc.Status`, the content of `grpc-status-details-bin` that gRPC libraries of all
 /// languages write and read.
 #[derive(Clone, PartialEq, Message)]
-struct RpcStatus {
+pub struct RpcStatus {
     #[prost(int32, tag = "1")]
-    code: i32,
+    pub code: i32,
     #[prost(string, tag = "2")]
-    message: String,
+    pub message: String,
     #[prost(message, repeated, tag = "3")]
-    details: Vec<prost_types::Any>,
+    pub details: Vec<prost_types::Any>,
 }
 
 /// `google.rpc.RetryInfo`.
@@ -40,22 +41,6 @@ struct RetryInfo {
 struct RequestInfo {
     #[prost(string, tag = "1")]
     request_id: String,
-}
-
-impl From<&CloudError> for proto::Error {
-    fn from(error: &CloudError) -> Self {
-        let CloudError { kind, message, subject, request_id, retry_after, .. } = error;
-        Self {
-            kind: Some(kind_to_wire(*kind).into()),
-            message: Some(one_line(message, LONGEST_LINE)),
-            subject: subject.as_deref().map(|subject| one_line(subject, LONGEST_LINE)),
-            request_id: request_id.as_deref().map(|id| one_line(id, LONGEST_LINE)),
-            retry_after: retry_after
-                .and_then(|after| prost_types::Duration::try_from(after.min(MAX_RETRY_AFTER)).ok()),
-            maybe_done: error.maybe_done.then_some(true),
-            unsent: error.unsent.then_some(true),
-        }
-    }
 }
 
 impl From<proto::Error> for CloudError {
@@ -89,7 +74,8 @@ fn wait(duration: prost_types::Duration) -> Option<Duration> {
     Some(Duration::new(seconds, nanos).min(MAX_RETRY_AFTER))
 }
 
-fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
+/// The kind of an error, on the wire.
+pub fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
     match kind {
         ErrorKind::NotFound => proto::ErrorKind::NotFound,
         ErrorKind::Throttled => proto::ErrorKind::Throttled,
@@ -110,29 +96,6 @@ fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
 
 fn kind_from_wire(kind: proto::ErrorKind) -> Option<ErrorKind> {
     ErrorKind::ALL.iter().copied().find(|known| kind_to_wire(*known) == kind)
-}
-
-/// The status of a failed call.
-pub fn to_status(error: &CloudError) -> Status {
-    let code = match error.kind {
-        ErrorKind::NotFound => Code::NotFound,
-        ErrorKind::Throttled | ErrorKind::QuotaExceeded => Code::ResourceExhausted,
-        ErrorKind::Unauthorized => Code::Unauthenticated,
-        ErrorKind::Forbidden => Code::PermissionDenied,
-        ErrorKind::Invalid => Code::InvalidArgument,
-        ErrorKind::Conflict | ErrorKind::Busy | ErrorKind::Pending => Code::Aborted,
-        ErrorKind::Stale => Code::FailedPrecondition,
-        ErrorKind::Unavailable => Code::Unavailable,
-        ErrorKind::Timeout => Code::DeadlineExceeded,
-        ErrorKind::Unsupported => Code::Unimplemented,
-        ErrorKind::Malformed => Code::DataLoss,
-    };
-    let wire = proto::Error::from(error);
-    let message = wire.message().to_owned();
-    let details =
-        vec![prost_types::Any { type_url: ERROR_TYPE.to_owned(), value: wire.encode_to_vec() }];
-    let status = RpcStatus { code: code.into(), message: message.clone(), details };
-    Status::with_details(code, message, status.encode_to_vec().into())
 }
 
 /// Returns true if a write that ended with this error may have been executed: always, unless the

@@ -200,7 +200,7 @@ impl Rig {
 
     /// Adds the router of the pods' routes to the cloud.conf, unless it has it.
     pub fn use_router(&self, id: &str) -> Result<()> {
-        let section = format!("[Route]\nrouter-id = {id}\n");
+        let section = route_section(id);
         if std::fs::read_to_string(self.config())?.contains(&section) {
             return Ok(());
         }
@@ -215,10 +215,25 @@ impl Rig {
 
     /// Starts load balancing with more settings.
     pub async fn balance_with(&self, lines: &str) -> Result<()> {
+        let section = self.load_balancing().await?;
+        self.add(&format!("{section}{lines}"))
+    }
+
+    /// The section that starts load balancing.
+    async fn load_balancing(&self) -> Result<String> {
         let subnet = self.cloud.user.subnet("k8s").await?;
         let public = self.cloud.user.network("public").await?;
-        self.add(&format!(
-            "[LoadBalancer]\nsubnet-id = {subnet}\nfloating-network-id = {public}\n{lines}"
+        Ok(format!("[LoadBalancer]\nsubnet-id = {subnet}\nfloating-network-id = {public}\n"))
+    }
+
+    /// Replaces the cloud.conf by one for all four programs, at once: a program that looked between
+    /// two steps would restart for each of them.
+    pub async fn configure_all(&self, auth_url: &str, region: &str) -> Result<()> {
+        let account = by_password(&Account::of("k8s"));
+        let router = route_section(&self.cloud.user.router().await?);
+        let balancing = self.load_balancing().await?;
+        self.replace(&format!(
+            "[Global]\nauth-url = {auth_url}\nregion = {region}\n{account}{router}{balancing}"
         ))
     }
 
@@ -313,6 +328,11 @@ fn by_password(account: &Account) -> String {
     format!(
         "username = {user}\npassword = {password}\ntenant-name = {project}\ndomain-name = Default\n"
     )
+}
+
+/// Returns the section of a cloud.conf that names the router of the pods' routes.
+fn route_section(router: &str) -> String {
+    format!("[Route]\nrouter-id = {router}\n")
 }
 
 /// Returns the node of a server, just registered by the kubelet.

@@ -2,7 +2,7 @@
 //!
 //! A server reads what a controller wrote, so a wrong value is an error of the whole request.
 
-use std::{net::IpAddr, str::FromStr, sync::Arc, time::Duration};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
 use ccm_cloud::{
     CloudError, ClusterId, FrontEnd, FrontEndPort, IpFamily, Member, MemberChange, Members, Owner,
@@ -108,19 +108,6 @@ fn port_to_wire(port: &FrontEndPort) -> proto::FrontEndPort {
     }
 }
 
-fn front_end_port(wire: proto::FrontEndPort) -> Result<FrontEndPort, CloudError> {
-    let proto::FrontEndPort { name, protocol, port, member_port, app_protocol } = wire;
-    let number = protocol.unwrap_or_default();
-    let unknown = || malformed(format!("unknown transport protocol {number}"));
-    Ok(FrontEndPort {
-        name: name.unwrap_or_default(),
-        protocol: protocol_from_wire(number).ok_or_else(unknown)?,
-        port: port_from_wire(port.unwrap_or_default())?,
-        member_port: member_port.map(port_from_wire).transpose()?,
-        app_protocol,
-    })
-}
-
 fn front_end_to_wire(front_end: &FrontEnd) -> proto::FrontEnd {
     let FrontEnd {
         owner,
@@ -153,43 +140,6 @@ fn front_end_to_wire(front_end: &FrontEnd) -> proto::FrontEnd {
         service_json: service.as_deref().map(str::to_owned),
         requires_families: Some(*requires_families),
     }
-}
-
-fn front_end_from_wire(wire: proto::FrontEnd) -> Result<FrontEnd, CloudError> {
-    let proto::FrontEnd {
-        owner,
-        digest,
-        families,
-        ports,
-        source_ranges,
-        address,
-        affinity,
-        local_health_check_port,
-        class,
-        settings,
-        service_json,
-        requires_families,
-    } = wire;
-    let families = families.into_iter().map(family_from_wire).collect::<Result<_, _>>()?;
-    let ports = ports.into_iter().map(front_end_port).collect::<Result<_, _>>()?;
-    let ranges = source_ranges.iter().map(|range| parsed("the network", range));
-    let address = address.map(|address| parsed::<IpAddr>("the address", &address)).transpose()?;
-    let health_check_port = local_health_check_port.map(port_from_wire).transpose()?;
-    Ok(FrontEnd {
-        owner: owner_from_wire(owner)?,
-        digest: parsed("the digest", &digest.unwrap_or_default())?,
-        families,
-        requires_families: requires_families.unwrap_or_default(),
-        ports,
-        source_ranges: ranges.collect::<Result<_, _>>()?,
-        address,
-        affinity: affinity.and_then(duration_from_wire),
-        traffic: health_check_port
-            .map_or(Traffic::Cluster, |health_check_port| Traffic::Local { health_check_port }),
-        class,
-        settings,
-        service: service_json.map(Into::into),
-    })
 }
 
 pub fn duration_to_wire(duration: Duration) -> Option<prost_types::Duration> {
@@ -241,13 +191,6 @@ impl MemberLists {
         self.0.iter().map(list).collect()
     }
 
-    pub fn from_wire(wire: Vec<proto::MemberList>) -> Result<Self, CloudError> {
-        let list = |list: proto::MemberList| {
-            list.members.into_iter().map(member_from_wire).collect::<Result<_, _>>()
-        };
-        Ok(Self(wire.into_iter().map(list).collect::<Result<_, _>>()?))
-    }
-
     fn change_to_wire(&mut self, members: &Members) -> proto::MemberSets {
         let Members { present, absent } = members;
         let place = || {
@@ -261,21 +204,6 @@ impl MemberLists {
             present_list: (!present.is_empty()).then(place).and_then(|place| place.try_into().ok()),
             absent: absent.iter().map(member_to_wire).collect(),
         }
-    }
-
-    fn change_from_wire(&self, wire: Option<proto::MemberSets>) -> Result<Members, CloudError> {
-        let proto::MemberSets { present_list, absent } = wire.unwrap_or_default();
-        let present = match present_list {
-            None => Arc::default(),
-            Some(place) => {
-                let list = usize::try_from(place).ok().and_then(|place| self.0.get(place));
-                let lists = self.0.len();
-                let what = || malformed(format!("member list {place} of {lists} is not there"));
-                Arc::clone(list.ok_or_else(what)?)
-            }
-        };
-        let absent = absent.into_iter().map(member_from_wire).collect::<Result<_, _>>()?;
-        Ok(Members { present, absent })
     }
 }
 
@@ -291,24 +219,6 @@ pub fn wanted_to_wire(wanted: &Wanted, lists: &mut MemberLists) -> proto::Wanted
     }
 }
 
-pub fn wanted_from_wire(
-    wire: proto::WantedLoadBalancer,
-    lists: &MemberLists,
-) -> Result<Wanted, CloudError> {
-    let proto::WantedLoadBalancer { front_end, members, known, adopt, shown, keep } = wire;
-    Ok(Wanted {
-        front_end: front_end_from_wire(front_end.unwrap_or_default())?.into(),
-        members: lists.change_from_wire(members)?,
-        known,
-        adopt,
-        shown: shown
-            .iter()
-            .map(|text| parsed("an address of the Service", text))
-            .collect::<Result<_, _>>()?,
-        may_replace: !keep.unwrap_or(false),
-    })
-}
-
 pub fn change_to_wire(change: &MemberChange, lists: &mut MemberLists) -> proto::MemberChange {
     let MemberChange { owner, id, members, front_end, settings } = change;
     proto::MemberChange {
@@ -318,21 +228,6 @@ pub fn change_to_wire(change: &MemberChange, lists: &mut MemberLists) -> proto::
         front_end: front_end.as_deref().map(front_end_to_wire),
         settings: settings.clone(),
     }
-}
-
-pub fn change_from_wire(
-    wire: proto::MemberChange,
-    lists: &MemberLists,
-) -> Result<MemberChange, CloudError> {
-    let proto::MemberChange { owner, id, members, front_end, settings } = wire;
-    let id = id.filter(|id| !id.is_empty());
-    Ok(MemberChange {
-        owner: owner_from_wire(owner)?,
-        id: id.ok_or_else(|| malformed("a change of members names no load balancer"))?,
-        members: lists.change_from_wire(members)?,
-        front_end: front_end.map(front_end_from_wire).transpose()?.map(Into::into),
-        settings,
-    })
 }
 
 pub fn unwanted_to_wire(unwanted: &Unwanted) -> proto::UnwantedLoadBalancer {
@@ -346,26 +241,4 @@ pub fn unwanted_to_wire(unwanted: &Unwanted) -> proto::UnwantedLoadBalancer {
         settings_unknown: Some(settings.is_none()),
         address: address.map(|address| address.to_string()),
     }
-}
-
-pub fn unwanted_from_wire(wire: proto::UnwantedLoadBalancer) -> Result<Unwanted, CloudError> {
-    let proto::UnwantedLoadBalancer {
-        owner,
-        known,
-        duplicate,
-        settings,
-        service_json,
-        settings_unknown,
-        address,
-    } = wire;
-    Ok(Unwanted {
-        owner: owner_from_wire(owner)?,
-        known,
-        duplicate: duplicate == Some(true),
-        settings: (settings_unknown != Some(true)).then_some(settings),
-        address: address
-            .map(|address| parsed("the address that the Service asks for", &address))
-            .transpose()?,
-        service: service_json.map(Into::into),
-    })
 }

@@ -3,22 +3,26 @@
 //! A controller reads what a provider of any quality wrote: a wrong value is an error of that
 //! load balancer alone.
 
-use std::{collections::BTreeMap, fmt::Display, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    sync::Arc,
+    time::Duration,
+};
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     CloudError, Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer,
-    LoadBalancerTraits, Member, MembersSet, Note, Phase, Protocol, Scope, Title, Waiting,
+    LoadBalancerTraits, Member, MembersSet, Note, Phase, Pool, Protocol, Scope, Title, Waiting,
     are_shown_as,
 };
 
 use super::{
     front_end::{
-        duration_from_wire, duration_to_wire, member_from_wire, member_to_wire, names_from_wire,
-        owner_from_wire, owner_to_wire, port_from_wire, protocol_from_wire, protocol_to_wire,
+        duration_from_wire, member_from_wire, names_from_wire, owner_from_wire, port_from_wire,
+        protocol_from_wire,
     },
     malformed,
-    pools::{pools_from_wire, pools_to_wire},
 };
 use crate::{MAX_BATCH, proto};
 
@@ -31,43 +35,8 @@ const LATEST: Duration = Duration::from_mins(10);
 const MAX_PARTS: usize = 256;
 /// The largest number of members of one load balancer.
 const MAX_MEMBERS: usize = 10_000;
-
-pub fn traits_to_wire(traits: &LoadBalancerTraits) -> proto::LoadBalancerTraits {
-    let LoadBalancerTraits {
-        annotations,
-        // The protocol has no field for annotations that only get remarks. A provider behind the
-        // protocol gives remarks on its configuration annotations only.
-        remarked: _,
-        own_annotations,
-        is_built_in: _,
-        id_annotation,
-        protocols,
-        dual_stack,
-        member_ids,
-        member_addresses,
-        member_labels,
-        lists,
-        stores_digest,
-        wants_service,
-        asks_before_replacing,
-        max_batch,
-    } = traits;
-    proto::LoadBalancerTraits {
-        annotations: annotations.clone(),
-        own_annotations: own_annotations.clone(),
-        id_annotation: id_annotation.clone(),
-        protocols: protocols.iter().map(|protocol| protocol_to_wire(*protocol).into()).collect(),
-        dual_stack: Some(*dual_stack),
-        member_ids: Some(*member_ids),
-        member_addresses: Some(*member_addresses),
-        member_labels: Some(*member_labels),
-        lists: Some(*lists),
-        stores_digest: Some(*stores_digest),
-        wants_service: Some(*wants_service),
-        asks_before_replacing: Some(*asks_before_replacing),
-        max_batch: u32::try_from((*max_batch).min(MAX_BATCH)).ok(),
-    }
-}
+/// The maximum number of pools of one load balancer.
+const MAX_POOLS: usize = 256;
 
 pub fn traits_from_wire(wire: Option<proto::LoadBalancerTraits>) -> LoadBalancerTraits {
     let proto::LoadBalancerTraits {
@@ -119,38 +88,11 @@ pub fn depth_to_wire(depth: Depth) -> i32 {
     }
 }
 
-/// The depth. A value that this version does not know counts as the smaller one.
-pub fn depth_from_wire(depth: proto::Depth) -> Depth {
-    match depth {
-        proto::Depth::Unspecified | proto::Depth::Summary => Depth::Summary,
-        proto::Depth::Members => Depth::Members,
-    }
-}
-
 pub fn scope_to_wire(scope: Scope) -> (i32, Vec<String>) {
     match scope {
         Scope::All => (proto::ListScope::All.into(), Vec::new()),
         Scope::Cluster => (proto::ListScope::Cluster.into(), Vec::new()),
         Scope::Ids(ids) => (proto::ListScope::Ids.into(), ids),
-    }
-}
-
-pub fn scope_from_wire(scope: proto::ListScope, ids: Vec<String>) -> Scope {
-    match scope {
-        proto::ListScope::Unspecified | proto::ListScope::All => Scope::All,
-        proto::ListScope::Cluster => Scope::Cluster,
-        proto::ListScope::Ids => Scope::Ids(ids),
-    }
-}
-
-pub fn waiting_to_wire(waiting: &Waiting) -> proto::InProgress {
-    let Waiting { what, check_after, id, request_id, changed } = waiting;
-    proto::InProgress {
-        what: Some(one_line(what, LONGEST_LINE)),
-        check_after: duration_to_wire(*check_after),
-        id: id.clone(),
-        request_id: request_id.clone(),
-        changed: Some(*changed),
     }
 }
 
@@ -166,16 +108,35 @@ pub fn waiting_from_wire(wire: proto::InProgress) -> Waiting {
     }
 }
 
-pub fn members_set_to_wire(set: MembersSet) -> proto::MembersSet {
-    let MembersSet { version, changed, pools } = set;
-    let pools = pools.as_deref().map(pools_to_wire);
-    proto::MembersSet { version, changed: Some(changed), pools }
-}
-
 pub fn members_set_from_wire(wire: proto::MembersSet) -> Result<MembersSet, CloudError> {
     let proto::MembersSet { version: text, changed, pools } = wire;
     let pools = pools.map(pools_from_wire).transpose()?;
     Ok(MembersSet { version: version(text), changed: changed.unwrap_or(true), pools })
+}
+
+fn pools_from_wire(wire: proto::PoolList) -> Result<Vec<Pool>, CloudError> {
+    let proto::PoolList { pools } = wire;
+    if pools.len() > MAX_POOLS {
+        return Err(malformed(format!("{} pools, more than {MAX_POOLS}", pools.len())));
+    }
+    let mut seen = BTreeSet::new();
+    let pool = |wire: proto::Pool| {
+        let proto::Pool { protocol, port, members, why_empty } = wire;
+        let protocol = protocol_from_wire(protocol.unwrap_or_default());
+        let protocol = protocol.ok_or_else(|| malformed("a pool has no protocol"))?;
+        let port = port_from_wire(port.unwrap_or_default())?;
+        let about = |what: &str| malformed(format!("{protocol} port {port} {what}"));
+        // An unset count is not 0: the controller would fill a pool with 0 members.
+        let members = members.ok_or_else(|| about("does not say how many members it has"))?;
+        if !seen.insert((protocol, port)) {
+            return Err(about("has two pools"));
+        }
+        let why_empty = why_empty.map(|why| one_line(&why, LONGEST_LINE));
+        let why_empty = why_empty.filter(|why| members == 0 && !why.is_empty());
+        let members = usize::try_from(members).unwrap_or(usize::MAX);
+        Ok(Pool { protocol, port, members, why_empty })
+    };
+    pools.into_iter().map(pool).collect()
 }
 
 /// A version. An empty one counts as absent.
@@ -186,26 +147,6 @@ pub fn version(wire: Option<String>) -> Option<String> {
 /// One line of the provider's, if it is not empty.
 pub fn line(text: Option<String>) -> Option<String> {
     text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
-}
-
-fn ingress_to_wire(ingress: &Ingress) -> proto::Ingress {
-    let Ingress { address, ip_mode, failed_ports } = ingress;
-    let ports = failed_ports.iter().map(|FailedPort { port, protocol, error }| proto::FailedPort {
-        port: Some(u32::from(*port)),
-        protocol: Some(protocol_to_wire(*protocol).into()),
-        error: Some(error.clone()),
-    });
-    proto::Ingress {
-        address: Some(match address {
-            IngressAddress::Ip(ip) => proto::ingress::Address::Ip(ip.to_string()),
-            IngressAddress::Hostname(name) => proto::ingress::Address::Hostname(name.clone()),
-        }),
-        ip_mode: Some(match ip_mode {
-            IpMode::Vip => proto::IpMode::Vip.into(),
-            IpMode::Proxy => proto::IpMode::Proxy.into(),
-        }),
-        failed_ports: ports.collect(),
-    }
 }
 
 fn ingress_from_wire(wire: proto::Ingress) -> Result<Ingress, CloudError> {
@@ -237,95 +178,6 @@ fn ingress_from_wire(wire: proto::Ingress) -> Result<Ingress, CloudError> {
     Ok(Ingress { address, ip_mode, failed_ports: ports.collect::<Result<_, CloudError>>()? })
 }
 
-impl From<&LoadBalancer> for proto::LoadBalancer {
-    fn from(balancer: &LoadBalancer) -> Self {
-        let LoadBalancer {
-            id,
-            name,
-            owner,
-            title,
-            digest,
-            phase,
-            version,
-            members,
-            pools,
-            ingress,
-            annotations,
-            notes,
-            age,
-            cost,
-        } = balancer;
-        let mut wire = Self {
-            id: Some(id.clone()),
-            name: Some(name.clone()),
-            owner: owner.as_ref().map(owner_to_wire),
-            digest: digest.map(|digest| digest.to_string()),
-            version: version.clone(),
-            members: members.as_deref().map(|members| proto::MemberList {
-                members: members.iter().map(member_to_wire).collect(),
-            }),
-            pools: pools.as_deref().map(pools_to_wire),
-            ingress: ingress.iter().map(ingress_to_wire).collect(),
-            notes: notes.iter().map(note_to_wire).collect(),
-            age: age.and_then(duration_to_wire),
-            cost: cost.clone(),
-            ..Self::default()
-        };
-        for (key, value) in annotations {
-            match value {
-                Some(value) => drop(wire.annotations.insert(key.clone(), value.clone())),
-                None => wire.removed_annotations.push(key.clone()),
-            }
-        }
-        set_title(&mut wire, title);
-        set_phase(&mut wire, phase);
-        wire
-    }
-}
-
-fn set_title(wire: &mut proto::LoadBalancer, title: &Title) {
-    let title = match title {
-        Title::Ours => proto::LoadBalancerTitle::Ours,
-        Title::Adoptable { why } => {
-            wire.title_detail = Some(why.clone());
-            proto::LoadBalancerTitle::Adoptable
-        }
-        Title::Shared { others } => {
-            wire.other_owners = Some(*others);
-            proto::LoadBalancerTitle::Shared
-        }
-        Title::Foreign => proto::LoadBalancerTitle::Foreign,
-    };
-    wire.set_title(title);
-}
-
-fn set_phase(wire: &mut proto::LoadBalancer, phase: &Phase) {
-    let phase = match phase {
-        Phase::Ready => proto::LoadBalancerPhase::Ready,
-        Phase::Pending(waiting) => {
-            wire.waiting = Some(waiting_to_wire(waiting));
-            proto::LoadBalancerPhase::Pending
-        }
-        Phase::Failed { why, cure } => {
-            wire.failure = Some(why.clone());
-            match cure {
-                Cure::Ensure => proto::LoadBalancerPhase::Failed,
-                Cure::Person => proto::LoadBalancerPhase::FailedForGood,
-            }
-        }
-    };
-    wire.set_phase(phase);
-}
-
-fn note_to_wire(note: &Note) -> proto::Note {
-    let Note { reason, message, warning } = note;
-    proto::Note {
-        reason: Some(reason.clone()),
-        message: Some(message.clone()),
-        warning: Some(*warning),
-    }
-}
-
 /// A remark, if it has a reason that an event can have.
 fn note_from_wire(wire: proto::Note) -> Option<Note> {
     let proto::Note { reason, message, warning } = wire;
@@ -337,17 +189,6 @@ fn note_from_wire(wire: proto::Note) -> Option<Note> {
         message: line(message).unwrap_or_default(),
         warning: warning == Some(true),
     })
-}
-
-/// A load balancer that is as it was wanted. If it has exactly the members `present`, they are not
-/// sent once more.
-pub fn ensured_to_wire(mut balancer: LoadBalancer, present: &[Member]) -> proto::LoadBalancer {
-    let as_wanted = has_exactly(&balancer, present);
-    if as_wanted {
-        balancer.members = None;
-    }
-    let members_as_wanted = as_wanted.then_some(true);
-    proto::LoadBalancer { members_as_wanted, ..(&balancer).into() }
 }
 
 /// A load balancer that is as it was wanted. If it has exactly the members `present`, it shares
@@ -364,7 +205,8 @@ pub fn ensured_from_wire(
     Ok(balancer)
 }
 
-fn has_exactly(balancer: &LoadBalancer, present: &[Member]) -> bool {
+/// Returns true if the load balancer has exactly these members.
+pub fn has_exactly(balancer: &LoadBalancer, present: &[Member]) -> bool {
     balancer.members.as_ref().is_some_and(|members| {
         let mut shown: Vec<&Member> = members.iter().collect();
         shown.sort_unstable_by(|one, other| one.node.cmp(&other.node));

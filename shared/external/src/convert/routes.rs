@@ -3,7 +3,7 @@
 //! What a provider answers is read route by route: a wrong value is an error of that route alone.
 //! What a controller sends is read as a whole.
 
-use std::{borrow::Cow, fmt::Display, sync::Arc};
+use std::{borrow::Cow, fmt::Display};
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
@@ -13,8 +13,8 @@ use ccm_cloud::{
 use ipnet::IpNet;
 
 use super::{
-    absence_from_wire, address_from_wire, address_to_wire,
-    front_end::{family_from_wire, family_to_wire, owner_from_wire, owner_to_wire, parsed},
+    absence_from_wire, address_to_wire,
+    front_end::{family_from_wire, owner_from_wire, owner_to_wire, parsed},
     load_balancers::{line, version},
     malformed,
 };
@@ -22,29 +22,6 @@ use crate::{
     MAX_BATCH,
     proto::{self, route_change::Change, route_target::Target},
 };
-
-pub fn traits_to_wire(traits: &RouteTraits) -> proto::RouteTraits {
-    let RouteTraits {
-        families,
-        several_targets,
-        replaces,
-        records_owner,
-        compares_version,
-        target_ids,
-        target_addresses,
-        max_batch,
-    } = traits;
-    proto::RouteTraits {
-        families: families.iter().map(|family| family_to_wire(*family)).collect(),
-        several_targets: Some(*several_targets),
-        replaces: Some(*replaces),
-        records_owner: Some(*records_owner),
-        compares_version: Some(*compares_version),
-        target_ids: Some(*target_ids),
-        target_addresses: Some(*target_addresses),
-        max_batch: u32::try_from((*max_batch).min(MAX_BATCH)).ok(),
-    }
-}
 
 pub fn traits_from_wire(wire: Option<proto::RouteTraits>) -> RouteTraits {
     let proto::RouteTraits {
@@ -187,18 +164,6 @@ fn wanted_to_wire(wanted: &WantedRoute) -> proto::WantedRoute {
     }
 }
 
-fn wanted_from_wire(wire: proto::WantedRoute) -> Result<WantedRoute, CloudError> {
-    let proto::WantedRoute { owner, destination, node, addresses } = wire;
-    // An invalid address is useless to the provider, so it is omitted.
-    let addresses = addresses.iter().filter_map(|address| address_from_wire(address).ok());
-    Ok(WantedRoute {
-        owner: owner_from_wire(owner)?,
-        destination: parsed("the destination", &destination.unwrap_or_default())?,
-        node: node.unwrap_or_default().into(),
-        addresses: addresses.collect(),
-    })
-}
-
 pub fn change_to_wire(change: &RouteChange) -> proto::RouteChange {
     let change = match change {
         RouteChange::Create(new) => Change::Create(wanted_to_wire(new)),
@@ -209,23 +174,6 @@ pub fn change_to_wire(change: &RouteChange) -> proto::RouteChange {
         RouteChange::Delete(old) => Change::Delete((&**old).into()),
     };
     proto::RouteChange { change: Some(change) }
-}
-
-pub fn change_from_wire(wire: proto::RouteChange) -> Result<RouteChange, CloudError> {
-    match wire.change {
-        Some(Change::Create(new)) => wanted_from_wire(new).map(Arc::new).map(RouteChange::Create),
-        Some(Change::Replace(proto::RouteReplacement { old, new })) => Ok(RouteChange::Replace {
-            old: Box::new(old.unwrap_or_default().try_into()?),
-            new: Arc::new(wanted_from_wire(new.unwrap_or_default())?),
-        }),
-        Some(Change::Delete(old)) => Ok(RouteChange::Delete(Box::new(old.try_into()?))),
-        None => Err(malformed("a change of a route is of an unknown kind")),
-    }
-}
-
-pub fn applied_to_wire(applied: &AppliedChange) -> proto::AppliedRoute {
-    let AppliedChange { route, version } = applied;
-    proto::AppliedRoute { route: route.as_ref().map(Into::into), version: version.clone() }
 }
 
 pub fn applied_from_wire(wire: proto::AppliedRoute) -> Result<AppliedChange, CloudError> {

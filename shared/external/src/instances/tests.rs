@@ -56,7 +56,12 @@ fn an_unusable_answer_is_an_error_of_the_provider() {
         part.answer(0, wire).map(|error| error.kind)
     };
     let not_ours = || Answer::NotOurs(proto::NotOurs::default());
-    let throttled = || Answer::Error((&CloudError::new(ErrorKind::Throttled, "slow")).into());
+    let throttled = || {
+        Answer::Error(proto::Error {
+            kind: Some(proto::ErrorKind::Throttled.into()),
+            ..proto::Error::default()
+        })
+    };
     assert_eq!(answer("a", not_ours()), None);
     assert_eq!(answer("b", not_ours()), Some(ErrorKind::Malformed));
     assert_eq!(answer("a", Answer::Found(proto::Instance::default())), Some(ErrorKind::Malformed));

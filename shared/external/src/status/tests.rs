@@ -1,27 +1,6 @@
 use super::*;
 use proptest::prelude::*;
 
-fn error(kind: ErrorKind) -> CloudError {
-    CloudError::new(kind, "the cloud's words")
-        .with_request_id("req-1")
-        .with_retry_after(Duration::from_millis(1500))
-}
-
-#[test]
-fn every_kind_survives_the_wire_whole() {
-    for kind in ErrorKind::ALL.iter().copied() {
-        for sent in [
-            error(kind),
-            CloudError::new(kind, "bare"),
-            error(kind).that_may_be_done(),
-            error(kind).that_was_not_sent(),
-        ] {
-            assert_eq!(from_status(&to_status(&sent)), sent, "as the status of a call");
-            assert_eq!(CloudError::from(proto::Error::from(&sent)), sent, "as an answer");
-        }
-    }
-}
-
 #[test]
 fn a_status_of_another_server_is_understood_by_its_code() {
     use ErrorKind as Kind;
@@ -112,19 +91,5 @@ proptest! {
         let status = Status::with_details(Code::from_i32(code), message, details.into());
         let error = from_status(&status);
         prop_assert!(!error.message.is_empty());
-    }
-}
-
-/// Only the provider's explicit statement proves that a failed write was not executed.
-#[test]
-fn a_write_that_ended_in_the_dark_may_be_done() {
-    for (status, expect) in [
-        (Status::unavailable("connection lost"), true),
-        (Status::new(Code::Cancelled, ""), true),
-        (Status::unimplemented("no such method"), false),
-        (to_status(&error(ErrorKind::QuotaExceeded)), false),
-        (to_status(&error(ErrorKind::Timeout).that_may_be_done()), false),
-    ] {
-        assert_eq!(may_be_done(&status), expect, "{status:?}");
     }
 }

@@ -3,24 +3,41 @@
 use std::collections::BTreeMap;
 
 use ccm_cloud::{
-    ClusterId, Digest, FrontEnd, Loss, MemberChange, Members, MembersSet, Owner, Pool, Progress,
-    Protocol, Traffic, Waiting, Wanted,
+    Digest, FrontEnd, Loss, Members, MembersSet, Pool, Progress, Protocol, Traffic, Waiting, Wanted,
 };
 use proto::{
     ensure_load_balancers_item::Answer as Ensured, load_balancers_server,
     load_balancers_server::LoadBalancersServer, set_members_item::Answer as Changed,
 };
 
-use super::*;
+use super::{refusals::change, *};
 
-type Items<I> = BoxStream<'static, Result<I, Status>>;
+pub type Items<I> = BoxStream<'static, Result<I, Status>>;
 
-/// Gives these answers to each change of members, and to each load balancer that is wanted.
-#[derive(Clone, Default)]
-struct Crooked(Arc<Mutex<Option<Changed>>>, Arc<Mutex<Option<Ensured>>>);
+/// The answers of a server about load balancers.
+pub trait Answers: Send + Sync + 'static {
+    fn ensured(
+        &self,
+        _: &proto::EnsureLoadBalancersRequest,
+    ) -> Result<Vec<proto::EnsureLoadBalancersItem>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    fn changed(
+        &self,
+        request: proto::SetMembersRequest,
+    ) -> Result<Vec<proto::SetMembersItem>, Status>;
+}
+
+/// Serves load balancers with these answers.
+pub struct Balancers<A>(pub A);
+
+pub fn items<I: Send + 'static>(items: Vec<I>) -> Response<Items<I>> {
+    Response::new(stream::iter(items.into_iter().map(Ok)).boxed())
+}
 
 #[async_trait]
-impl load_balancers_server::LoadBalancers for Crooked {
+impl<A: Answers> load_balancers_server::LoadBalancers for Balancers<A> {
     type EnsureLoadBalancersStream = Items<proto::EnsureLoadBalancersItem>;
     type PreviewLoadBalancersStream = Items<proto::PreviewLoadBalancersItem>;
     type SetMembersStream = Items<proto::SetMembersItem>;
@@ -37,12 +54,7 @@ impl load_balancers_server::LoadBalancers for Crooked {
         &self,
         request: Request<proto::EnsureLoadBalancersRequest>,
     ) -> Result<Response<Self::EnsureLoadBalancersStream>, Status> {
-        // What must not be replaced is said so.
-        let wanted = &request.get_ref().wanted[0];
-        assert_eq!((wanted.keep, wanted.known.as_deref()), (Some(true), Some("lb-1")));
-        let (answer, owner_uid) = (self.1.lock().clone(), Some("web".to_owned()));
-        let item = proto::EnsureLoadBalancersItem { place: Some(0), owner_uid, answer };
-        Ok(Response::new(stream::iter([Ok(item)]).boxed()))
+        self.0.ensured(request.get_ref()).map(items)
     }
 
     async fn preview_load_balancers(
@@ -54,12 +66,9 @@ impl load_balancers_server::LoadBalancers for Crooked {
 
     async fn set_members(
         &self,
-        _: Request<proto::SetMembersRequest>,
+        request: Request<proto::SetMembersRequest>,
     ) -> Result<Response<Self::SetMembersStream>, Status> {
-        let answer = self.0.lock().clone();
-        let owner_uid = Some("web".to_owned());
-        let item = proto::SetMembersItem { place: Some(0), owner_uid, answer };
-        Ok(Response::new(stream::iter([Ok(item)]).boxed()))
+        self.0.changed(request.into_inner()).map(items)
     }
 
     async fn delete_load_balancers(
@@ -70,15 +79,25 @@ impl load_balancers_server::LoadBalancers for Crooked {
     }
 }
 
-fn change() -> MemberChange {
-    let cluster = ClusterId { name: "c".to_owned(), uid: "c".to_owned() };
-    let (uid, namespace, name) = ("web".to_owned(), "default".to_owned(), "web".to_owned());
-    MemberChange {
-        owner: Owner { cluster, uid, namespace, name },
-        id: "lb-1".to_owned(),
-        members: Members::default(),
-        front_end: None,
-        settings: BTreeMap::new(),
+/// Gives these answers to each change of members, and to each load balancer that is wanted.
+#[derive(Clone, Default)]
+struct Crooked(Arc<Mutex<Option<Changed>>>, Arc<Mutex<Option<Ensured>>>);
+
+impl Answers for Crooked {
+    fn ensured(
+        &self,
+        request: &proto::EnsureLoadBalancersRequest,
+    ) -> Result<Vec<proto::EnsureLoadBalancersItem>, Status> {
+        // What must not be replaced is said so.
+        let wanted = &request.wanted[0];
+        assert_eq!((wanted.keep, wanted.known.as_deref()), (Some(true), Some("lb-1")));
+        let (answer, owner_uid) = (self.1.lock().clone(), Some("web".to_owned()));
+        Ok(vec![proto::EnsureLoadBalancersItem { place: Some(0), owner_uid, answer }])
+    }
+
+    fn changed(&self, _: proto::SetMembersRequest) -> Result<Vec<proto::SetMembersItem>, Status> {
+        let (answer, owner_uid) = (self.0.lock().clone(), Some("web".to_owned()));
+        Ok(vec![proto::SetMembersItem { place: Some(0), owner_uid, answer }])
     }
 }
 
@@ -93,7 +112,8 @@ async fn place() -> (Crooked, Arc<dyn Cloud>, JoinSet<()>) {
         ..description()
     };
     let crooked = Crooked::default();
-    let router = Server::builder().add_service(LoadBalancersServer::new(crooked.clone()));
+    let router =
+        Server::builder().add_service(LoadBalancersServer::new(Balancers(crooked.clone())));
     let (cloud, server) = serve(router, description).await;
     cloud.health(call()).await.unwrap();
     (crooked, cloud, server)
@@ -105,7 +125,7 @@ async fn answers_to_a_change_of_members_are_read_as_they_are() {
     let balancers = cloud.load_balancers().unwrap().unwrap();
     let ask = async |answer: Option<Changed>| {
         *crooked.0.lock() = answer;
-        balancers.set_members(&[change()], call()).next().await.unwrap().1
+        balancers.set_members(&[change("web")], call()).next().await.unwrap().1
     };
     let done = |changed, pools: Option<Vec<proto::Pool>>| {
         let pools = pools.map(|pools| proto::PoolList { pools });
@@ -159,7 +179,7 @@ async fn answers_to_a_change_of_members_are_read_as_they_are() {
 /// An existing load balancer that must not be replaced.
 fn keep() -> Wanted {
     let front_end = FrontEnd {
-        owner: change().owner,
+        owner: change("web").owner,
         digest: Digest { version: 1, hash: 1 },
         families: Vec::new(),
         requires_families: false,

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use ccm_cloud::{ClusterId, MemberChange, Members, Owner, RouteChange};
+use ccm_cloud::{MemberChange, Members, Owner, RouteChange};
 use proto::{
-    apply_routes_item::Answer as Applied, load_balancers_server,
-    load_balancers_server::LoadBalancersServer, routes_server, routes_server::RoutesServer,
-    set_members_item::Answer as Changed,
+    apply_routes_item::Answer as Applied, load_balancers_server::LoadBalancersServer,
+    routes_server, routes_server::RoutesServer, set_members_item::Answer as Changed,
 };
 
-use super::*;
-
-type Items<I> = BoxStream<'static, Result<I, Status>>;
+use super::{
+    balancers::{Answers, Balancers, Items, items},
+    routes::cluster,
+    *,
+};
 
 /// Refuses each request that names something bad with this status, and answers the others.
 #[derive(Clone)]
@@ -31,48 +32,16 @@ impl Picky {
     }
 }
 
-fn items<I: Send + 'static>(items: Vec<I>) -> Response<Items<I>> {
-    Response::new(stream::iter(items.into_iter().map(Ok)).boxed())
-}
-
 fn index(place: usize) -> u32 {
     u32::try_from(place).unwrap()
 }
 
-#[async_trait]
-impl load_balancers_server::LoadBalancers for Picky {
-    type EnsureLoadBalancersStream = Items<proto::EnsureLoadBalancersItem>;
-    type PreviewLoadBalancersStream = Items<proto::PreviewLoadBalancersItem>;
-    type SetMembersStream = Items<proto::SetMembersItem>;
-    type DeleteLoadBalancersStream = Items<proto::DeleteLoadBalancersItem>;
-
-    async fn list_load_balancers(
+impl Answers for Picky {
+    fn changed(
         &self,
-        _: Request<proto::ListLoadBalancersRequest>,
-    ) -> Result<Response<proto::ListLoadBalancersResponse>, Status> {
-        Err(Status::unimplemented(""))
-    }
-
-    async fn ensure_load_balancers(
-        &self,
-        _: Request<proto::EnsureLoadBalancersRequest>,
-    ) -> Result<Response<Self::EnsureLoadBalancersStream>, Status> {
-        Err(Status::unimplemented(""))
-    }
-
-    async fn preview_load_balancers(
-        &self,
-        _: Request<proto::EnsureLoadBalancersRequest>,
-    ) -> Result<Response<Self::PreviewLoadBalancersStream>, Status> {
-        Err(Status::unimplemented(""))
-    }
-
-    async fn set_members(
-        &self,
-        request: Request<proto::SetMembersRequest>,
-    ) -> Result<Response<Self::SetMembersStream>, Status> {
-        let changes = request.into_inner().changes;
-        let uids = changes.into_iter().map(|change| change.owner.unwrap().uid.unwrap());
+        request: proto::SetMembersRequest,
+    ) -> Result<Vec<proto::SetMembersItem>, Status> {
+        let uids = request.changes.into_iter().map(|change| change.owner.unwrap().uid.unwrap());
         let uids: Vec<String> = uids.collect();
         self.asked(&uids)?;
         let done = |(place, uid)| proto::SetMembersItem {
@@ -80,14 +49,7 @@ impl load_balancers_server::LoadBalancers for Picky {
             owner_uid: Some(uid),
             answer: Some(Changed::Done(proto::MembersSet::default())),
         };
-        Ok(items(uids.into_iter().enumerate().map(done).collect()))
-    }
-
-    async fn delete_load_balancers(
-        &self,
-        _: Request<proto::DeleteLoadBalancersRequest>,
-    ) -> Result<Response<Self::DeleteLoadBalancersStream>, Status> {
-        Err(Status::unimplemented(""))
+        Ok(uids.into_iter().enumerate().map(done).collect())
     }
 }
 
@@ -177,7 +139,7 @@ async fn place(status: Status) -> (Picky, Arc<dyn Cloud>, JoinSet<()>) {
     };
     let picky = Picky { status, asked: Arc::default(), version: Arc::default() };
     let router = Server::builder()
-        .add_service(LoadBalancersServer::new(picky.clone()))
+        .add_service(LoadBalancersServer::new(Balancers(picky.clone())))
         .add_service(InstancesServer::new(picky.clone()))
         .add_service(RoutesServer::new(picky.clone()));
     let (cloud, server) = serve(router, description).await;
@@ -185,11 +147,7 @@ async fn place(status: Status) -> (Picky, Arc<dyn Cloud>, JoinSet<()>) {
     (picky, cloud, server)
 }
 
-fn cluster() -> ClusterId {
-    ClusterId { name: "c".to_owned(), uid: "c".to_owned() }
-}
-
-fn change(uid: &str) -> MemberChange {
+pub fn change(uid: &str) -> MemberChange {
     let (uid, namespace, name) = (uid.to_owned(), "default".to_owned(), uid.to_owned());
     MemberChange {
         owner: Owner { cluster: cluster(), uid, namespace, name },

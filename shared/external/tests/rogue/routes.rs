@@ -129,7 +129,7 @@ async fn sorted<T>(answers: ccm_cloud::Answers<'_, T>, items: usize) -> Vec<Resu
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-fn cluster() -> ClusterId {
+pub fn cluster() -> ClusterId {
     ClusterId { name: "c".to_owned(), uid: "c".to_owned() }
 }
 

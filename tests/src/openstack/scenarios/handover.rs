@@ -23,7 +23,7 @@ use crate::{
     cluster::annotate_lease,
     nodes,
     openstack::{
-        admin::{Account, REGION},
+        admin::REGION,
         rig::{OTHER_REGION as OTHER, Rig, SOON},
     },
 };
@@ -136,7 +136,7 @@ pub(super) async fn a_wrong_file_changes_nothing_and_a_right_one_hands_over(
     rig: &Rig,
 ) -> Result<()> {
     let operator = &rig.cloud.operator;
-    configure(rig, &rig.cloud.proxy.auth_url()?, REGION).await?;
+    rig.configure_all(&rig.cloud.proxy.auth_url()?, REGION).await?;
     let mut running = Vec::new();
     for name in PROGRAMS {
         running.push((name, rig.start(&launch(rig, name)).await?));
@@ -144,7 +144,7 @@ pub(super) async fn a_wrong_file_changes_nothing_and_a_right_one_hands_over(
     }
 
     // Nothing listens there.
-    configure(rig, &format!("http://127.0.0.1:{}/v3", free_port()?), REGION).await?;
+    rig.configure_all(&format!("http://127.0.0.1:{}/v3", free_port()?), REGION).await?;
     refused(&running).await?;
     let server = rig.fleet(0)?;
     rig.register(server).await?;
@@ -165,7 +165,7 @@ pub(super) async fn a_wrong_file_changes_nothing_and_a_right_one_hands_over(
         tasks.spawn(keep(name, launch(rig, name), program, folder.clone(), ends.clone()));
     }
     let start = Instant::now();
-    configure(rig, &rig.cloud.proxy.auth_url()?, OTHER).await?;
+    rig.configure_all(&rig.cloud.proxy.auth_url()?, OTHER).await?;
     let ended = poll::until("all replicas to have the new settings", HANDED_OVER, || async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         Ok((ends.lock().len() >= 2 * PROGRAMS.len()).then_some(()))
@@ -188,13 +188,6 @@ pub(super) async fn a_wrong_file_changes_nothing_and_a_right_one_hands_over(
     rig.initialised(&second.name).await?;
     tasks.shutdown().await;
     operator.forget_region(OTHER).await
-}
-
-/// Writes the file that all programs share.
-async fn configure(rig: &Rig, auth_url: &str, region: &str) -> Result<()> {
-    rig.log_in_at(auth_url, region, &Account::of("k8s"))?;
-    rig.use_router(&rig.cloud.user.router().await?)?;
-    rig.balance().await
 }
 
 fn report(start: Instant, ends: &[End], gaps: &Gaps) -> Result<()> {
