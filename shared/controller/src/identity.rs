@@ -15,7 +15,7 @@ pub enum Agreement {
     Unknown,
     /// Its system UUID, an address or a host name in its status. A kubelet can write all of these.
     Status,
-    /// Its name up to the first dot. The API server lets a kubelet have no other name.
+    /// Its name up to the first dot. The API server does not let a kubelet choose its node's name.
     FirstLabel,
     /// Its whole name.
     Name,
@@ -38,7 +38,7 @@ impl Agreement {
             return Self::Status;
         }
         let both_have_ips = ips_of(node).next().is_some() && ips(instance).next().is_some();
-        // A cloud without names may give the ID as the name.
+        // A cloud without names may use the ID as the name.
         let is_name = |name| own_ids(instance).all(|id| id != name);
         if both_have_ips || names().any(is_name) { Self::Nothing } else { Self::Unknown }
     }
@@ -57,10 +57,10 @@ pub fn is_confirmed(node: &Node, instance: &Instance) -> bool {
         || node.system_uuid.as_deref().is_some_and(is_id)
 }
 
-/// Returns true if `other` has a better right to the instance than `node`, when both have its
-/// provider ID: the one whose name agrees with the instance, or agrees better. Else an
-/// initialised node has it before a new one, then one that agrees in something, then the older one.
-/// Without an instance only the nodes are compared.
+/// Returns true if `other` has a better claim to the instance than `node`, when both have its
+/// provider ID. The node whose name agrees better with the instance has the better claim. Otherwise
+/// an initialised node comes before a new one, then a node that agrees in something, then the older
+/// one. Without an instance only the nodes are compared.
 pub fn has_better_right(other: &Node, node: &Node, instance: Option<&Instance>) -> bool {
     let right = |node: &Node| {
         let agreement = instance.map_or(Agreement::Unknown, |one| Agreement::of(node, one));
@@ -111,8 +111,8 @@ fn is_same_name(one: &str, other: &str) -> bool {
     one.trim_end_matches('.').eq_ignore_ascii_case(other.trim_end_matches('.'))
 }
 
-/// Returns true if both names are the same host. Either of them may have a domain. An IP address
-/// has no labels.
+/// Returns true if both names are names of the same host. Either of them may have a domain. An IP
+/// address does not have labels.
 fn is_same_host(one: &str, other: &str) -> bool {
     let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     let is_name = |name: &str| !name.is_empty() && parse_ip(name).is_none();

@@ -1,4 +1,4 @@
-//! Properties of a kind of object.
+//! What the kit needs to know about a kind of object.
 
 use std::borrow::Cow;
 

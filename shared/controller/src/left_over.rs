@@ -55,7 +55,7 @@ impl LeftOver {
                 "no controller has initialised it: node-ccm does not run, or its page /plan says why it does not"
             }
             Self::Shutdown => {
-                "the node is Ready, and no controller removes the taint: lifecycle-ccm does not run or leaves the node out; if its machine runs, remove the taint"
+                "the node is Ready, and no controller removes the taint: lifecycle-ccm does not run, or it does not serve this node; if its machine runs, remove the taint"
             }
         }
     }
@@ -82,7 +82,7 @@ struct Found {
 }
 
 impl Seen {
-    /// Looks at the nodes that have such a taint now. Returns those that have had it for long.
+    /// Takes the nodes that have such a taint now. Returns the nodes that have had it for long.
     fn look(
         &mut self,
         now: At,
@@ -103,7 +103,7 @@ impl Seen {
     }
 }
 
-/// Looks for taints that were left.
+/// Looks for taints that an earlier controller has left.
 pub struct Survey {
     line: Condition,
     metrics: LeftOverMetrics,
@@ -111,8 +111,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Creates the survey of a program, [`log_here`](crate::log_here) of which is `log`. Its line
-    /// of `/readyz?verbose` and its metric appear at once.
+    /// Creates the survey of a program whose [`log_here`](crate::log_here) is `log`. Its line of
+    /// `/readyz?verbose` and its metric appear at once.
     pub fn new<P: Program>(context: &Context<P>, log: fn(&Line<'_>)) -> Self {
         let line = context.health.condition("left-over-taints", Scope::Information, "");
         line.pass("not looked yet: this replica does not lead");
@@ -120,8 +120,8 @@ impl Survey {
         Self { line, metrics: LeftOverMetrics::new(&context.metrics), reports }
     }
 
-    /// Looks until the token is cancelled. `taint` says which taint of a node concerns this program: each one
-    /// should be told by one program only.
+    /// Looks until the token is cancelled. `taint` says which taint of a node concerns this
+    /// program: only one program should report each taint.
     pub async fn run(
         self: Arc<Self>,
         store: Store<Node>,

@@ -1,5 +1,5 @@
-//! Asks the API server itself for one object: before a change that the age of a store must not
-//! decide.
+//! Asks the API server itself for one object, before a change that must not be decided from a store
+//! that may be out of date.
 
 use std::{marker::PhantomData, time::Duration};
 
@@ -39,8 +39,8 @@ impl<K: Stored> Reader<K> {
         Self { client: context.clients.main.clone(), timeout, kind: PhantomData }
     }
 
-    /// Returns the whole object with this key, the newest that the API server has; `None` if it
-    /// says itself that there is none.
+    /// Returns the whole object with this key, in the newest version of the API server. Returns
+    /// `None` if the API server itself says that it does not exist.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl<K: Stored> Reader<K> {
         if !namespace.into_iter().chain([name]).all(is_name) {
             return Err(ApiError::Invalid(format!("{key:?} is not the name of an object")));
         }
-        // Without a resource version the answer is not from a cache.
+        // Without a resource version the answer does not come from a cache.
         let request = Request::new(K::Wire::url_path(&(), namespace))
             .get(name, &GetParams::default())
             .map_err(kube::Error::BuildRequest)?;
@@ -81,8 +81,8 @@ fn is_name(text: &str) -> bool {
     text.bytes().all(is_sign) && text.bytes().any(|sign| sign.is_ascii_alphanumeric())
 }
 
-/// Returns true if an API server says that it has no object of this name. A gateway's 404 says
-/// nothing.
+/// Returns true if an API server says that it does not have an object of this name. A gateway's 404
+/// does not prove that.
 fn denies(status: &Status, plural: &str, name: &str) -> bool {
     status.reason == "NotFound"
         && status.details.as_ref().is_some_and(|about| about.kind == plural && about.name == name)

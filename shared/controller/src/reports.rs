@@ -16,10 +16,10 @@ use news::comparable;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long a lasting state is not reported again.
+/// For this long, a lasting state is not reported again.
 pub const REPEAT: Duration = Duration::from_mins(10);
 
-/// The most states that are remembered per object; the oldest is dropped first.
+/// The maximum number of states that are remembered per object. The oldest is dropped first.
 const STATES: usize = 16;
 
 /// When a report is made.
@@ -50,7 +50,7 @@ pub struct Report<'a> {
     pub reason: Option<&'a str>,
     /// The evidence, as a field of the line.
     pub proof: Option<String>,
-    /// Reason and text of the event, if there is one.
+    /// Reason and text of the event, if the report has one.
     pub event: Option<(&'static str, String)>,
 }
 
@@ -159,9 +159,9 @@ impl Reports {
         &self.memory
     }
 
-    /// Writes the line and records the event. If that was done recently, only logs at debug
-    /// level. Returns whether the report was new. Both texts are made one line: they may quote
-    /// the cloud, or the node itself.
+    /// Writes the line and records the event. If that was done recently, only logs at debug level.
+    /// Returns true if the report was new. Both texts are turned into one line, because they may
+    /// quote the cloud or the node itself.
     pub fn report(&self, about: &ObjectRef, when: When, report: Report<'_>) -> bool {
         let Report { topic, state, warning, line, verdict, reason, proof, event } = report;
         let (key, line) = (about.key(), one_line(&line, LONGEST_LINE));

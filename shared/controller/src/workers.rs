@@ -152,7 +152,8 @@ pub async fn by_key<K, F>(
     });
     let work = move |key: K| {
         let working = work(key.clone());
-        // Not made by the task: one that is cancelled before it begins gives its key back as well.
+        // It is not created by the task, because a task that is cancelled before it begins must
+        // give its key back as well.
         let in_work = InWork { queue: queue.clone(), key, has_ended: false };
         async move {
             working.await;

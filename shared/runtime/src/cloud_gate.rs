@@ -78,7 +78,8 @@ struct ServiceState {
     /// "Not found" and "unsupported" count as success.
     last_success: Option<Instant>,
     last_failure: Option<(Instant, ErrorKind)>,
-    /// The operations whose last result was a refusal: rights may lack for one of them only.
+    /// The operations whose last result was a refusal, because the user may lack the rights for one
+    /// of them only.
     refused: BTreeMap<&'static str, (Instant, ErrorKind)>,
 }
 
@@ -188,7 +189,7 @@ impl CloudGate {
         Verdict::Failed(lines.join("; "))
     }
 
-    /// Lets no new write start, and waits for each write in flight until its deadline: a sent
+    /// Prevents new writes, and waits for each write in flight until its deadline, because a sent
     /// write cannot be cancelled.
     pub async fn end_writes(&self) {
         let Shared { writes, writes_end, abandoned_end, .. } = &*self.shared;
@@ -240,8 +241,8 @@ impl Shared {
                 // The term may have ended during the wait.
                 let term = self.guarded(class)?;
                 let held = self.writes.token();
-                // Before the check, so that `end_writes` sees this write and its end, or this sees
-                // that no write may start.
+                // This comes before the check, so that either `end_writes` sees this write and its
+                // end, or the check sees that no write may start.
                 {
                     let mut end = self.writes_end.lock();
                     *end = (*end).max(Some(call.end));
@@ -294,7 +295,7 @@ impl Shared {
     fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
         self.metrics.items(class, results);
         let mut kinds = BTreeMap::new();
-        // An item that a change in progress refuses for the moment is not a failure.
+        // An item that is refused only because a change is in progress is not a failure.
         for kind in results.iter().flatten().filter(|kind| **kind != ErrorKind::Busy) {
             *kinds.entry(kind.reason()).or_default() += 1;
         }

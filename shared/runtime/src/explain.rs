@@ -1,8 +1,8 @@
-//! Explanations of single objects, for the page `/explain`: what is wanted, what exists, what came
-//! last, what was decided and why, and what would unblock it.
+//! Explains single objects on the page `/explain`: what is wanted, what exists, what happened last,
+//! what was decided and why, and what would unblock it.
 //!
-//! A controller adds one function for each kind of object that it knows. It reads the memory of its machine
-//! and changes nothing. The page adds the steps that [`Plans`] has about the object.
+//! A controller adds one function for each kind of object that it knows. The function reads the
+//! memory of the machine and changes nothing. The page adds the steps of the object in [`Plans`].
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ use crate::plans::{Decided, Plans};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fares {
-    /// It is as it should be, by what was seen last.
+    /// It is as it should be, as far as was seen last.
     Fine,
     /// Work is under way or due, and ends on its own.
     Working,
@@ -58,7 +58,7 @@ impl fmt::Display for Fares {
 pub struct Explanation {
     /// The state of the object.
     pub fares: Fares,
-    /// Why, with the cloud's words and the ID of its request.
+    /// The reason, with the cloud's words and the ID of its request.
     pub cause: String,
     /// The fix: a change that a person can make, or the statement that nothing has to be done.
     pub mend: String,
@@ -68,7 +68,7 @@ pub struct Explanation {
     pub there: Vec<String>,
     /// The last answers and failures.
     pub last: Vec<String>,
-    /// The time at which the controller looks at the object, or tries, again.
+    /// When the controller looks at the object again, or tries again.
     pub next: String,
 }
 
@@ -83,13 +83,14 @@ impl Explanation {
         Self::new(Fares::Fine, cause, NOTHING)
     }
 
-    /// Returns an object about which the cloud answers with this error, if `cause` has its words.
+    /// Explains an object about which the cloud answers with this error. `cause` has the words of
+    /// the error.
     pub fn of_error(error: &CloudError, cause: impl Into<String>) -> Self {
         Self::new(fares(error), cause, mend(error))
     }
 
-    /// Returns an object with a due step, for an observer. `found` begins the cause; it may be
-    /// empty.
+    /// Explains an object with a due step to the user of an observer. `found` begins the cause and
+    /// may be empty.
     pub fn observed(found: &str) -> Self {
         let separator = if found.is_empty() { "" } else { "; " };
         let promise = "--mode=observe does not write; the line decided says which step is due";
@@ -97,13 +98,13 @@ impl Explanation {
         Self::new(Fares::Working, format!("{found}{separator}{promise}"), mend)
     }
 
-    /// Explains that no call to the cloud is made, with this reason and fix, if there is one.
+    /// Explains that calls to the cloud are refused, if they are, with the reason and the fix.
     fn while_refused(self, refusal: Option<&(String, String)>) -> Self {
         let Some((why, mend)) = refusal else { return self };
         if matches!(self.fares, Fares::Foreign | Fares::Unknown) {
             return self;
         }
-        let cause = format!("{why}; when it was last looked at: {}", self.cause);
+        let cause = format!("{why}; at the last look: {}", self.cause);
         Self { fares: Fares::Blocked, cause, mend: mend.clone(), ..self }
     }
 
@@ -188,7 +189,7 @@ pub fn refused_write(error: &ApiError) -> (Fares, &'static str) {
         ),
         ApiError::Invalid(_) => (
             Fares::Blocked,
-            "find what refuses it, for instance an admission webhook: the message is its own",
+            "find what refuses it, for instance an admission webhook: the message comes from it",
         ),
         ApiError::Unauthorized | ApiError::Credentials(_) => {
             (Fares::Blocked, "renew the credentials of this program for the API server")
@@ -214,7 +215,7 @@ pub fn since(at: At, now: At) -> String {
     format!("since {}", moment(at, now).trim_start_matches("at "))
 }
 
-/// Says why no call to the cloud is made, and how to fix that.
+/// Returns why calls to the cloud are refused, and how to fix that.
 type Refusal = Box<dyn Fn() -> Option<(String, String)> + Send + Sync>;
 type Explain = Arc<dyn Fn(&str) -> Explanation + Send + Sync>;
 
@@ -246,7 +247,7 @@ struct Shown<'a> {
 /// The page as JSON.
 #[derive(Serialize)]
 struct Page<'a> {
-    /// True if this replica does not lead. Then it knows only what it reads from the API server.
+    /// True if this replica does not lead. Then it knows only the objects of the API server.
     standby: bool,
     objects: Vec<Shown<'a>>,
 }
@@ -255,12 +256,14 @@ struct Page<'a> {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unexplained {
     /// The query names no object.
-    #[error("which object? Use /explain?kind=KIND&name=NAME; a Service is NAMESPACE/NAME")]
+    #[error(
+        "name an object: /explain?kind=KIND&name=NAME; the name of a Service is NAMESPACE/NAME"
+    )]
     NoName,
-    /// No controller of this program explains anything.
+    /// The controllers of this program do not explain anything.
     #[error("this program does not explain objects")]
     Nothing,
-    /// No controller of this program knows such objects.
+    /// The controllers of this program do not know such objects.
     #[error("this program does not explain {given:?}: use kind={}", known.join(" or kind="))]
     Kind {
         /// The kind in the query.
@@ -276,8 +279,8 @@ impl Explanations {
         Self { all: Arc::default(), plans, refusal: Arc::default() }
     }
 
-    /// Returns why no call to the cloud is made, and how to fix that: while it does, this is the
-    /// cause of everything.
+    /// Sets the function that returns why calls to the cloud are refused, and how to fix that.
+    /// While it returns a reason, this is the cause of everything.
     pub fn refused_by(
         &self,
         refusal: impl Fn() -> Option<(String, String)> + Send + Sync + 'static,
@@ -285,7 +288,8 @@ impl Explanations {
         self.refusal.get_or_init(|| Box::new(refusal));
     }
 
-    /// Adds what a controller says about the objects of a kind: its name, or `NAMESPACE/NAME`, is given.
+    /// Adds a controller's explanations of the objects of a kind. The function gets the name of the
+    /// object, or `NAMESPACE/NAME`.
     pub fn add(
         &self,
         controller: &'static str,
@@ -324,7 +328,7 @@ impl Explanations {
                 Shown { kind, name, controller, explanation, decided }
             })
             .collect();
-        // Without a kind, only those are of interest that know the name.
+        // Without a kind, only the explanations that know the name are of interest.
         let is_known = |shown: &Shown<'_>| shown.explanation.fares != Fares::Unknown;
         if kind.is_none() && objects.iter().any(is_known) {
             objects.retain(is_known);
@@ -347,7 +351,7 @@ impl Explanations {
     }
 }
 
-/// Returns true if this is the kind, in lower case or in the plural as well.
+/// Returns true if this is the kind. It may be in lower case or in the plural.
 fn is_kind(kind: &str, given: &str) -> bool {
     let given = given.to_ascii_lowercase();
     let kind = kind.to_ascii_lowercase();

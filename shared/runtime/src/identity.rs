@@ -35,8 +35,8 @@ pub enum Need {
     Required(Capability),
     /// Without it the program has fewer functions.
     Optional(Capability),
-    /// Without it the program has fewer functions, but does other work: it has to know first whether
-    /// the cloud offers it.
+    /// Without it the program has fewer functions and does other work, so it must first know
+    /// whether the cloud offers it.
     Known(Capability),
 }
 
@@ -55,7 +55,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The commit of this build, which `make build` sets; `unknown` in a build without it.
 pub const COMMIT: &str = or_unknown(option_env!("QUARTET_GIT_COMMIT"));
 
-/// Replaces an empty text, which `make build` sets where there is no repository.
+/// Replaces an empty text, which `make build` sets outside of a repository.
 const fn or_unknown(commit: Option<&'static str>) -> &'static str {
     match commit {
         Some(commit) if !commit.is_empty() => commit,

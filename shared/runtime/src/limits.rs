@@ -33,7 +33,7 @@ const API_SERVER: &str = "apiserver";
 /// The rates of all buckets. Watches and Lease requests have no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Reads from the API server, and writes to it, each.
+    /// Reads from the API server, and separately writes to it.
     pub requests: Rate,
     /// Events.
     pub events: Rate,

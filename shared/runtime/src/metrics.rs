@@ -121,7 +121,7 @@ impl Metrics {
 /// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// OpenMetrics, as Prometheus asks for it.
+    /// OpenMetrics, which Prometheus asks for.
     Open,
     /// The older text format, which every tool reads.
     Classic,
@@ -150,8 +150,8 @@ impl Format {
     }
 }
 
-/// Returns a page in OpenMetrics as Prometheus' older text format: a counter's description names it
-/// as its series do, with `_total`, and there is no mark of the end.
+/// Returns a page in OpenMetrics as Prometheus' older text format: the description of a counter
+/// names it as its series do, with `_total`, and the mark of the end is missing.
 fn classic(page: &str) -> String {
     let counters: HashSet<&str> = page
         .lines()

@@ -1,4 +1,4 @@
-//! Plans: the steps that controllers have decided and not done yet, for the page `/plan`, its
+//! Plans: the steps that controllers have decided but not done yet, for the page `/plan`, its
 //! metrics and log lines.
 //!
 //! A controller publishes an object's steps before it executes them, and clears them
@@ -153,7 +153,7 @@ impl Plans {
         Self { shared: Arc::new(Shared { mode, standby, plans: Mutex::default(), metrics }) }
     }
 
-    /// Says on the page whether this replica waits to become leader.
+    /// Shows on the page that this replica waits to become leader, or that it leads.
     pub(crate) fn stand_by(&self, is_standby: bool) {
         self.shared.standby.store(is_standby, Ordering::Relaxed);
     }
@@ -174,18 +174,18 @@ impl Plans {
         self.replace(object.kind, object.key(), steps, None);
     }
 
-    /// Publishes why nothing is done for an object, instead of steps.
+    /// Publishes the reason why nothing is done for an object, instead of steps.
     pub fn block(&self, object: &ObjectRef, why: &str) {
         let why = one_line(why, LONGEST_LINE);
         self.replace(object.kind, object.key(), Vec::new(), Some(why));
     }
 
-    /// Removes an object's plan: nothing to do, or done.
+    /// Removes an object's plan, because it is done or nothing has to be done.
     pub fn clear(&self, kind: &'static str, key: &str) {
         self.replace(kind, key.to_owned(), Vec::new(), None);
     }
 
-    /// Removes the plans of all objects of a kind but these.
+    /// Removes the plans of all objects of a kind except these.
     pub fn keep(&self, kind: &'static str, keys: &BTreeSet<String>) {
         let plans = self.shared.plans.lock();
         let of_kind = plans.keys().filter(|(one, _)| *one == kind).map(|(_, key)| key);
@@ -263,7 +263,9 @@ impl Plans {
         let counts = format!("objects: {objects}; steps due: {due}; held: {held}{blocked}");
         let mut lines = vec![mode.to_owned(), counts];
         if let Some(name) = name.filter(|_| plans.is_empty() && !standby) {
-            lines.push(format!("\nnothing is here about {name:?} (a Service is NAMESPACE/NAME)"));
+            lines.push(format!(
+                "\nthis page has nothing about {name:?} (the name of a Service is NAMESPACE/NAME)"
+            ));
         }
         for Plan { kind, name, since, steps, blocked, .. } in plans {
             lines.push(format!("\n{kind} {name}, since {since:.0}"));
@@ -277,8 +279,8 @@ impl Plans {
     }
 
     /// Returns the line `waiting` of `/readyz?verbose`: how many objects have steps, and which one
-    /// for longest. Fails if that is long. It does not fail for an observer, which executes no
-    /// step.
+    /// has had them for the longest time. Fails if that is long. It does not fail for an observer,
+    /// which executes no step.
     pub(crate) fn waiting(&self) -> Verdict {
         let plans = self.shared.plans.lock();
         let Some(oldest) = with_steps(&plans).min_by_key(|plan| plan.waits) else {

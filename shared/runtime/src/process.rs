@@ -18,8 +18,8 @@ struct Stat {
 }
 
 impl Stat {
-    /// Returns the program's name (field 2) may contain blanks and brackets: fields are counted
-    /// after the last closing bracket.
+    /// Parses `/proc/self/stat`. The program's name (field 2) may contain blanks and brackets, so
+    /// fields are counted after the last closing bracket.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -34,7 +34,7 @@ impl Stat {
     }
 }
 
-/// Returns the soft limit of this name in `/proc/self/limits`; `unlimited` is infinity.
+/// Returns the soft limit of this name in `/proc/self/limits`. `unlimited` is infinity.
 fn limit(text: &str, name: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     match line.split_ascii_whitespace().next()? {

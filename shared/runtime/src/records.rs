@@ -25,13 +25,13 @@ use crate::metrics::Metrics;
 const AT_ONCE: usize = 2;
 /// The bytes that are sent at once.
 const PIECE: usize = 32 * 1024;
-/// The pieces that wait for a client. It is slow, or the record is written slowly.
+/// How many pieces may wait for a client, because either the client or the record may be slow.
 const WAITING: usize = 2;
 
 /// The request of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// The object that the record should be about. Otherwise it is about all.
+    /// The object that the record should be about. `None` asks for all objects.
     pub name: Option<String>,
     /// True if names and addresses should be replaced.
     pub anonymous: bool,
@@ -42,7 +42,7 @@ pub struct Asked {
 pub struct Kept {
     /// Its memory.
     pub bytes: usize,
-    /// How many events there are.
+    /// The number of events.
     pub events: u64,
     /// The time since which no record is missing.
     pub since: Option<At>,
@@ -96,7 +96,7 @@ impl Records {
             let together = Kept {
                 bytes: all.iter().map(|kept| kept.bytes).sum(),
                 events: all.iter().map(|kept| kept.events).sum(),
-                // The shortest: a machine without a record is a gap.
+                // The shortest record counts, because a machine without a record is a gap.
                 since: all
                     .iter()
                     .map(|kept| kept.since)
@@ -133,7 +133,8 @@ impl Records {
             let (pieces, received) = mpsc::channel(WAITING);
             drop(spawn_blocking(move || {
                 let mut to = Pieces { pieces, piece: Vec::new() };
-                // A client that goes away misses the rest; one that stays sees by the last line if it has all.
+                // A client that disconnects misses the rest. A client that stays can see from the
+                // last line if the record is complete.
                 let written = records.write(&asked, &mut to);
                 if let Err(error) = written.and_then(|()| to.flush()) {
                     tracing::debug!(%error, "a client did not get the whole record");

@@ -41,7 +41,8 @@ pub struct Right {
 }
 
 impl Right {
-    /// Creates a verb on all objects of a cluster-scoped resource of the core group.
+    /// Creates the permission for a verb on all objects of a cluster-scoped resource of the core
+    /// group.
     pub const fn new(verb: &'static str, resource: &'static str) -> Self {
         Self::on_part(verb, resource, "")
     }
@@ -112,9 +113,9 @@ pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
     all
 }
 
-/// Returns the permissions that a program works without: to see if the policy of its account is
-/// installed. They are not reviewed, since [`own_policy`](crate::own_policy) says when they are
-/// missing.
+/// Returns the permissions that a program can do without. With them it sees if the policy of its
+/// account is installed. They are not reviewed, since [`own_policy`](crate::own_policy) says when
+/// they are missing.
 pub(crate) fn optional(program: &'static str) -> [Right; 2] {
     [POLICIES, POLICY_BINDINGS].map(|resource| Right {
         group: Cow::Borrowed(ADMISSION),
@@ -142,8 +143,8 @@ fn of_rivals() -> Right {
     Right { group, ..Right::new("list", "leases").within(rivals::NAMESPACE) }
 }
 
-/// Returns the Lease, for the election library and the standby's watch, and its events, which do
-/// not repeat ([`leadership`](crate::leadership)).
+/// Returns the permissions for the Lease, which the election library and the standby's watch need,
+/// and for its events, which do not repeat ([`leadership`](crate::leadership)).
 fn of_election(election: &ElectionSettings) -> Vec<Right> {
     let lease = |verb| Right {
         group: Cow::Borrowed("coordination.k8s.io"),

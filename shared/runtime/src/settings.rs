@@ -54,7 +54,7 @@ pub(crate) fn catalogue<S: Schema>(identity: &Identity) -> Catalogue {
         .with_default("leader-elect-resource-name", identity.lease)
 }
 
-/// Reads all layers for a process with these cloud providers; an empty list accepts any.
+/// Reads all layers for a process with these cloud providers. An empty list accepts any.
 pub(crate) fn load<S: Schema + 'static>(
     identity: Identity,
     providers: Vec<String>,

@@ -136,7 +136,10 @@ fn accounts_are_confined(objects: &Objects) -> Vec<String> {
         }
         let actions = list(binding, "/spec/validationActions");
         if at(binding, "/spec/policyName") != account || actions != ["Deny"] {
-            problems.push(format!("{} binds another policy, or denies nothing", identity(binding)));
+            problems.push(format!(
+                "{} binds another policy, or does not deny anything",
+                identity(binding)
+            ));
         }
     }
     problems

@@ -68,13 +68,13 @@ pub async fn an_older_one_is_named(
 pub async fn none_is_said(env: &Env, account: &Account, work: &Work, write: &Grant) -> Result<()> {
     account.remove_policy().await?;
     let program = env.start_only(&(work.launch)(env))?;
-    let missing =
-        format!("[!]admission-policy: no policy named {} is installed", account.program());
+    let missing = format!("[!]admission-policy: the policy {} is not installed", account.program());
     let next = says(env, &program, work, &missing).await?;
     ensure!(program.metric("ccm_admission_policy_installed").await? < 0.5, "it is not installed");
     done(env, &program, work, (next, write)).await?;
     let log = program.log();
-    let lines = log.lines().filter(|line| line.contains("no policy named")).count();
+    let lines =
+        log.lines().filter(|line| line.contains("is not installed, or this API server")).count();
     ensure!(lines == 1, "{lines} lines: {log}");
     Ok(())
 }

@@ -68,7 +68,7 @@ async fn a_taint_that_another_client_removes_is_written_less_and_less_often() {
     let written = writes(&world.api).len();
     assert!((5..=12).contains(&written), "{written} writes within ten minutes");
     let told = world.told();
-    assert!(matches!(&*told, [text] if text.contains("something takes it back")), "{told:?}");
+    assert!(matches!(&*told, [text] if text.contains("something undoes it")), "{told:?}");
     assert!(world.repeated() > 2, "{}", world.repeated());
     // The other one has given up.
     sleep(Duration::from_mins(6)).await;

@@ -21,11 +21,11 @@ use crate::{
 pub const BATCH: usize = 500;
 /// The maximum number of lookups in flight: a slow lookup must not block the next one.
 const IN_FLIGHT: usize = 4;
-/// How often in a row a node is looked up again at once after calls that had too many nodes.
-/// Then the failure counts as the node's own.
+/// How often in a row a node is looked up again at once after calls that had too many nodes. After
+/// that the failure counts as the node's own.
 const MANY_UNANSWERED: u32 = 16;
-/// The same if the last call was not answered in time: each of them takes its whole time limit,
-/// and the user should learn of it.
+/// The limit if the last call was not answered in time. It is lower because each such call takes
+/// its whole time limit, and the user should learn of it.
 const MANY_TIMEOUTS: u32 = 4;
 /// The delay of such a lookup.
 const AGAIN: Duration = Duration::from_millis(1);
@@ -41,7 +41,7 @@ pub struct Work {
 
 /// The next step for a node from the queue.
 pub enum Next {
-    /// Nothing: it is not to be worked on now.
+    /// Nothing: the node should not be worked on now.
     Nothing,
     /// Work with this answer.
     Known(LookupResult),
@@ -57,11 +57,11 @@ pub trait Asker: Send + Sync + 'static {
     /// Returns a call about these nodes.
     fn call(&self, nodes: &[Arc<Node>]) -> Call;
 
-    /// Records the end of a call about this many nodes; the next ones have at most `most`.
+    /// Records the end of a call about this many nodes. The next calls have at most `most` nodes.
     fn asked(&self, nodes: usize, most: usize);
 
-    /// Records that the call about this node had too many nodes: the next work on it should ask the
-    /// cloud again.
+    /// Records that the call about this node had too many nodes, so that the next work on it asks
+    /// the cloud again.
     fn asks_again(&self, name: &Name);
 
     /// Records the cloud's answers in a call that began at `started`.
@@ -85,7 +85,8 @@ pub struct Stage<A> {
     asker: A,
     store: Store<Node>,
     queue: WorkQueue<Name>,
-    /// Consecutive lookups without an answer because they had too many nodes, by node.
+    /// The number of consecutive lookups that were not answered because they had too many nodes, by
+    /// node.
     unanswered: Mutex<HashMap<Name, u32>>,
     sized: SizedLookups,
     /// Cancelled by the drain: pending cloud calls are dropped.
@@ -214,7 +215,7 @@ impl<A: Asker> Stage<A> {
         }
     }
 
-    /// Queues a node whose lookup had too many nodes; `false` if that has happened too often.
+    /// Queues a node whose lookup had too many nodes. Returns false if that has happened too often.
     fn is_asked_again(&self, Work { node, answer }: &Work) -> bool {
         let name = &node.name;
         let is_late = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);

@@ -14,7 +14,7 @@ use super::state::Snapshot;
 /// The queue's name: a constant of the program.
 type Name = &'static str;
 
-/// Reads one queue; `None` once the queue is dropped.
+/// Reads one queue. Returns `None` once the queue is dropped.
 type Read = Box<dyn Fn() -> Option<Snapshot> + Send + Sync>;
 
 /// Returns bounds from 10 ns to 10 s, each ten times the previous one.

@@ -2,12 +2,11 @@
 //!
 //! Every text in the memory and in the events is replaced, except words that are known to name
 //! nothing. Fields and variants are not texts: the serialisation says which they are. Numbers,
-//! times and truth values stay. The effects are those that this machine has with the replaced
-//! memory and events: it has not seen any others. So nothing passes that is not known, whichever
-//! field it is in.
+//! times and truth values stay. The machine computes the effects again from the replaced memory and
+//! events. So no unknown text passes, whichever field it is in.
 //!
-//! The same text becomes the same text, also as a part of another one (`default/shop`, `node-7.example.com`), and
-//! the order of texts stays.
+//! Equal texts stay equal, also as parts of others (`default/shop`, `node-7.example.com`), and the
+//! order of texts stays.
 
 mod addresses;
 mod names;
@@ -24,7 +23,7 @@ use super::{
     format::{End, Happened, Header, Line, Memory, Reader, write_begin, write_end, write_line},
 };
 
-/// Writes the record with these lines without names. It reads them twice.
+/// Writes the record with these lines without names. Reads the lines twice.
 pub(super) fn write<'a, M: Recorded>(
     header: Header,
     lines: impl Fn() -> Box<dyn Read + 'a>,
@@ -47,7 +46,7 @@ pub(super) fn write<'a, M: Recorded>(
     write_end(to, end)
 }
 
-/// Learns all texts. The error has none of them.
+/// Learns all texts. The error does not quote any.
 fn collect<M: Recorded>(lines: Box<dyn Read + '_>, names: &mut Names) -> Result<(), String> {
     let mut reader = Reader::new(lines);
     while let Some(line) = reader.next() {
@@ -73,7 +72,8 @@ fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// Writes the lines with other names, as far as they can be. The inner error says why no more.
+/// Writes the lines with other names, up to the first that cannot be rewritten. The inner error
+/// says why.
 fn rewrite<M: Recorded>(
     lines: Box<dyn Read + '_>,
     names: &Names,

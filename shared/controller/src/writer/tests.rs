@@ -163,7 +163,7 @@ fn rights_follow_from_the_kind() {
     );
 }
 
-/// A limiter that admits one request after another, each after this time.
+/// Admits one request after another, each after this time.
 struct Slow {
     each: Duration,
     admitted: Arc<Mutex<u32>>,

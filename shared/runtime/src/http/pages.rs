@@ -57,10 +57,10 @@ const INDEX: &str = "\
 /record?name=NAME   the same of one object; with anonymous=true without names
 ";
 
-/// No more characters of an unknown parameter are shown.
+/// At most this many characters of an unknown parameter are shown.
 const LONGEST_KEY: usize = 40;
 
-/// Younger states are not worth their place in a line.
+/// The age of a younger state is not shown.
 const OLD: Duration = Duration::from_mins(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -114,7 +114,7 @@ impl Pages {
         page
     }
 
-    /// Returns the page's name, if it is for loopback only, and the name that opens it.
+    /// Returns the page's name and the name that opens it, if the page is for loopback only.
     fn local_page(&self, path: &str) -> Option<(&'static str, &'static str)> {
         let page = OPENED_BY.into_iter().find(|(page, _)| path.strip_prefix('/') == Some(page))?;
         (!self.open.iter().any(|open| open == page.1)).then_some(page)
@@ -175,13 +175,13 @@ impl Pages {
     }
 
     fn record(&self, query: Query<'_>) -> Response<Content> {
-        // A misspelt parameter would give away names that should be hidden.
+        // If a misspelt parameter were ignored, the page would show names that should be hidden.
         if let Some(key) = query.keys().find(|key| !["", "name", "anonymous"].contains(key)) {
             let key: String = key.chars().take(LONGEST_KEY).collect();
             let text = format!("/record has the parameters name and anonymous, not {key:?}\n");
             return reply(StatusCode::BAD_REQUEST, TEXT, text);
         }
-        // Whoever misspells the value wants no names either.
+        // A client that misspells the value does not want names either.
         let anonymous = query.all("anonymous").last().is_some_and(|text| text != "false");
         let asked = Asked { name: query.name(), anonymous };
         match self.records.body(asked) {
@@ -311,7 +311,7 @@ struct Entry<'a> {
     passed: bool,
     fails_page: bool,
     detail: &'a str,
-    /// Since when it passes, or fails.
+    /// Since when the check has passed, or failed.
     since: String,
 }
 

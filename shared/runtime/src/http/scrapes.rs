@@ -1,4 +1,4 @@
-//! `/metrics`, however many ask for it.
+//! `/metrics`, which many clients may ask for at the same time.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::metrics::{Format, Metrics};
 
-/// The registry is encoded once in this time on average. So no page is older.
+/// On average, the registry is encoded at most once in this time. So no page is older.
 const PERIOD: Duration = Duration::from_secs(1);
-/// After a quiet time it may be encoded as many times at once.
+/// After a quiet time, the registry may be encoded this many times at once.
 const BURST: u32 = 10;
 
 /// The page of a registry. Encoding the registry takes milliseconds of the processor, so requests

@@ -28,18 +28,18 @@ use super::{
 };
 use crate::settings::ElectionSettings;
 
-/// Upper limit for a single attempt.
+/// The upper limit for a single attempt.
 const CALL: Duration = Duration::from_secs(5);
 /// Spreads the attempts of standbys that see the same Lease released at the same time.
 const HASTE_JITTER: Duration = Duration::from_millis(100);
-/// Writes within an attempt of the Lease's holder, each after another read, while other clients
-/// write the Lease between its read and its write. With 300 writes a second by others and a round
-/// trip of 3 to 7 ms, about one in three to eight succeeds.
+/// How often the holder of the Lease writes it within an attempt, each time after another read,
+/// while other clients write the Lease between its read and its write. With 300 writes a second by
+/// others and a round trip of 3 to 7 ms, about one in three to eight succeeds.
 const MOST_WRITES: usize = 20;
 /// Pause between two attempts to release a Lease that another client modifies at the same time.
 const RELEASE_AGAIN: Duration = Duration::from_millis(50);
-/// How long a watch may take at a start to show that it works: without any change, and before
-/// Kubernetes 1.31, it takes 40 s.
+/// How long a watch may take at the start to show that it works. It takes 40 s if nothing changes,
+/// before Kubernetes 1.31.
 const FIRST_PROOF: Duration = Duration::from_secs(45);
 /// Time between two checks of the watches of a replica that is not a candidate.
 const LOOK: Duration = Duration::from_millis(200);
@@ -47,7 +47,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How an election ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// On request: the Lease is free if this process held it.
+    /// It ended on request. If this process held the Lease, it is free.
     Released,
     /// The term could not be renewed: the process must exit.
     Lost,
@@ -65,7 +65,7 @@ pub struct Elector {
     metrics: LeadershipMetrics,
     events: EventRecorder,
     throttle: LogThrottle,
-    /// Why the last attempt failed, if it did.
+    /// The error of the last attempt, if it failed.
     last_error: Option<ApiError>,
     /// This process may hold the Lease: an attempt acquired it, or its result is unknown.
     may_hold: bool,
@@ -109,7 +109,7 @@ impl Elector {
             lease_ttl: config.lease_duration,
         };
         let lock = LeaseLock::new(guarded(guard.clone()), &config.namespace, params);
-        // Half of what is left of a regularly renewed term just before a renewal.
+        // Half of the rest of a regularly renewed term just before a renewal.
         let write_timeout = config.renew_deadline.saturating_sub(config.retry_period) / 2;
         let leadership = Leadership::standby(write_timeout, guard.annotations().clone());
         Self {
@@ -140,8 +140,8 @@ impl Elector {
         &self.identity
     }
 
-    /// Returns the other holder of the Lease and when it is free, as text for pages; empty if there
-    /// is none.
+    /// Returns the other holder of the Lease and when the Lease is free, as text for pages. The
+    /// text is empty if nobody else holds it.
     pub fn rival(&self) -> impl Fn() -> String + Send + Sync + 'static {
         let guard = self.guard.clone();
         move || guard.observed().rival(Instant::now())
@@ -249,7 +249,7 @@ impl Elector {
         }
     }
 
-    /// Starts to lead; `false` if the term has already expired.
+    /// Starts to lead. Returns false if the term has already expired.
     fn begin(&self, since: Moment, term: u64) -> bool {
         if !self.leadership.renew(since, self.config.renew_deadline, term) {
             return false;
@@ -262,7 +262,7 @@ impl Elector {
 
     /// Renews the Lease until a renewal does not complete within the term.
     async fn lead(&mut self) -> Loss {
-        // When the renewal in progress began, and what was left of the term then.
+        // The beginning of the renewal in progress, and the rest of the term at that time.
         let mut renewal = None;
         loop {
             let pause = sleep(self.config.retry_period.min(self.leadership.remaining()));
@@ -291,9 +291,9 @@ impl Elector {
     }
 
     /// Makes one attempt. Another client may write the Lease between our read and our write, which
-    /// then is refused. While the Lease is ours, it is read and written again at once: each time is
-    /// an attempt of its own to the protocol, with a decision on what was read and a term that
-    /// counts from before the read.
+    /// is then refused. While the Lease is ours, it is read and written again at once. To the
+    /// protocol, each time is a separate attempt, with a decision on the Lease that was read and a
+    /// term that counts from before the read.
     async fn attempt(&mut self, limit: Duration) -> Attempt {
         let end = Instant::now() + limit;
         let mut writes = 1;
@@ -393,7 +393,7 @@ impl Elector {
         let lease = &self.config.lease;
         let error = match timeout(self.call_timeout(), self.free()).await {
             Ok(Ok(())) => return tracing::info!(lease, "released the lease"),
-            Ok(Err(Error::ReleaseLockWhenNotLeading { .. })) => return, // Nothing to release.
+            Ok(Err(Error::ReleaseLockWhenNotLeading { .. })) => return, // This process does not hold the Lease.
             Ok(Err(error)) => api_error(error),
             Err(_) => ApiError::Timeout,
         };

@@ -37,7 +37,7 @@ pub(super) async fn watch(
     guard: LeaseGuard,
     free: &Notify,
 ) -> Infallible {
-    // Untyped, so that the record compares equal to the one that an attempt reads.
+    // The Lease is untyped, so that the record compares equal to the one that an attempt reads.
     let resource = ApiResource::erase::<Lease>(&());
     let api = Api::<DynamicObject>::namespaced_with(client, &namespace, &resource);
     let config = Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);

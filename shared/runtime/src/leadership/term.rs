@@ -131,7 +131,7 @@ impl Leadership {
         &self.annotations
     }
 
-    /// Leads for this time from now on; a zero length does not lead. For tests of writers.
+    /// Leads for this time from now on. With a zero length it does not lead. For tests of writers.
     pub fn for_a_term(length: Duration) -> Self {
         let leadership = Self::standby(length, LeaseAnnotations::default());
         leadership.renew(Moment::now(), length, 1);
@@ -216,8 +216,8 @@ impl Leadership {
         self.check(Duration::ZERO).map_or(Duration::ZERO, |term| term.remaining)
     }
 
-    /// Returns the term of this number now lasts for `length` from `since`. `false` if it has
-    /// already expired: then the term does not start.
+    /// Renews the term of this number: it now lasts for `length` from `since`. Returns false if
+    /// that has already expired: then the term does not start.
     pub(super) fn renew(&self, since: Moment, length: Duration, number: u64) -> bool {
         let current = Current { since, length, number };
         if current.remaining().is_zero() {
@@ -227,7 +227,7 @@ impl Leadership {
         true
     }
 
-    /// Ends leadership. Returns whether this process led.
+    /// Ends leadership. Returns true if this process led.
     pub(super) fn end(&self) -> bool {
         self.state.send_if_modified(|state| {
             let led = matches!(state, State::Term(_));
@@ -262,9 +262,9 @@ mod tests {
         assert_eq!(leadership.check(Duration::ZERO), Err(Lost::NotLeading));
     }
 
-    /// Same rule as upstream's health check: it fails only for a process that considers itself
-    /// leader after its term expired. Upstream allows 20 s more; here nothing can delay the end of
-    /// a term, because each write checks the clock.
+    /// The rule is the same as in upstream's health check: it fails only for a process that
+    /// considers itself leader after its term expired. Upstream allows 20 s more; here nothing can
+    /// delay the end of a term, because each write checks the clock.
     #[tokio::test(start_paused = true)]
     async fn only_a_leader_whose_term_is_over_is_overdue() {
         let leadership = standby();

@@ -29,7 +29,7 @@ pub(crate) const MAX_CLOSED: Duration = Duration::from_mins(5);
 pub struct Rate {
     /// Requests per second on average; `None` for no limit.
     pub per_second: Option<f64>,
-    /// Requests at once after an idle period; at least 1.
+    /// How many requests may be sent at once after an idle period. At least 1.
     pub burst: u32,
 }
 
@@ -42,7 +42,7 @@ impl Rate {
         Self { per_second: Some(per_second), burst }
     }
 
-    /// Requests per second, if they are limited.
+    /// Returns the requests per second, if they are limited.
     fn limit(self) -> Option<f64> {
         self.per_second.filter(|rate| *rate > 0.0 && rate.is_finite())
     }
@@ -129,7 +129,7 @@ impl Bucket {
         }
         let wait = Duration::try_from_secs_f64(missing / per_second)
             .map_or(HORIZON, |wait| wait.min(HORIZON));
-        // Rounded up: at the returned time the token exists.
+        // The time is rounded up, so that the token exists then.
         opens.max(now + wait + Duration::from_nanos(1))
     }
 
@@ -141,7 +141,7 @@ impl Bucket {
         self.rate = rate;
     }
 
-    /// Closes the bucket for this time. Never shortens an earlier closing. Returns whether the
+    /// Closes the bucket for this time. Never shortens an earlier closing. Returns true if the
     /// bucket was open.
     pub(super) fn close(&mut self, time: Duration, now: Instant) -> bool {
         let was_open = self.closed_for(now).is_none();

@@ -33,7 +33,7 @@ pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderC
     ProviderContext::ungated(config, &agents.collect::<Vec<_>>().join(" "))
 }
 
-/// The cloud of a program that does not need one: it offers nothing, and no provider is built.
+/// The cloud of a program that does not need one. It offers nothing, and a provider is not built.
 pub(super) struct Uncalled;
 
 #[async_trait]
@@ -55,7 +55,8 @@ impl Cloud for Uncalled {
     }
 }
 
-/// Returns the pause after this many consecutive failures; at least the one the cloud requested.
+/// Returns the pause after this many consecutive failures: at least the pause that the cloud
+/// requested.
 fn wait(error: &CloudError, failures: u32) -> Duration {
     let wait = WAIT.after(failures);
     match error.class() {
@@ -129,13 +130,14 @@ pub(super) fn would_idle(cloud: &dyn Cloud, needs: &[Need]) -> Option<String> {
     missing.map(|missing| idle(cloud, missing))
 }
 
-/// Passes if the cloud has what the provider's settings ask for, as far as this program needs it.
+/// Passes if the cloud has everything that the provider's settings ask for, as far as this program
+/// needs it.
 pub(super) fn shortfalls(cloud: &dyn Cloud, needs: &[Need]) -> Verdict {
     let needs =
         |shortfall: &Shortfall| needs.iter().any(|need| need.capability() == shortfall.capability);
     let lines = cloud.shortfalls().into_iter().filter(needs).map(|shortfall| shortfall.text);
     match lines.collect::<Vec<_>>() {
-        none if none.is_empty() => Verdict::Passed("no setting is known not to work".to_owned()),
+        none if none.is_empty() => Verdict::Passed("no setting is known to fail".to_owned()),
         lines => Verdict::Failed(lines.join("; ")),
     }
 }
@@ -150,13 +152,13 @@ pub(super) async fn wait_capable(cloud: &dyn Cloud, needs: &[Need], startup: &Co
             tracing::info!("{idle}");
             logged = Some(idle.clone());
         }
-        // Each time, because a failed probe replaces the message.
+        // This is set each time, because a failed probe replaces the message.
         startup.pass(idle);
         sleep(LOOK_AGAIN).await;
     }
 }
 
-/// Returns the required capability that the provider lacks; waits until that is known. Does not
+/// Returns the required capability that the provider lacks. Waits until that is known. Does not
 /// wait for optional capabilities.
 async fn missing(cloud: &dyn Cloud, needs: &[Need], startup: &Condition) -> Option<Capability> {
     for need in needs {

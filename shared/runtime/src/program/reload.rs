@@ -84,7 +84,7 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
     /// Follows the file until the token is cancelled.
     pub(crate) async fn run(mut self, token: CancellationToken) {
         let Some(file) = self.loaded.config_path().map(str::to_owned) else {
-            // Keeps the senders alive, so that receivers never see them closed.
+            // This keeps the senders alive, so that receivers never see them closed.
             token.cancelled().await;
             return;
         };

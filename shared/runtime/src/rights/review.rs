@@ -167,8 +167,8 @@ metrics! {
     }
 }
 
-/// Returns true if a retry is pointless: every authenticated client may request a review, unless
-/// the cluster's administrator has revoked that.
+/// Returns true if a retry is pointless. Every authenticated client may request a review unless the
+/// cluster's administrator has revoked that right.
 fn is_final(error: &ApiError) -> bool {
     matches!(error, ApiError::Forbidden(_) | ApiError::NotFound | ApiError::Invalid(_))
 }

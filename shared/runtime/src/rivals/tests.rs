@@ -52,7 +52,7 @@ fn only_other_programs_that_do_the_same_work_are_rivals() {
         ("node-ccm", holder("node-ccm"), false),
         ("node-ccm-2", holder("node-ccm"), true),
         ("route-ccm", holder("route-ccm"), false),
-        // It took the Lease of the Go program over.
+        // It took over the Lease of the Go program.
         ("cloud-controller-manager", holder("service-ccm"), false),
     ] {
         assert_eq!(own().is_rival(&lease(name, &holder)), is_rival, "{name} {holder}");
@@ -111,7 +111,7 @@ fn a_second_leader_is_a_fault_unless_it_is_allowed() {
     assert_eq!(decide::verdict(&alone, Mode::Observe, &found).count, 0);
 }
 
-/// Of two leaders that see each other one yields, whatever their Leases say.
+/// Of two leaders that see each other exactly one yields, whatever their Leases say.
 #[test]
 fn the_leader_that_led_first_stays() {
     let second = |at: i64| Some(Timestamp::from_second(at).unwrap());
@@ -160,7 +160,7 @@ fn a_lease_that_nobody_has_renewed_for_long_is_nobodys() {
     assert_eq!([hours(0), hours(-3), hours(2)], [true, true, false]);
 }
 
-/// A leader that was stopped for a while leads again when it goes on, unless its term is over.
+/// A leader that was stopped for a while leads again when it continues, unless its term is over.
 #[test]
 fn a_leader_that_pauses_within_its_term_is_a_rival() {
     let seconds = |ago: i64| {

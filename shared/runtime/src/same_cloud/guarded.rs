@@ -48,8 +48,8 @@ impl<T: ?Sized + Send + Sync> Guarded<T> {
         Ok(answer)
     }
 
-    /// Returns the same of a call about this many items, for each answer. One about a change that
-    /// is not used does not say that nothing was changed.
+    /// Returns the answers of a call about this many items, each under the same condition. If the
+    /// answer about a change is not used, it does not say that nothing was changed.
     fn each<'a, A: Send + 'a>(
         &'a self,
         items: usize,
@@ -121,7 +121,7 @@ impl Cloud for Guarded<dyn Cloud> {
         Ok(self.capability(self.inner.routes())?.map(|offered| offered as _))
     }
 
-    /// Changes nothing, and says whether the other cloud answers.
+    /// The call changes nothing, and shows whether the other cloud answers.
     async fn health(&self, call: Call) -> Result<(), CloudError> {
         self.inner.health(call).await
     }

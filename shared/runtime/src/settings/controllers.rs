@@ -53,7 +53,7 @@ pub fn unknown(list: &[String], identity: &Identity) -> Vec<UnknownController> {
         .collect()
 }
 
-/// Returns an item without its sign, and whether it enables the controller.
+/// Returns an item without its sign, and true if it enables the controller.
 fn signed(item: &str) -> (&str, bool) {
     match item.strip_prefix('-') {
         Some(name) => (name, false),

@@ -149,7 +149,9 @@ impl Machine {
         let (view, name, policy) = (about.view, &about.node.name, &self.parameters.policy);
         let mend = match reason {
             Reason::Protected if view.protected => {
-                format!("{NOTHING}; to allow its deletion: kubectl annotate node {name} {PROTECTED}-")
+                format!(
+                    "{NOTHING}; to allow its deletion: kubectl annotate node {name} {PROTECTED}-"
+                )
             }
             Reason::Ghost if !view.may_be_deleted(policy) => {
                 format!("if no machine has this name: kubectl delete node {name}")

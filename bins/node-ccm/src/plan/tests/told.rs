@@ -14,7 +14,10 @@ fn what_settings_leave_out_is_told_with_the_setting() {
     else {
         panic!("it has no address")
     };
-    assert_eq!(wait.message, format!("{text}; the kubelet does not report an IP address of the node"));
+    assert_eq!(
+        wait.message,
+        format!("{text}; the kubelet does not report an IP address of the node")
+    );
     let node = settled(&super::instance());
     instance.addresses = vec![NodeAddress::new(AddressKind::ExternalIp, "132.143.154.163")];
     let notes = follow(&node, &instance, Policy::default(), Known::default()).notes;
