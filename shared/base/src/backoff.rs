@@ -14,7 +14,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Returns the wait after this many consecutive failures; 1 is the first.
+    /// Returns the wait after this many consecutive failures. 1 is the first failure.
     pub fn after(self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         self.first.saturating_mul(1 << doublings).min(self.longest)

@@ -4,9 +4,9 @@
 //! lint bans the standard library's clocks everywhere else. Waiting is done with
 //! the async runtime's timers, which tests can pause.
 //!
-//! A wall clock is set, above all soon after a machine has started. Moments ([`At`]) do not follow that:
-//! what counts is how long ago something was. They follow it where they become text, which others read,
-//! and where such a text is read.
+//! A wall clock may be set, above all soon after a machine has started. Moments ([`At`]) do not
+//! follow that, because they measure how long ago something was. They follow it where they become
+//! text, which others read, and where such a text is read.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -30,7 +30,7 @@ pub fn wall() -> Timestamp {
 /// By how much a test has set the wall clock, in milliseconds.
 static TEST: AtomicI64 = AtomicI64::new(0);
 
-/// Sets the wall clock of this process ahead, or back, as NTP does: for tests.
+/// Sets the wall clock of this process forward or back, as NTP does. For tests.
 pub fn set_wall(by: SignedDuration) {
     let by = i64::try_from(by.as_millis()).unwrap_or_default();
     TEST.fetch_add(by, Ordering::Relaxed);
@@ -43,8 +43,8 @@ pub fn set_since_start() -> SignedDuration {
 }
 
 /// Runs this on the current thread as if the wall clock had been set by this much since the process
-/// began. So moments and texts that another process has written, or this one before its clock was
-/// set, are the same to each other as they were there.
+/// began. So the moments and the texts of another process, or of this one before its clock was set,
+/// correspond to each other as they did there.
 pub fn while_set_by<R>(set: SignedDuration, run: impl FnOnce() -> R) -> R {
     steps::pinned(set, run)
 }
@@ -82,7 +82,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Begins a measurement now.
+    /// Begins a timeline now.
     pub fn begin() -> Self {
         Self { begins: wall().into(), started: Instant::now() }
     }
@@ -93,8 +93,8 @@ impl Timeline {
         self.begins + self.started.elapsed()
     }
 
-    /// Returns when the timers of this process reach the moment; what is before the beginning is
-    /// the beginning.
+    /// Returns when the timers of this process reach the moment. A moment before the beginning
+    /// counts as the beginning.
     pub fn instant(&self, at: At) -> Instant {
         self.started + at.since(self.begins)
     }

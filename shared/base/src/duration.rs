@@ -103,8 +103,8 @@ pub fn format(duration: Duration) -> String {
     format!("{hours}{minutes}m{}s", rest.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Formats a duration for people, who need no seconds of an hour: `40 s`, `12 min`, `1 h 3 min`, `2
-/// d 3 h`.
+/// Formats a duration for people, who do not need the seconds of an hour: `40 s`, `12 min`, `1 h 3
+/// min`, `2 d 3 h`.
 pub fn in_words(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);

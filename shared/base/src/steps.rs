@@ -1,4 +1,4 @@
-//! By how much the wall clock has been set since the process began.
+//! Finds out by how much the wall clock has been set since the process began.
 
 use std::{
     cell::Cell,
@@ -33,7 +33,7 @@ fn noticed() -> SignedDuration {
 /// Runs this as if the wall clock had been set by this much, whatever else happens to it in
 /// between.
 pub(crate) fn pinned<R>(set: SignedDuration, run: impl FnOnce() -> R) -> R {
-    /// Takes back the pin, also when `run` panics.
+    /// Removes the pin, also when `run` panics.
     struct Back(Option<i64>);
     impl Drop for Back {
         fn drop(&mut self) {

@@ -18,7 +18,7 @@ pub enum Priority {
     Routine,
 }
 
-/// No call takes longer than this, whatever its caller asks for: timers need a bound.
+/// No call takes longer than this, whatever its caller asks for, because timers need a bound.
 const LONGEST: Duration = Duration::from_hours(24);
 
 /// The parameters of a call. Its time runs from the moment this value is made.
@@ -71,9 +71,9 @@ impl Call {
     }
 }
 
-/// The answers to a batch as they arrive: the item's index in the request, and its answer. An
-/// item without an answer within the time of the call gets an error of its own; for a write it
-/// says that it may have taken effect.
+/// The answers to a batch as they arrive: the item's index in the request, and its answer. An item
+/// without an answer within the time of the call gets its own error, which for a write says that it
+/// may have taken effect.
 pub type Answers<'a, T> = BoxStream<'a, (usize, Result<T, CloudError>)>;
 
 /// The kind of a request to the cloud: it selects the metrics label and the rate limit, and
@@ -87,7 +87,7 @@ pub struct CallClass {
     /// True if it changes anything in the cloud.
     pub write: bool,
     /// True if it may be repeated when the result of the first attempt is unknown. A request that
-    /// creates something may not: first check whether it exists.
+    /// creates something must not be repeated: the caller first checks whether the thing exists.
     pub repeatable: bool,
 }
 
@@ -121,7 +121,7 @@ pub struct Permit {
     abandoned: Option<Abandoned>,
 }
 
-/// Called when no caller waits for the answer to a write any more.
+/// Is called when no caller waits for the answer to a write any more.
 type Abandoned = Box<dyn FnOnce() + Send + Sync>;
 
 impl Permit {
@@ -158,7 +158,7 @@ pub struct CallReport {
     pub error: Option<ErrorKind>,
     /// The delay that the cloud asked for.
     pub retry_after: Option<Duration>,
-    /// From sending the request to the end of the answer, without the wait at the gate.
+    /// The time from sending the request to the end of the answer, without the wait at the gate.
     pub took: Duration,
 }
 
@@ -172,12 +172,12 @@ pub trait CallGate: Send + Sync {
     /// term: the sender must not abandon it earlier.
     fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<Permit, CloudError>>;
 
-    /// Reports how the request ended. The gate keeps a pause that the cloud asked for: until
-    /// its end it admits no request of that service.
+    /// Reports how the request ended. The gate keeps a pause that the cloud asked for: until its
+    /// end it does not admit requests of that service.
     fn report(&self, class: CallClass, report: CallReport);
 
-    /// Reports the result of each item of one request for many, `None` for success. A failed item
-    /// counts as a failure even if the request succeeded.
+    /// Reports the result of each item of one request for many items. `None` is a success. A failed
+    /// item counts as a failure even if the request succeeded.
     fn items(&self, _class: CallClass, _results: &[Option<ErrorKind>]) {}
 }
 

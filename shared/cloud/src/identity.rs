@@ -89,7 +89,7 @@ impl From<ProviderId> for String {
     }
 }
 
-/// A node's identity: all that a provider may use to find its instance.
+/// A node's identity: everything that a provider may use to find its instance.
 ///
 /// Providers try the provider ID first, then the system UUID, then the exact name.
 /// More than one match is an error ([`crate::ErrorKind::Conflict`]), never a guess.
@@ -121,7 +121,7 @@ impl NodeIdentity {
 pub enum Claim {
     /// The provider ID's scheme is this provider's.
     Ours,
-    /// The provider ID is another provider's: the node is counted, never written.
+    /// The provider ID belongs to another provider: the node is counted, never written.
     Foreign,
     /// The node has no provider ID yet; only a lookup can decide.
     Unclaimed,

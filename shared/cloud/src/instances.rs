@@ -49,8 +49,9 @@ pub struct Instance {
     /// The networks that the cloud has assigned to its pods, if the cloud does so. Host bits have
     /// no meaning.
     pub pod_cidrs: Vec<IpNet>,
-    /// Addresses that the provider's own settings leave out, and which settings, if that leaves no
-    /// InternalIP: in words for people. What was left out is not missing in the cloud.
+    /// The addresses that the provider's own settings exclude, and the names of these settings, in
+    /// words for people: only set if no InternalIP is left. These addresses are not missing in the
+    /// cloud.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
 }
@@ -107,11 +108,11 @@ impl ProofMethod {
 
 /// The cloud's own statement that an instance does not exist.
 ///
-/// Only an authoritative answer about the object is a proof; an error, an empty list, a cache
-/// or a wrong path never is. By ID or system UUID an instance is gone only if the cloud was
-/// asked for exactly that ID. By name a list may prove it as well, if the list was read for
-/// this lookup, is complete, shows other instances, contains the name of each, and came with
-/// the request ID where the cloud provides one.
+/// Only an authoritative answer about the object is a proof. An error, an empty list, a cache or a
+/// wrong path never is. By ID or system UUID an instance is gone only if the cloud was asked for
+/// exactly that ID. By name a list may prove it as well, if the list was read for this lookup, is
+/// complete, shows other instances, contains the name of each, and came with the request ID where
+/// the cloud provides one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AbsenceProof {
     /// The key of the lookup.
@@ -147,7 +148,7 @@ pub enum Lookup {
     Found(Box<Instance>),
     /// It does not exist, with the proof.
     Gone(AbsenceProof),
-    /// It is not this provider's, with the reason.
+    /// It does not belong to this provider, for this reason.
     NotOurs(String),
 }
 
@@ -168,7 +169,7 @@ pub struct Fleet {
     pub malformed: Vec<String>,
 }
 
-/// The parts of an instance that the caller reads. A hint: an answer may contain more.
+/// The parts of an instance that the caller reads. This is a hint: an answer may contain more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Detail {
     /// All of it.
@@ -231,8 +232,7 @@ pub trait Instances: Send + Sync {
     -> Vec<LookupResult>;
 
     /// Looks up many nodes and streams the answers, for callers that can use the first answer
-    /// before the last. A node without an answer within the call's time limit gets an error of its
-    /// own.
+    /// before the last. A node without an answer within the call's time limit gets its own error.
     fn lookup_each<'a>(
         &'a self,
         nodes: &'a [NodeIdentity],

@@ -8,11 +8,11 @@
 //!
 //! 1. **Batch first**: calls take many objects and return one answer for each.
 //! 2. **Four answers**: found, gone (with proof), not ours, or an error.
-//! 3. **Never wait without end**: a call does its work within its deadline or says what
-//!    it waits for. A few repetitions and a pause that the cloud asked for may be in it;
-//!    waiting for a state of the cloud may not.
+//! 3. **Never wait without end**: a call does its work within its deadline or says what it waits
+//!    for. It may include a few repetitions and a pause that the cloud asked for, but never waits
+//!    for a state of the cloud.
 //! 4. **Typed errors** ([`CloudError`]), with the cloud's own message and request ID.
-//! 5. **Ownership**: what is not ours is counted and never touched.
+//! 5. **Ownership**: a resource that is not ours is counted and never touched.
 
 mod address;
 mod balancer_traits;

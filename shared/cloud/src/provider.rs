@@ -34,7 +34,7 @@ impl fmt::Display for Capability {
     }
 }
 
-/// Something that is known not to work before anything has needed it.
+/// A setting that is known not to work before it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
     /// The capability that it concerns.
@@ -56,7 +56,7 @@ pub trait Cloud: Send + Sync {
     /// discovered them: then every provider ID counts as foreign.
     fn schemes(&self) -> Vec<String>;
 
-    /// Tells which provider owns this node, by its provider ID alone. Cheap, makes no request.
+    /// Returns which provider owns this node, by its provider ID alone. Cheap, makes no request.
     fn claim(&self, provider_id: Option<&str>) -> Claim {
         let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
             return Claim::Unclaimed;
@@ -84,13 +84,13 @@ pub trait Cloud: Send + Sync {
     }
 
     /// Returns the identity of this cloud and of the tenant in it: a short text in one line,
-    /// without secrets, which people read as well. It stays the same for as long as everything that
-    /// was made here is still seen here, so it names the place and the tenant, never credentials,
-    /// versions or addresses that change. Another text means another cloud: then controllers change
+    /// without secrets, which people read as well. It stays the same as long as everything that was
+    /// made here can still be seen here, so it names the place and the tenant, never credentials,
+    /// versions or addresses that change. Another text means another cloud: controllers then change
     /// nothing until a person approves it.
     ///
-    /// `None` while it is not known, and of a provider that cannot tell. It is known before one of the
-    /// capabilities is offered. Cheap, makes no request.
+    /// Returns `None` while it is not known, and for a provider that cannot tell. It is known
+    /// before one of the capabilities is offered. Cheap, makes no request.
     fn identity(&self) -> Option<String> {
         None
     }
@@ -125,8 +125,8 @@ pub trait Cloud: Send + Sync {
     }
 
     /// Returns the service on another machine that is asked in clear, such as `Keystone at
-    /// http://keystone:5000`; `None` if no such service is known. It may change while the process
-    /// runs. Cheap, makes no request.
+    /// http://keystone:5000`; Returns `None` if such a service is not known. The answer may change
+    /// while the process runs. Cheap, makes no request.
     fn in_clear(&self) -> Option<String> {
         None
     }
@@ -142,7 +142,7 @@ pub trait Cloud: Send + Sync {
     }
 
     /// Waits until the provider's configuration, or what it offers, has changed while the process
-    /// runs: what it refused before may be right now. It may return without a change.
+    /// runs: a request that it refused before may succeed now. It may return without a change.
     async fn changed(&self) {
         std::future::pending::<()>().await;
     }

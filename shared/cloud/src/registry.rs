@@ -22,15 +22,15 @@ pub struct ProviderContext {
     /// The gate that each of its requests must pass.
     pub gate: Arc<dyn CallGate>,
     /// The registry for the provider's own metrics. A failed build is retried, so the provider
-    /// registers them only when nothing can fail any more.
+    /// registers them last, when nothing can fail any more.
     pub metrics: Arc<dyn MetricsSink>,
     /// The user agent for the cloud: `node-ccm/0.1.0`, with the user's own prefix.
     pub user_agent: String,
 }
 
 impl ProviderContext {
-    /// Returns a context outside of a running program: requests pass no gate, and metrics are not
-    /// registered.
+    /// Returns a context outside of a running program: requests do not pass a gate, and metrics are
+    /// not registered.
     pub fn ungated(config: ProviderConfig, user_agent: &str) -> Self {
         let (gate, metrics) = (Arc::new(OpenGate), Arc::new(NoMetrics));
         Self { config, gate, metrics, user_agent: user_agent.to_owned() }
@@ -53,7 +53,7 @@ pub trait ProviderFactory: Send + Sync {
     fn specimens(&self, _: &dyn MetricsSink) {}
 }
 
-/// Why the registry could not return a provider.
+/// The reason why the registry could not return a provider.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// No provider has this name.

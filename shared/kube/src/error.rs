@@ -42,7 +42,7 @@ pub enum ApiError {
     /// The object does not exist (404).
     #[error("the object does not exist")]
     NotFound,
-    /// A list or watch got 404. An API server serves these paths, so this is another server, or
+    /// A list or watch got a 404. An API server serves these paths, so this is another server, or
     /// the path prefix is wrong.
     #[strum_discriminants(strum(serialize = "not_found"))]
     #[error("404 for {0}: is this a Kubernetes API server?")]
@@ -108,8 +108,8 @@ impl ApiError {
         }
     }
 
-    /// Returns true if the request may have been carried out. What the API server refuses has no
-    /// effect.
+    /// Returns true if the request may have been carried out. A request that the API server refuses
+    /// has no effect.
     pub const fn is_uncertain(&self) -> bool {
         matches!(
             self,
@@ -156,10 +156,10 @@ impl ApiError {
     }
 }
 
-/// Returns true if an admission policy or webhook has written this message. A policy denies with 422 and a webhook
-/// with 400 unless its author sets another code, and only the text tells that from a request that
-/// is invalid: `... is forbidden: ValidatingAdmissionPolicy 'x' with binding 'y' denied request: ...`,
-/// `admission webhook "x" denied the request: ...`.
+/// Returns true if an admission policy or webhook has written this message. A policy denies with
+/// 422 and a webhook with 400 unless its author sets another code, and only the text distinguishes
+/// that from an invalid request: `... is forbidden: ValidatingAdmissionPolicy 'x' with binding 'y'
+/// denied request: ...`, `admission webhook "x" denied the request: ...`.
 fn is_denied_by_admission(message: &str) -> bool {
     let denied = ["denied request", "denied the request"];
     let by = ["AdmissionPolicy ", "admission webhook "];

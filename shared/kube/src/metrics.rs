@@ -2,11 +2,9 @@
 //! client-go's, so that existing dashboards work.
 //!
 //! Three things are counted more precisely. Durations cover one attempt, from sending to the
-//! headers of the response: waiting for the limiter is
-//! `rest_client_rate_limiter_duration_seconds`, and retries have their own counter. Sizes
-//! are those on the wire, after compression. Watches count only as requests; their duration
-//! and size are meaningless.
-//! requests; how long they last and how much they carry says nothing and is left out.
+//! headers of the response: waiting for the limiter is `rest_client_rate_limiter_duration_seconds`,
+//! and retries have their own counter. Sizes are those on the wire, after compression. Watches
+//! count only as requests, because their duration and size are meaningless.
 
 use std::{sync::Arc, time::Duration};
 

@@ -38,7 +38,7 @@ impl Kind for Node {
             uid: metadata.text("uid").unwrap_or_default().into(),
             resource_version: metadata.text("resourceVersion").unwrap_or_default().into(),
             created: metadata.get("creationTimestamp"),
-            // Only its presence matters.
+            // Only the presence of the field matters.
             deleting: metadata.get::<IgnoredAny>("deletionTimestamp").is_some(),
             labels: metadata
                 .texts("labels")
@@ -84,7 +84,7 @@ fn address(fields: &Fields<'_>) -> Address {
 fn condition(fields: &Fields<'_>) -> Option<Condition> {
     let kind = fields.text("type").filter(|kind| CONDITIONS.contains(&kind.as_str()))?;
     let status = fields.shared("status");
-    // Few nodes have it, and the message says why.
+    // The message is kept, because few nodes have it and it gives the reason.
     let has_message = kind == NETWORK && *status == *"True";
     Some(Condition {
         message: has_message.then(|| fields.optional("message")).flatten(),

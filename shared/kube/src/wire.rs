@@ -77,7 +77,7 @@ impl<K: Kind> Received<K> {
 const TEXT: &str = "$serde_json::private::RawValue";
 
 impl<'de, K: Kind> Deserialize<'de> for Received<K> {
-    /// Fails only on invalid JSON.
+    /// Parses the fields. Fails only on invalid JSON.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_newtype_struct(TEXT, WholeObject(PhantomData))
     }

@@ -46,8 +46,8 @@ impl<K: Stored> ObjectApi<K> {
         Self { admission: Some(admission.clone()), ..self }
     }
 
-    /// Waits until the limiter admits a write with this method. The returned API writes once without
-    /// waiting for it, so its timeout counts from the sending.
+    /// Waits until the limiter admits a write with this method. The returned API writes once
+    /// without waiting for the limiter, so its timeout counts from the sending.
     pub async fn admitted(&self, method: Method) -> Self {
         let mut this = self.clone();
         if let Some(admission) = &self.admission {
@@ -82,8 +82,8 @@ impl<K: Stored> ObjectApi<K> {
         self.send_patch(object, patch.body(object), Some("status")).await
     }
 
-    /// Deletes exactly this object: another of the same name, or a changed one, gets
-    /// [`ApiError::Conflict`] and stays.
+    /// Deletes exactly this object. Another object of the same name, or a changed one, stays: the
+    /// call fails with [`ApiError::Conflict`].
     pub async fn delete(&self, object: &K) -> Result<(), ApiError> {
         let (request, name) = path(object);
         let preconditions = Preconditions {

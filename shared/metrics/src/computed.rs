@@ -83,7 +83,7 @@ impl<S> Collector for Computed<S> {
         for column in self.table.columns {
             let known: Vec<_> =
                 rows.iter().filter_map(|(texts, at)| Some((texts, (column.value)(at)?))).collect();
-            // A metric without known values is left out, with its description.
+            // A metric without known values is omitted together with its description.
             if known.is_empty() && !rows.is_empty() {
                 continue;
             }

@@ -82,7 +82,7 @@ impl<M, V> Debug for Family<M, V> {
 }
 
 impl<M: Make + Clone, V: LabelSet> Family<M, V> {
-    /// Returns the series with these label values; it is created if it does not exist.
+    /// Returns the series with these label values. Creates it if it does not exist.
     pub fn of(&self, values: V) -> M {
         self.series.get_or_create_owned(&self.named(values.texts()))
     }

@@ -14,7 +14,8 @@ pub trait LabelValue {
     /// Returns the label's text for this value.
     fn text(self) -> Text;
 
-    /// Returns every possible value; one example where values depend on the cluster or the cloud.
+    /// Returns every possible value, or one example where values depend on the cluster or the
+    /// cloud.
     fn every() -> Vec<Text>;
 }
 
@@ -98,7 +99,7 @@ pub trait LabelSet {
     /// Returns the labels' texts for this value.
     fn texts(self) -> Vec<Text>;
 
-    /// Returns every combination; one example where values depend on the cluster or the cloud.
+    /// Returns every combination, or one example where values depend on the cluster or the cloud.
     fn every() -> Vec<Vec<Text>>;
 }
 

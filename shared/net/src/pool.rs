@@ -8,7 +8,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 
-/// How long an idle connection is kept. Shorter than the usual timeout of load balancers
+/// How long an idle connection is kept. This is shorter than the usual timeout of load balancers
 /// and firewalls on the path, so that this side closes it first.
 const IDLE: Duration = Duration::from_mins(1);
 /// A silent HTTP/2 connection is probed after this time.

@@ -11,7 +11,7 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 #[derive(Clone, Debug)]
 pub struct Proxies {
     matcher: Arc<Matcher>,
-    /// For loopback hosts as well, and by a tunnel even without TLS.
+    /// True to use it also for loopback hosts, and through a tunnel even without TLS.
     always: bool,
 }
 
@@ -51,10 +51,10 @@ impl Proxies {
         Self { matcher: Arc::new(matcher), always: true }
     }
 
-    /// Returns this proxy for remote servers with TLS, except those in a list as `NO_PROXY` holds
-    /// it.
+    /// Returns this proxy for remote servers with TLS, except the servers in a list of the form of
+    /// `NO_PROXY`.
     pub fn for_tls(proxy: &Uri, except: &str) -> Self {
-        // The matcher applies `*` to names and not to addresses.
+        // The matcher applies `*` to names but not to addresses.
         if except.split(',').any(|name| name.trim() == "*") {
             return Self::none();
         }
@@ -76,8 +76,8 @@ impl Proxies {
         }
     }
 
-    /// Returns the proxy for `server`, if it passes requests on instead of opening a tunnel: each
-    /// request then names the whole URL and holds the proxy's credentials.
+    /// Returns the proxy for `server`, if it forwards requests instead of opening a tunnel. Each
+    /// request then names the whole URL and contains the proxy's credentials.
     pub fn passing_on(&self, server: &Uri) -> Result<Option<Intercept>, UnfitProxy> {
         match !self.always && server.scheme_str() == Some("http") {
             true => self.find(server),

@@ -15,8 +15,8 @@ pub fn value(kind: &str, at: At) -> String {
     format!("{kind} {at}")
 }
 
-/// Returns true if this value is a proof of less than half of [`VALID`]: it need not be written
-/// again.
+/// Returns true if this value is a proof that is younger than half of [`VALID`]: it need not be
+/// written again.
 pub fn is_fresh(value: &str, now: At) -> bool {
     is_within(value, now, VALID / 2)
 }

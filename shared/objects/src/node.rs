@@ -85,7 +85,7 @@ impl Taint {
 /// An address of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// `InternalIP`, `Hostname`, ...; may be one that this version does not know.
+    /// `InternalIP`, `Hostname`, ... It may be a type that this version does not know.
     #[serde(rename = "type")]
     pub kind: Shared,
     /// The address.
@@ -185,17 +185,17 @@ impl Node {
         self.condition("Ready") == Some("True")
     }
 
-    /// Returns true if what is known about one node's instance is valid for the other as well: the
-    /// same object, for the same instance.
+    /// Returns true if knowledge about one node's instance is valid for the other as well: both are
+    /// the same object with the same instance.
     pub fn has_identity_of(&self, other: &Self) -> bool {
         self.uid == other.uid
             && self.provider_id == other.provider_id
             && self.system_uuid == other.system_uuid
     }
 
-    /// Takes over the parts that an earlier version of it has as well. So the memory of the new
-    /// version is little, and does not take the place of the old one piece by piece: after a change
-    /// of each node, memory would be full of holes.
+    /// Takes over the parts that an earlier version of it has as well. So the new version needs
+    /// little memory, and does not replace the old one piece by piece, which would leave memory
+    /// full of holes after a change of each node.
     pub fn share(&mut self, earlier: &Self) {
         fn take<T: PartialEq + Clone>(new: &mut T, earlier: &T) {
             if new == earlier {

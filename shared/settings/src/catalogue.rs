@@ -44,7 +44,7 @@ pub struct Foreign {
     pub flag: &'static str,
     /// True if the flag may be given without a value.
     pub switch: bool,
-    /// Why it has no effect here.
+    /// The reason why it has no effect here.
     pub why: &'static str,
 }
 
@@ -88,8 +88,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Creates the catalogue of a program with these settings, each section with its heading. Of
-    /// two settings with the same flag the first wins.
+    /// Creates the catalogue of a program with these settings, each section with its heading. If
+    /// two settings have the same flag, the first wins.
     pub fn new(
         about: About,
         sections: impl IntoIterator<Item = (&'static str, &'static [Setting])>,

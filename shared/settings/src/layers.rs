@@ -111,12 +111,13 @@ fn file_values(
 ) -> BTreeMap<String, String> {
     let Some(values) = parsed(given, path, text, problems) else { return BTreeMap::new() };
     if values.is_empty() {
-        // More likely lost than meant, and the defaults would lift every protection in it.
+        // An empty file is more likely a mistake than an intention, and the defaults would remove
+        // every protection in it.
         problems
             .add(path, "must hold at least one setting; to use the defaults, leave out --config");
     }
     let mut known = BTreeMap::new();
-    // Sorted, so that messages come in a stable order.
+    // The keys are sorted, so that messages come in a stable order.
     for (key, value) in values.into_iter().collect::<BTreeMap<_, _>>() {
         match catalogue.find(&key) {
             _ if key_of(&key) == "config" => {
@@ -128,7 +129,7 @@ fn file_values(
                         problems.add(format!("{key} ({path})"), "must be given once");
                     }
                 }
-                // More likely a file that was cut than the wish for a default.
+                // A file that was cut is more likely than the wish for a default.
                 None if matches!(value.kind, ValueKind::Nil) => problems.add(
                     format!("{key} ({path})"),
                     "must have a value; to use the default, leave the key out",

@@ -44,7 +44,7 @@ impl Invocation {
     }
 }
 
-/// Why the settings could not be loaded.
+/// The reason why the settings could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// The command line is invalid.
@@ -149,7 +149,7 @@ fn typed<T>(
 ) -> Result<T, Problems> {
     match convert(raw, problems) {
         Some(typed) if problems.is_empty() => return Ok(typed),
-        // A program that returns `None` without a problem would leave the user without a hint.
+        // If a program returned `None` without a problem, the user would not learn the reason.
         _ if problems.is_empty() => {
             problems.add("settings", "is invalid");
         }
@@ -204,9 +204,9 @@ impl<T> Loaded<T> {
 enum Fate {
     Same,
     Changed,
-    /// It has disappeared: the default comes into force.
+    /// It has disappeared, so the default is used.
     Default,
-    /// It has disappeared, but was an emergency stop: it stays.
+    /// It has disappeared, but was an emergency stop, so it stays.
     Stop,
     /// It stays until a restart.
     Restart,

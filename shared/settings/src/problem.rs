@@ -68,7 +68,7 @@ impl Problems {
     }
 
     /// Returns all problems in one line, for an error with a single text. The warnings follow: a
-    /// misspelt key is often the reason why another one is missing.
+    /// misspelt key is often the reason why another key is missing.
     pub fn in_one_line(&self) -> String {
         let short = |problem: &Problem| one_line(&problem.to_string(), LONGEST_LINE);
         let problems = self.list.iter().map(short);

@@ -17,7 +17,7 @@ pub(crate) fn yaml(path: &str, error: &YamlError) -> Problem {
     Problem { subject: format!("{path}, line {line}"), rule: cannot_be_read(why) }
 }
 
-/// Returns the line that the parser's message names; the first line is 1.
+/// Returns the line that the parser's message names. The first line is 1.
 fn line_of(error: &str) -> Option<usize> {
     let (_, rest) = error.split_once("line ")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()

@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(pub(super) Instant);
 
-/// Puts a deadline on a call.
+/// Bounds a call by a deadline.
 pub(super) async fn bounded(timeout: Duration, mut request: Request<Body>, next: Next) -> Answer {
     let timeout = timeout.min(LONGEST);
     let (deadline, late) = (Instant::now() + timeout, DeadlineExceeded(timeout));
@@ -44,8 +44,8 @@ pub(super) async fn bounded(timeout: Duration, mut request: Request<Body>, next:
 /// Returns a body that fails at the deadline.
 fn bounded_body(body: ResponseBody, deadline: Instant, late: DeadlineExceeded) -> ResponseBody {
     let frames = stream::try_unfold(body, move |mut body| async move {
-        // Check the clock first: a body that is always ready must end as well, and timers do
-        // not fire while a task never waits.
+        // The clock is checked first, because a body that is always ready must end as well, and
+        // timers do not fire while a task never waits.
         if Instant::now() >= deadline {
             return Err(BoxError::from(late));
         }

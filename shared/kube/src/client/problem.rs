@@ -6,11 +6,11 @@ use kube::config::KubeconfigError;
 
 use crate::error::auth_problem;
 
-/// Why no client could be built. Displayed as one line: the origin of the setting, the
-/// problem, the remedy.
+/// The reason why no client could be built. It is displayed as one line: the origin of the setting,
+/// the problem, the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// No source of configuration exists.
+    /// A source of configuration does not exist.
     #[error(
         "no Kubernetes configuration: --kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not \
          set); give --kubeconfig=<file> (KUBECONFIG and ~/.kube/config are not read)"

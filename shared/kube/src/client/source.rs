@@ -45,10 +45,11 @@ pub(super) struct Found {
     pub(super) own_proxy: bool,
 }
 
-/// Finds the configuration: the kubeconfig, else the pod, else `master` alone. What a person's kubectl
-/// uses does not count: a program that is started in a shell would change the cluster that happens to
-/// be selected there. A source that is named must be valid: falling back to another cluster's would
-/// be worse than failing. Remembers in `files` the files that are read once.
+/// Finds the configuration: the kubeconfig, otherwise the pod, otherwise `master` alone. The
+/// configuration of a person's kubectl is not used: a program that is started in a shell would
+/// change the cluster that happens to be selected there. A source that is named must be valid,
+/// because falling back to another cluster's would be worse than failing. Remembers in `files` the
+/// files that are read once.
 pub(super) fn find(
     settings: &ClientConfig,
     surroundings: &Surroundings,
@@ -81,13 +82,13 @@ pub(super) fn find(
 }
 
 fn read(path: &Path, files: &mut Files) -> Result<(Config, bool), Problem> {
-    // Before it is read: a change right after that is noticed as well.
+    // The file is noticed before it is read, so that a change right after that is noticed as well.
     files.notice(path);
     let file = Kubeconfig::read_from(path)?;
     let context =
         file.contexts.iter().find(|context| Some(&context.name) == file.current_context.as_ref());
     let context = context.and_then(|context| context.context.as_ref());
-    // kube sends no credentials then.
+    // In that case kube does not send credentials.
     if let Some(user) =
         context.and_then(|context| context.user.as_ref()).filter(|user| !user.is_empty())
         && !file.auth_infos.iter().any(|known| known.name == *user)
@@ -137,7 +138,7 @@ fn of_pod(pod: fn() -> Result<Config, InClusterError>) -> Result<(Config, bool),
     Ok((config, false))
 }
 
-/// Rejects what kube accepts although no request could be sent with it.
+/// Rejects a configuration that kube accepts although requests could not be sent with it.
 fn check(config: &Config) -> Result<(), Problem> {
     if !is_usable(&config.cluster_url) {
         return Err(no_server(&config.cluster_url));
@@ -151,7 +152,8 @@ fn check(config: &Config) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Rejects a server without TLS that would get credentials, also on loopback: what listens there may be anybody's.
+/// Rejects a server without TLS that would get credentials, also on loopback, because any user of
+/// the machine may listen there.
 fn stays_secret(config: &Config) -> Result<(), Problem> {
     let AuthInfo { username, password, token, token_file, exec, auth_provider, .. } =
         &config.auth_info;

@@ -285,7 +285,7 @@ fn credentials_need_tls_unless_a_setting_says_otherwise() {
         assert_eq!(with("http://h", user, None), format!("--kubeconfig=$FILE: {why}"), "{user}");
         assert_eq!(with("https://x", user, Some("http://h")), format!("--master=http://h: {why}"));
     }
-    // kubectl proxy, and a certificate that only TLS can show.
+    // These are valid: kubectl proxy, and a certificate that only TLS can show.
     for user in ["{}", "{as: someone}", "{client-certificate: a, client-key: b}"] {
         assert_eq!(with("http://h", user, None), "http://h/", "{user}");
     }

@@ -70,10 +70,10 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Returns the object's name and the time in nanoseconds, as in client-go; a random name if
+    /// Returns the object's name and the time in nanoseconds, as in client-go, or a random name if
     /// that would be too long.
     pub(super) fn next(&mut self, about: &ObjectRef, at: Timestamp) -> String {
-        // Unique even if the clock is coarse or jumps back.
+        // The name is unique even if the clock is coarse or jumps back.
         self.last = at.as_nanosecond().max(self.last + 1);
         let name = format!("{}.{:x}", about.name, self.last);
         if name.len() <= NAME_LIMIT { name } else { format!("{:032x}", rand::random::<u128>()) }

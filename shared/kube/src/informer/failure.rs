@@ -42,7 +42,7 @@ impl Failure {
         }
     }
 
-    /// Returns true if the server, if there is one, does not accept the watch.
+    /// Returns true if a server answered and did not accept the watch.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
             Self::Start(_) | Self::Event(_) => true,

@@ -1,30 +1,31 @@
 //! Decides whether a watch works: a pure state machine that takes the time as a value.
 //!
-//! A watch can fail in silence: a proxy swallows its events, or it began at a version that the
-//! API server has not reached, because etcd was restored from an older copy. So silence must
-//! not mean that nothing changed. Three requests tell the two apart, from cheap to expensive:
+//! A watch can fail silently: a proxy swallows its events, or it began at a version that the API
+//! server has not reached, because etcd was restored from an older copy. So silence does not prove
+//! that nothing changed. Three requests tell the two apart, from cheap to expensive:
 //!
 //! 1. **The watch itself.** Each event and each bookmark proves that it works. kube-apiserver
 //!    sends a bookmark shortly before the end of a watch, and the informer's watches are short.
-//! 2. **A comparison**: the current version of the API server, by a consistent list of one
-//!    object. It is made when a watch begins and when a watch is silent for [`SILENT`]. If it
-//!    is the version that the watch has shown, nothing was missed. If it is lower, versions
-//!    went back and only a list helps. It also lets the API server's cache catch up with etcd,
-//!    so that the next bookmark has a newer version; without one there is no bookmark.
-//! 3. **A list**, after [`DOUBTFUL`]. If it has anything newer than what the watch has shown, or
+//! 2. **A comparison**: the current version of the API server, by a consistent list of one object.
+//!    It is made when a watch begins and when a watch is silent for [`SILENT`]. If it is the
+//!    version that the watch has shown, nothing was missed. If it is lower, versions went back and
+//!    only a list helps. It also lets the API server's cache catch up with etcd, so that the next
+//!    bookmark has a newer version. Without a newer version the server does not send a bookmark.
+//! 3. **A list**, after [`DOUBTFUL`]. If it contains anything newer than the watch has shown, or
 //!    lacks an object, the next watch begins at the old version, and a watch that works shows
-//!    something at once. If it has not, nothing was missed. That proves the watch only if this
-//!    server may be silent: a server before 1.31 sends bookmarks only after changes of the same
-//!    kind, and otherwise rarely.
+//!    something at once. Otherwise nothing was missed. That proves the watch only if this server
+//!    may be silent: a server before 1.31 sends bookmarks only after changes of the same kind, and
+//!    otherwise rarely.
 //!
 //! Before a watch has shown anything, an equal version proves it only after a watch that lasted
-//! [`TRIAL`]: within a moment nothing is written in a small cluster, but within seconds the
-//! Leases of other components are.
+//! [`TRIAL`]: in a small cluster nothing may be written within a moment, but the Leases of other
+//! components are written within seconds.
 //!
-//! Silence counts from the last page of the list before the watch, however long the list takes: before
-//! that, the watch can have shown nothing.
+//! Silence counts from the last page of the list before the watch, however long the list takes:
+//! before that, the watch could not show anything.
 //!
-//! The list also repairs what was missed, so a replica with a deaf watch works on, late.
+//! The list also repairs what was missed, so a replica with a deaf watch continues to work, with a
+//! delay.
 //!
 //! After the API server was unreachable everything is listed: versions may have gone back and
 //! may have overtaken the version of the watch since.
@@ -51,25 +52,26 @@ const TRIAL: Duration = Duration::from_millis(2500);
 /// within a minute.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// The same while the server refuses the watch for lack of a right or of credentials. The watch
-/// before it worked until its end, up to 30 s after the right was taken.
+/// The same limit while the server refuses the watch because of a missing right or wrong
+/// credentials. The previous watch worked until its end, up to 30 s after the right was taken away.
 const PATIENCE_REFUSED: Duration = Duration::from_secs(25);
 
 /// The known state of one informer's watch.
 #[derive(Clone, Debug)]
 pub struct WatchHealth {
     begun: Instant,
-    /// Up to when the watch is known to have shown everything. `None` until it was known once.
+    /// The time up to which the watch is known to have shown everything. `None` before that was
+    /// known once.
     proven: Option<Instant>,
     listed: Instant,
-    /// When the last page of a list came. It proves nothing about the store.
+    /// When the last page of a list came. It does not prove anything about the store.
     page: Instant,
     /// The version up to which objects were listed or watched; `None` before the first list, or
     /// if the version is not a number.
     seen: Option<u64>,
     /// When the server accepted the last watch; `None` if it did not.
     accepted: Option<Instant>,
-    /// True if a watch has lasted its time, since the last one that was not accepted.
+    /// True if a watch has lasted long enough since the last watch that was not accepted.
     is_tried: bool,
     /// True if the last thing that the watch showed is an event.
     was_event: bool,
@@ -97,7 +99,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Returns true if there is a version to compare with: not before the first list.
+    /// Returns true if a version is known to compare with. Before the first list it is not.
     pub fn has_version(&self) -> bool {
         self.seen.is_some()
     }
@@ -106,7 +108,7 @@ impl Comparison {
 /// A watch that does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// Since when; before it ever worked, since its informer began.
+    /// Since when it has not worked. If it never worked, since its informer began.
     pub since: Instant,
     /// The error or observation, for people.
     pub why: String,
@@ -145,7 +147,7 @@ impl WatchHealth {
         self.wanted = self.wanted.max(Some(after));
     }
 
-    /// Returns when the last list began; the beginning of the informer before the first.
+    /// Returns when the last list began, or, before the first one, when the informer began.
     pub fn listed_at(&self) -> Instant {
         self.listed
     }
@@ -160,9 +162,9 @@ impl WatchHealth {
         self.page = now;
     }
 
-    /// Returns a list that began at this time is complete, with this version. `has_news` if it had
-    /// an object newer than [`doubted_after`](Self::doubted_after), or lacked one that the watch
-    /// had shown. Returns the version to watch from.
+    /// Records that a list that began at this time is complete, with this version. `has_news` says
+    /// that it had an object newer than [`doubted_after`](Self::doubted_after), or lacked one that
+    /// the watch had shown. Returns the version to watch from.
     pub fn listed(&mut self, begun: Instant, version: &str, has_news: bool) -> String {
         let from = match self.seen {
             Some(seen) if has_news => seen.to_string(),
@@ -305,7 +307,7 @@ impl WatchHealth {
         match &self.error {
             Some(error) => error.to_string(),
             None if self.has_missed => "it does not show changes that a list shows".to_owned(),
-            // Normal at a start, and a fault later.
+            // This is normal at a start, and a fault later.
             None if self.proven.is_none() => "it has shown nothing since the start".to_owned(),
             None => "no event and no bookmark".to_owned(),
         }

@@ -45,7 +45,8 @@ impl InformerMetrics {
 
     pub(super) fn of<K: Stored>(&self) -> Meter {
         let resource: Text = K::Wire::plural(&());
-        // A counter that appears with its first increment hides that increment from rate().
+        // The series exists from the start, because a counter that appears with its first increment
+        // hides that increment from rate().
         self.relists.begin([resource.clone()]);
         self.malformed.begin([resource.clone()]);
         Meter {

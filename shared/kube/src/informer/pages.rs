@@ -1,4 +1,5 @@
-//! Pages of a list, bounded by bytes: how large an object is, its writer decides.
+//! Reads the pages of a list, bounded by bytes, because the writer of an object decides about its
+//! size.
 //!
 //! The body of a page is held once, and its objects are parsed one after the other.
 
@@ -12,11 +13,12 @@ use kube::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Objects of the first page. The size of objects is not known yet.
+/// The number of objects of the first page, when the size of objects is not known yet.
 const FIRST: u32 = 20;
 /// The most objects of a page.
 const MOST: u32 = 500;
-/// How many times more objects than the last page the next one may have: the objects may be larger.
+/// How many times as many objects as the last page the next one may have. It is bounded, because
+/// the objects may be larger.
 const GROWTH: u32 = 5;
 /// The wanted size of a page in bytes.
 const WANTED: usize = 4 << 20;
@@ -41,7 +43,7 @@ impl PageSize {
         }
         let fitting = WANTED.saturating_mul(objects) / bytes.max(1);
         let fitting = u32::try_from(fitting).unwrap_or(MOST).clamp(1, MOST);
-        // A short page, as the last one of a list, says little about the next.
+        // A short page, such as the last one of a list, says little about the next.
         let is_full = u32::try_from(objects).is_ok_and(|objects| objects >= self.0);
         if is_full || fitting < self.0 {
             self.0 = fitting.min(self.0.saturating_mul(GROWTH));

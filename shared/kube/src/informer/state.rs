@@ -61,7 +61,8 @@ impl WatchState {
         &self.0.resource
     }
 
-    /// Returns why the watch does not work, unless it does. It has to show first that it works.
+    /// Returns the reason why the watch does not work, or `None` if it works. At the start it must
+    /// first show that it works.
     pub fn failure(&self) -> Option<FailedWatch> {
         let now = Instant::now();
         let silence = self.0.health.lock().silence(now)?;
@@ -79,7 +80,7 @@ impl WatchState {
         self.0.health.lock().seen()
     }
 
-    /// Has everything listed again.
+    /// Asks for a new list of everything.
     pub(super) fn want_list(&self, after: Instant) {
         self.update(|health| health.want_list(after));
         self.0.list.notify_one();

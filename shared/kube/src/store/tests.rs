@@ -141,7 +141,7 @@ fn what_was_written_counts_until_something_newer_is_seen() {
         assert_eq!(held(&store, "a"), "99 mine", "never back to {version}");
     }
     assert_eq!(store.apply_watched(first("a", 99, "mine")), [], "we know of our own write");
-    // As numbers: as text, 100 would come before 99.
+    // Versions are compared as numbers: as text, 100 would come before 99.
     assert_eq!(
         reported(store.apply_watched(first("a", 100, "theirs"))),
         ["a/u-1:mine>a/u-1:theirs"]
@@ -335,7 +335,8 @@ fn rules_are_counted_and_an_equal_object_takes_the_new_one() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever happens: once the watch has caught up, store and listener agree with the server.
+    /// Once the watch has caught up, store and listener agree with the server, whatever happened
+    /// before.
     #[test]
     fn the_store_and_its_listener_end_up_as_the_server(steps in prop::collection::vec(step(), 0..30)) {
         let (store, mut world) = (listed([]), World::default());

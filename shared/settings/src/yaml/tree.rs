@@ -9,7 +9,7 @@ use yaml_rust2::{Event, scanner::TScalarStyle};
 
 use super::{Bounds, YamlError, events};
 
-/// A value of a YAML text. Aliases and merged mappings (`<<`) are in their place.
+/// A value of a YAML text. Aliases and merged mappings (`<<`) are already replaced by their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Yaml {
     /// Nothing, `~` or `null`.
@@ -26,7 +26,7 @@ pub enum Yaml {
 }
 
 impl Yaml {
-    /// Reads a text of one document, at a bounded cost. No message shows a value.
+    /// Reads a text of one document, at a bounded cost. Messages never show values.
     pub fn read(text: &str) -> Result<Self, YamlError> {
         let mut tree = Tree::default();
         let mut bounds = Bounds::default();
@@ -70,7 +70,7 @@ enum Open {
     Map(BTreeMap<String, Yaml>, Vec<Yaml>, Option<String>),
 }
 
-/// Values out of events.
+/// Builds values from events.
 #[derive(Default)]
 struct Tree {
     root: Yaml,
