@@ -91,7 +91,8 @@ impl Arena {
         calls.lookup + calls.list
     }
 
-    /// Returns the requests of node-ccm that the API server recorded after the first `mark` ones.
+    /// Returns the requests of node-ccm that the API server recorded after the first `mark`
+    /// requests.
     pub async fn requests(&self, mark: usize) -> Result<Vec<Request>> {
         let all = self.cluster.requests("").await?;
         Ok(all
@@ -113,7 +114,7 @@ impl Arena {
     }
 }
 
-/// Watches nodes and notes when each one was first seen without the taint.
+/// Watches nodes and notes when each of them was first seen without the taint.
 pub struct Untainted {
     seen: Arc<Mutex<HashMap<String, Instant>>>,
     _tasks: JoinSet<()>,
@@ -125,7 +126,7 @@ impl Untainted {
         Self::watch_for(client, |node| !nodes::is_tainted(node))
     }
 
-    /// Starts to watch for nodes of which this is true.
+    /// Starts to watch for nodes for which this is true.
     pub fn watch_for(client: &Client, is: fn(&Node) -> bool) -> Self {
         let api = Api::<Node>::all(client.clone());
         let seen = Arc::<Mutex<HashMap<String, Instant>>>::default();
@@ -148,7 +149,7 @@ impl Untainted {
         Self { seen, _tasks: tasks }
     }
 
-    /// Waits until these nodes have been seen without the taint, and says when each was.
+    /// Waits until these nodes have been seen without the taint, and returns when each was.
     pub async fn each(&self, names: &[String], limit: Duration) -> Result<Vec<Instant>> {
         let end = Instant::now() + limit;
         loop {
@@ -164,7 +165,7 @@ impl Untainted {
         }
     }
 
-    /// Waits until `count` nodes have been seen without the taint, and says when each was.
+    /// Waits until `count` nodes have been seen without the taint, and returns when each was.
     pub async fn all(&self, count: usize, limit: Duration) -> Result<HashMap<String, Instant>> {
         let end = Instant::now() + limit;
         while self.seen.lock().len() < count {

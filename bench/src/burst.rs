@@ -1,4 +1,4 @@
-//! Many nodes at once: names, registration and what is measured of them.
+//! Many nodes at once: their names, their registration and the measurement.
 
 use std::{fmt, time::Duration};
 

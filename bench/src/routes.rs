@@ -1,4 +1,5 @@
-//! route-ccm: routes from nothing, nodes that join, a quiet cluster, pod CIDRs, lies, memory.
+//! Measures route-ccm: routes from nothing, joining nodes, a quiet cluster, pod CIDRs, lies,
+//! memory.
 
 mod fill;
 mod join;
@@ -135,8 +136,8 @@ fn is_available(node: &Node) -> bool {
     conditions.into_iter().any(|one| one.type_ == "NetworkUnavailable" && one.status == "False")
 }
 
-/// Returns the program's requests behind the first `mark`, without those about its Lease and its
-/// events.
+/// Returns the program's requests after the first `mark` requests, except those about its Lease and
+/// its events.
 async fn requests(arena: &Arena, mark: usize) -> Result<Vec<Request>> {
     let mut all = arena.cluster.requests("").await?.split_off(mark);
     all.retain(|request| {

@@ -1,4 +1,5 @@
-//! service-ccm: nodes that join, restarts, many Services at once, faults, a frozen leader, memory.
+//! Measures service-ccm: joining nodes, restarts, many Services at once, faults, a frozen leader,
+//! memory.
 
 mod create;
 mod frozen;
@@ -49,7 +50,7 @@ pub async fn measure(arena: &Arena, part: Option<Part>) -> Result<()> {
 /// A part of the figures of service-ccm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// Five hundred Services at once, a cloud that takes 30 s; one that fails, one that hangs.
+    /// Five hundred Services at once with a cloud that takes 30 s. One Service fails, one hangs.
     Create,
     /// Nodes that join and leave.
     Members,
@@ -139,7 +140,7 @@ async fn all_have(arena: &Arena, members: usize, limit: Duration) -> Result<()> 
     .await
 }
 
-/// Deletes all Services without the program, and all nodes.
+/// Deletes all Services, without the help of the program, and all nodes.
 async fn remove_all(arena: &Arena) -> Result<()> {
     let api = Api::<Service>::namespaced(arena.client.clone(), services::NAMESPACE);
     let all = api.list_metadata(&ListParams::default()).await?.items;
@@ -159,8 +160,8 @@ async fn remove_all(arena: &Arena) -> Result<()> {
     burst::remove_all(&arena.client).await
 }
 
-/// Returns the program's requests behind the first `mark`, without those about its Lease and its
-/// events.
+/// Returns the program's requests after the first `mark` requests, except those about its Lease and
+/// its events.
 async fn requests(arena: &Arena, mark: usize) -> Result<Vec<Request>> {
     let mut all = arena.cluster.requests("").await?.split_off(mark);
     all.retain(|request| {

@@ -126,7 +126,7 @@ pub async fn client_of(kubeconfig: &Path) -> Result<Client> {
     client(read(kubeconfig)?).await
 }
 
-/// Returns the same in the name of another user.
+/// Returns the kubeconfig in the name of another user.
 pub async fn client_as(kubeconfig: &Path, user: &str) -> Result<Client> {
     let mut file = read(kubeconfig)?;
     for known in file.auth_infos.iter_mut().filter_map(|known| known.auth_info.as_mut()) {
@@ -150,7 +150,7 @@ async fn client(file: Kubeconfig) -> Result<Client> {
 /// distinguish an observing program from the leader beside it.
 pub const OBSERVER: &str = "observer";
 
-/// Writes the kubeconfig of [`OBSERVER`], made from another user's, into `path`.
+/// Writes the kubeconfig of [`OBSERVER`] into `path`. It is made from another user's.
 pub fn write_observers_kubeconfig(kubeconfig: &Path, path: &Path) -> Result<()> {
     let mut config = Kubeconfig::read_from(kubeconfig)?;
     for user in &mut config.auth_infos {

@@ -20,7 +20,7 @@ use crate::{
     nodes,
 };
 
-/// The kubeconfigs of programs with accounts of their own, by the program's name.
+/// The kubeconfigs of programs with their own accounts, by the program's name.
 pub type Accounts = BTreeMap<&'static str, PathBuf>;
 
 /// The number of lines of each log that a failure shows.
@@ -36,7 +36,7 @@ pub struct Fixture {
     folder: tempfile::TempDir,
     mark: usize,
     since: Timestamp,
-    /// Time limit for what takes moments with this cloud.
+    /// Time limit for actions that take moments with this cloud.
     soon: Duration,
 }
 
@@ -81,7 +81,7 @@ impl Fixture {
         Ok(program)
     }
 
-    /// Starts it and waits for nothing.
+    /// Starts it without waiting.
     pub fn start_only(&self, launch: &Launch) -> Result<Program> {
         launch.start(self.folder.path())
     }
@@ -125,7 +125,7 @@ impl Fixture {
         Ok(all)
     }
 
-    /// Forgets what was recorded so far.
+    /// Forgets the requests so far.
     pub async fn forget_requests(&mut self) -> Result<()> {
         self.since = clock::wall();
         self.mark = self.cluster.requests("").await?.len();
@@ -133,7 +133,8 @@ impl Fixture {
     }
 }
 
-/// Sets short terms of leadership, so that tests are short; the proportions are the defaults'.
+/// Sets short terms of leadership, so that tests are short. The proportions are those of the
+/// defaults.
 pub fn with_short_terms(launch: Launch) -> Launch {
     launch
         .arg("--leader-elect-lease-duration=5s")

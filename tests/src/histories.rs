@@ -49,7 +49,7 @@ pub struct Tally {
     pub events: u64,
     /// Passes.
     pub passes: u64,
-    /// Nodes deleted whose instance was gone.
+    /// Deleted nodes whose instance was gone.
     pub deletions: u64,
     /// Decisions held by breaker or budget.
     pub held: u64,
@@ -120,7 +120,7 @@ fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Plays one history. The error says what was wrong, with the timeline.
+/// Plays one history. The error says which rule was broken, with the timeline.
 pub fn play(seed: u64, variant: Variant, sabotage: Option<Sabotage>) -> Result<Tally, String> {
     let mut dice = Dice::new(seed);
     let (policy, removal) = settings::draw(&mut dice);
@@ -186,7 +186,7 @@ impl Run {
         Ok(self.tally)
     }
 
-    /// Shows the nodes as the informers have them now.
+    /// Shows the nodes as the informers see them now.
     fn watch(&mut self, now: u64) {
         let shown = self.objects.shown(&self.world, now);
         self.leader.watch(now, &shown);
@@ -284,7 +284,7 @@ impl Run {
         Ok((now, next.ok_or("no next pass")?))
     }
 
-    /// Begins a pass. Returns the nodes as the machine has them then.
+    /// Begins a pass. Returns the nodes as the machine knows them then.
     fn begin_pass(&mut self, began: u64) -> Result<Vec<Arc<Node>>, String> {
         let claims = self.claims(began);
         if self.dice.percent(4) {
@@ -355,7 +355,7 @@ impl Run {
         let healthy = is_true && now - asked < 3_000 && all_read && !lies;
         let unlisted = unlisted.unwrap_or_default();
         if self.dice.percent(2) && !world::within(self.schedule.zone, asked) {
-            // A node arrives that the list was not compared with.
+            // A node arrives after the comparison with the list.
             self.register_again(now);
             self.watch(now);
         }

@@ -60,14 +60,14 @@ fn limiter(requests: Rate) -> Arc<dyn RequestLimiter> {
 pub struct InProcess<P: Program> {
     /// The controller's context.
     pub context: Context<P>,
-    /// Its settings; new ones that are sent here take effect like a changed file.
+    /// Its settings. New settings that are sent here take effect like a changed file.
     pub settings: watch::Sender<Arc<P::Settings>>,
     _end: DropGuard,
 }
 
 impl<P: Program> InProcess<P> {
-    /// Starts the program with these arguments on the command line: leads at once, or observes if
-    /// they say so.
+    /// Starts the program with these arguments on the command line. It leads at once, or observes
+    /// if they say so.
     pub fn new(api: &ApiServer, cloud: Arc<dyn Cloud>, arguments: &[&str]) -> Result<Self> {
         let settings = loaded::<P>(arguments)?;
         let leadership = match settings.common.mode {
@@ -87,7 +87,7 @@ impl<P: Program> InProcess<P> {
         Self::with_metrics(api, cloud, settings, leadership, Metrics::new(), "test")
     }
 
-    /// Starts a program that leads, after this process of it or as the first one.
+    /// Starts a program that leads, either after this process or as the first one.
     pub async fn leading(
         api: &ApiServer,
         cloud: Arc<dyn Cloud>,
@@ -121,7 +121,7 @@ impl<P: Program> InProcess<P> {
         }
     }
 
-    /// Lets a program lead that was standing by, after this process of it or as the first one.
+    /// Lets a standby lead, either after this process or as the first one.
     pub fn take_over(&mut self, program: Arc<P>, last: Option<&Leadership>) {
         if let Some(last) = last {
             self.context.leadership = self.context.leadership.clone().after(last);
@@ -205,7 +205,8 @@ impl<P: Program> InProcess<P> {
         cloud.faults().add(Fault::new(Effect::WrongProject));
     }
 
-    /// Gives the other project what the cluster needs after all, and approves it as a person does.
+    /// Creates in the other project what the cluster needs, and approves the project as a person
+    /// does.
     pub fn approve_project(&self, cloud: &SimCloud) {
         cloud.faults().clear();
         self.annotate_lease(CLOUD_IDENTITY, Some(OTHER_PROJECT));
@@ -236,7 +237,8 @@ impl<P: Program> InProcess<P> {
 }
 
 impl<P: Program> Drop for InProcess<P> {
-    /// Keeps the record in the folder `QUARTET_RECORDS`, if there is one, as a file that can be replayed.
+    /// Keeps the record as a file in the folder `QUARTET_RECORDS`, if that is set, so that it can
+    /// be replayed.
     fn drop(&mut self) {
         static KEPT: AtomicU32 = AtomicU32::new(0);
         let Some(folder) = env::var_os("QUARTET_RECORDS") else { return };
@@ -263,8 +265,8 @@ pub fn settings<P: Program>(arguments: &[&str]) -> Result<P::Settings, String> {
     Ok(P::Settings::clone(&loaded.own))
 }
 
-/// Returns the sample of a page of metrics that begins with this name and labels; zero if there is
-/// none.
+/// Returns the sample of a page of metrics that begins with this name and labels, or zero if it
+/// does not exist.
 pub fn sample<N: FromStr + Default>(metrics: &Metrics, name: &str) -> N {
     let page = metrics.encode().unwrap_or_default();
     match page.lines().find_map(|line| line.strip_prefix(name)).map(str::trim) {

@@ -1,8 +1,8 @@
-//! Clusters for tests that run side by side.
+//! Clusters for tests that run at the same time.
 //!
-//! A simulated cluster is cheap: each test has its own. Real API servers share one etcd, each
-//! under a prefix of its own, and each serves one test after another. Each shipped program
-//! runs with the role of its manifests there, and the policy of `manifests/guard` is in force.
+//! A simulated cluster is cheap, so each test has its own. Real API servers share one etcd, each
+//! with its own prefix, and each serves one test after another. Each shipped program runs with the
+//! role of its manifests there, and the policy of `manifests/guard` is in force.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,8 +21,8 @@ use crate::{
     scenarios::{Env, SOON},
 };
 
-/// Number of API servers side by side. Tests mostly wait, but each API server has background
-/// work of its own.
+/// Number of API servers at the same time. Tests mostly wait, but each API server also has
+/// background work.
 pub const REAL: usize = 4;
 
 /// A cluster that serves one test at a time.
@@ -58,7 +58,7 @@ impl Lane {
         Env::of(self.fixture(SOON).await?).await
     }
 
-    /// Returns an empty cluster. `soon` limits what takes moments with the test's cloud.
+    /// Returns an empty cluster. `soon` limits actions that take moments with the test's cloud.
     pub async fn fixture(&self, soon: Duration) -> Result<Fixture> {
         let accounts = self.accounts.iter();
         let accounts =

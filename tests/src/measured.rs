@@ -74,7 +74,7 @@ pub fn families(text: &str) -> Vec<Family> {
         {
             let Some(family) = families.last_mut() else { continue };
             family.kind = kind.to_owned();
-            // In OpenMetrics the name of a counter is without it.
+            // In OpenMetrics the name of a counter lacks this suffix.
             if kind == "counter" && !family.name.ends_with("_total") {
                 family.name.push_str("_total");
             }
@@ -106,7 +106,7 @@ fn labels(line: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the end of the quoted text; a backslash escapes the next character.
+/// Returns the end of the quoted text. A backslash escapes the next character.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.char_indices().find_map(|(at, letter)| {

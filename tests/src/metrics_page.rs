@@ -47,7 +47,7 @@ pub const OPEN: [(&str, &str); 21] = [
 
 /// Returns true if the page lists all values of this label of this metric.
 pub fn is_closed(family: &Family, label: &str) -> bool {
-    // lifecycle-ccm's metric has a single operation, named by upstream.
+    // lifecycle-ccm's metric has a single operation, which upstream has named.
     let own = label == "operation" && !family.name.starts_with("ccm_cloud_");
     own || OPEN.iter().all(|(open, _)| *open != label)
 }
@@ -100,7 +100,7 @@ What `/metrics` of each program reports.
 What to look at first: [operate](../how-to/operations.md), [rate limits](../how-to/rate-limits.md).
 ";
 
-/// Names of releases before, for those whose alerts and dashboards have them.
+/// Names from earlier releases, for users whose alerts and dashboards contain them.
 const RENAMED: &str = "
 ## Renamed
 
@@ -126,7 +126,7 @@ fn section(page: &mut String, title: &str, about: &str, families: &[&Family]) {
     line(page, format_args!("\n## {title}\n"));
     if families.is_empty() {
         page.push_str(
-            "Nothing of its own: its requests are in `ccm_cloud_*` and `ccm_limiter_*` above.\n",
+            "No metrics of its own: its requests are in `ccm_cloud_*` and `ccm_limiter_*` above.\n",
         );
         return;
     }

@@ -59,7 +59,7 @@ impl Mutants {
     ///
     /// # Errors
     ///
-    /// The file does not exist, or does not have this format.
+    /// The file does not exist or does not have this format.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join("mutants.toml");
         let text =
@@ -117,7 +117,7 @@ fn apply(mutants: &[(usize, &Mutant)], source: &str) -> Result<String> {
     places.sort_by_key(|(place, ..)| place.start);
     let (mut text, mut end) = (String::with_capacity(source.len()), 0);
     for (place, number, mutant) in places {
-        ensure!(place.start >= end, "{:?} is about the same code as another one", mutant.breaks);
+        ensure!(place.start >= end, "{:?} is about the same code as another mutant", mutant.breaks);
         let expression = source.get(place.clone()).unwrap_or_default();
         text.push_str(source.get(end..place.start).unwrap_or_default());
         let instead = &mutant.instead;

@@ -19,7 +19,7 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The taint that the kubelet sets with `--cloud-provider=external`.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// Returns a node that the kubelet has just registered, without addresses of its own.
+/// Returns a node that the kubelet has just registered, without addresses.
 pub fn fresh(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -37,7 +37,7 @@ pub fn fresh(name: &str) -> Value {
     })
 }
 
-/// Returns a node that is initialised: without the taint and with the ID of its [`instance`].
+/// Returns an initialised node: without the taint and with the ID of its [`instance`].
 pub fn initialised(name: &str) -> Value {
     let mut node = fresh(name);
     node["spec"] = json!({"providerID": instance(name).provider_id().as_str()});
@@ -156,7 +156,7 @@ pub async fn names(client: &Client) -> Result<BTreeSet<String>> {
     Ok(list.items.into_iter().filter_map(|node| node.metadata.name).collect())
 }
 
-/// Waits until there is no node of this name.
+/// Waits until the node of this name is gone.
 pub async fn gone(client: &Client, name: &str, limit: Duration) -> Result<()> {
     let api = Api::<Node>::all(client.clone());
     let gone = poll::until(&format!("node {name} to be gone"), limit, || async {
@@ -181,7 +181,7 @@ pub async fn stay(client: &Client, names: &[&str], time: Duration) -> Result<()>
         )
     };
     let before = uids().await?;
-    anyhow::ensure!(before.len() == names.len(), "of {names:?} there are only {before:?}");
+    anyhow::ensure!(before.len() == names.len(), "of {names:?} only {before:?} exist");
     poll::always("all nodes stay", time, || async {
         let now = uids().await?;
         anyhow::ensure!(now == before, "nodes were {before:?} and are {now:?}");
@@ -280,7 +280,7 @@ pub async fn event_types(client: &Client, name: &str, reason: &str) -> Result<Ve
     Ok(list.items.into_iter().filter_map(|event| event.type_).collect())
 }
 
-/// How much later an event comes whose first try the API server was too busy for.
+/// How much later an event comes if the API server was too busy for its first try.
 const RETRIED: Duration = Duration::from_secs(20);
 
 /// Waits for an event about this object that contains `part`.

@@ -15,12 +15,12 @@ pub fn options(program: &str) -> Result<String> {
     printed(program, &["--print-options-markdown"])
 }
 
-/// Returns all metrics that a process of this program can report, whatever the provider.
+/// Returns all metrics that a process of this program can report, whatever its provider.
 pub fn metrics(program: &str) -> Result<Vec<Family>> {
     Ok(families(&metrics_page(program)?))
 }
 
-/// Returns the same as the program's page has it.
+/// Returns the metrics as on the program's page.
 pub fn metrics_page(program: &str) -> Result<String> {
     printed(program, &["--print-metrics"])
 }

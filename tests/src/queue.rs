@@ -1,4 +1,4 @@
-//! A work queue of plain values for random histories, as simple as it can be.
+//! A work queue of plain values for random histories, as simple as possible.
 
 use std::{collections::BTreeMap, time::Duration};
 

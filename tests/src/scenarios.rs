@@ -27,7 +27,7 @@ use crate::{
 pub mod observe;
 pub mod takeover;
 
-/// How long a scenario waits for what should take moments.
+/// How long a scenario waits for something that should take moments.
 pub const SOON: Duration = Duration::from_secs(15);
 
 /// The user agent that all clients of node-ccm start with.
@@ -75,7 +75,7 @@ impl Env {
         self.served.cloud()
     }
 
-    /// Returns how many calls the cloud has had, those for its health left out.
+    /// Returns how many calls the cloud has received, except those for its health.
     pub fn cloud_calls(&self) -> u64 {
         let calls = self.cloud().calls();
         calls.lookup + calls.list
@@ -131,7 +131,7 @@ pub async fn lease(env: &Env, program: &str) -> Result<LeaseSpec> {
     api.get(program).await?.spec.context("a Lease has a spec")
 }
 
-/// A scenario: its name, the clusters it makes sense on, and what it does.
+/// A scenario: its name, the kinds of clusters that it can run on, and its function.
 pub struct Scenario {
     /// The test's name.
     pub name: &'static str,
@@ -147,11 +147,11 @@ pub type Step<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 /// A scenario that runs.
 pub type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
-/// On either cluster.
+/// On both kinds of clusters.
 pub const BOTH: &[Kind] = &[Kind::Simulated, Kind::Real];
-/// On the simulated API server alone.
+/// Only on the simulated API server.
 pub const SIMULATED: &[Kind] = &[Kind::Simulated];
-/// On the real API server alone.
+/// Only on the real API server.
 pub const REAL: &[Kind] = &[Kind::Real];
 
 impl Scenario {
@@ -161,8 +161,8 @@ impl Scenario {
     }
 }
 
-/// Scenarios by the clusters they run on. Names each function once: the test is called as
-/// the function is.
+/// Scenarios by the clusters they run on. Names each function once, and the test has the name of
+/// the function.
 #[macro_export]
 macro_rules! scenarios {
     ($($on:ident: $($module:ident::$name:ident),+ $(,)?;)+) => {

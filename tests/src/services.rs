@@ -63,7 +63,7 @@ pub async fn delete(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until there is no Service of this name.
+/// Waits until the Service of this name is gone.
 pub async fn gone(client: &Client, name: &str, limit: Duration) -> Result<()> {
     let api = api(client);
     poll::until(&format!("Service {name} to be gone"), limit, || async {

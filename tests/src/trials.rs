@@ -13,7 +13,7 @@ use crate::{
     scenarios::Scenario,
 };
 
-/// Few tests may take longer: one that hangs is a failure with a name.
+/// Few tests may take longer. A test that hangs is a failure with a name.
 const LIMIT: Duration = Duration::from_mins(3);
 
 /// Returns the kind of cluster that the environment asks for.
@@ -97,13 +97,13 @@ impl Trials {
 
     /// Runs the tests and ends the clusters.
     pub fn run(self, trials: Vec<Trial>) -> Result<ExitCode> {
-        // They wait more than they work, but each has programs of its own, and two cores
-        // are busy with more of them.
+        // They wait more than they work, but each has its own programs, and more of them would
+        // overload two cores.
         let threads = if self.kind == Kind::Real { lanes::REAL } else { 8 };
         self.run_at_once(trials, threads)
     }
 
-    /// Runs tests that share more than a cluster, and ends the clusters.
+    /// Runs tests that share more than a cluster one by one, and ends the clusters.
     pub fn run_one_by_one(self, trials: Vec<Trial>) -> Result<ExitCode> {
         self.run_at_once(trials, 1)
     }

@@ -64,7 +64,7 @@ impl Hold {
         self.count.load(Relaxed)
     }
 
-    /// Returns the object that makes the API server ask it about writes of ConfigMaps with
+    /// Returns the object that makes the API server ask the webhook about writes of ConfigMaps with
     /// [`LABEL`].
     pub fn webhook(&self) -> Result<Value> {
         let authority = serde_json::to_value(ByteString(self.certificate.clone().into_bytes()))?;

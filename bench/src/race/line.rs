@@ -1,7 +1,7 @@
-//! A candidate's line to the API server, and the wall clock at its near end.
+//! A candidate's line to the API server, and the wall clock at the candidate's end.
 //!
-//! Requests travel outside of the candidate: what it has sent arrives also when it is
-//! frozen or dead by then, and an answer waits for it as one in a socket does.
+//! Requests travel outside of the candidate: a request that was sent arrives even if the candidate
+//! is frozen or dead by then, and an answer waits for the candidate as in a socket.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,9 +25,9 @@ const NEVER: Duration = Duration::from_secs(20);
 /// The effect of the line on requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineMode {
-    /// Nothing bad.
+    /// The line works.
     Normal,
-    /// Requests and answers take their time, each another.
+    /// Requests and answers take time, each a different amount.
     Slow,
     /// Requests arrive, answers do not.
     Silence,
@@ -50,7 +50,7 @@ struct State {
     random: StdRng,
 }
 
-/// How one request fares.
+/// What happens to one request.
 struct Passage {
     there: Duration,
     back: Duration,
@@ -69,7 +69,7 @@ impl Line {
         }
     }
 
-    /// Sets how requests fare from now on.
+    /// Sets what happens to requests from now on.
     pub fn set(&self, mode: LineMode) {
         self.state.lock().mode = mode;
     }
@@ -111,7 +111,7 @@ impl Line {
             };
             sleep(passage.back).await;
             if !passage.cut {
-                reply.send(answer).ok(); // Its candidate may be gone.
+                reply.send(answer).ok(); // The candidate may be gone.
             }
         };
         {

@@ -1,4 +1,4 @@
-//! Judges the writes of all candidates for one Lease, by the one clock they share.
+//! Judges the writes of all candidates for one Lease, by a clock that they share.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -10,7 +10,7 @@ use super::fault::Fault;
 /// The time before two led at once whose events are printed.
 const STORY: Duration = Duration::from_secs(6);
 
-/// Keeps the books of one Lease.
+/// Records the writes of one Lease.
 pub struct Referee {
     lease: String,
     start: Instant,
@@ -40,7 +40,7 @@ struct Overlap {
     other: String,
 }
 
-/// From one reign to the next.
+/// The time between two leaders.
 pub struct Gap {
     /// The last fault.
     pub fault: Option<Fault>,
@@ -51,7 +51,7 @@ pub struct Gap {
 }
 
 impl Referee {
-    /// Starts before anything has happened.
+    /// Starts without writes.
     pub fn new(lease: &str) -> Self {
         Self { lease: lease.to_owned(), start: Instant::now(), book: Mutex::default() }
     }
@@ -121,7 +121,7 @@ impl Referee {
         gaps
     }
 
-    /// Returns the story of how two came to lead at once; `None` if they never did.
+    /// Returns how two candidates came to lead at once, or `None` if they never did.
     pub fn story(&self) -> Option<String> {
         let book = self.book.lock();
         let first = book.first.as_ref()?;

@@ -1,4 +1,4 @@
-//! Five hundred Services at once, a cloud that needs 30 s for each.
+//! Measures five hundred Services at once, with a cloud that needs 30 s for each.
 
 use std::time::Duration;
 

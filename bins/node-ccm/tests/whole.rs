@@ -102,7 +102,7 @@ impl Whole {
         sleep(Duration::from_millis(100)).await;
     }
 
-    /// Answers the next patches with this response, this number of times.
+    /// Answers the next patches with this response, as often as given.
     fn conflicts(&self, times: usize) {
         let conflict = Action::Status { code: 409, retry_after: None };
         self.api
@@ -213,7 +213,7 @@ async fn an_observer_plans_once_and_again_after_changes() {
     let asked = whole.cloud.calls();
     sleep(Duration::from_hours(1)).await;
     let calls = whole.cloud.calls().since(&asked);
-    // Each node is retried every five minutes; without an initialised node there is no refresh.
+    // Each node is retried every five minutes. Without an initialised node no refresh happens.
     assert!(calls.lookup <= 12 && calls.list == 0, "{calls}");
     assert_eq!(whole.metric("ccm_plan_steps_total{step=\"taint\"}"), NODES as u64);
 
@@ -288,7 +288,7 @@ async fn a_tainted_foreign_node_gets_one_event() {
     assert_eq!(whole.events("foreign").len(), 1);
 }
 
-/// kubelet may set the provider ID of its node: it writes no lines of its own into the log.
+/// The kubelet may set the provider ID of its node, but cannot write lines into the log with it.
 #[tokio::test(start_paused = true)]
 async fn a_text_of_the_node_stays_on_one_line() {
     let whole = Whole::start(&[]).await;
@@ -434,7 +434,7 @@ async fn a_refresh_fails_per_node() {
     sleep(Duration::from_secs(30)).await;
     assert_eq!(zone(&names[7]), "elsewhere", "within half a minute");
 
-    // While it fails for long, it waits for the refresh.
+    // A node whose lookup fails for long waits for the refresh.
     whole.fail(&[&names[7]], ErrorKind::Unavailable);
     sleep(Duration::from_mins(6)).await;
     let before = whole.cloud.calls();
@@ -443,7 +443,7 @@ async fn a_refresh_fails_per_node() {
     assert!((55..=84).contains(&lookups), "{lookups}: 11 to 13 refreshes with 5 more each");
 }
 
-/// Known data of an instance is no longer written once refreshes have failed for long.
+/// Known data of an instance is not written any more after refreshes have failed for long.
 #[tokio::test(start_paused = true)]
 async fn an_edit_is_not_corrected_by_old_data() {
     let whole = Whole::start(&["--node-status-update-frequency=1m"]).await;

@@ -69,7 +69,7 @@ pub(crate) fn member(number: usize) -> Member {
     }
 }
 
-/// Returns the same member without an address.
+/// Returns the member without an address.
 pub(crate) fn homeless(number: usize) -> Member {
     Member { addresses: Vec::new(), ..member(number) }
 }
@@ -111,7 +111,7 @@ pub(crate) fn wanted(name: &str) -> Wanted {
     }
 }
 
-/// Returns the same with another configuration, and another digest.
+/// Returns the wish with another configuration, and another digest.
 pub(crate) fn changed(wanted: &Wanted, change: impl FnOnce(&mut FrontEnd)) -> Wanted {
     let mut wanted = wanted.clone();
     let front_end = Arc::make_mut(&mut wanted.front_end);
@@ -120,7 +120,7 @@ pub(crate) fn changed(wanted: &Wanted, change: impl FnOnce(&mut FrontEnd)) -> Wa
     wanted
 }
 
-/// Returns the same with an annotation.
+/// Returns the wish with another annotation.
 pub(crate) fn with(wanted: &Wanted, (key, value): (&str, &str)) -> Wanted {
     changed(wanted, |front_end| {
         front_end.settings.insert(key.to_owned(), value.to_owned());
@@ -160,7 +160,7 @@ pub(crate) async fn gather<T>(answers: Answers<'_, T>, items: usize) -> Vec<Resu
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Where a case runs.
+/// The environment of a case.
 #[derive(Clone)]
 pub(crate) struct Place {
     /// The way to the cloud.
@@ -208,7 +208,7 @@ impl Lab {
         self.cloud().load_balancers().unwrap().expect("load balancers are offered")
     }
 
-    /// Returns the same with this wish.
+    /// Returns the wanted state with this wish.
     pub(crate) fn wishes(&self, wanted: &Wanted, wish: Wish) -> Wanted {
         match self.side().annotation(wish) {
             Some(annotation) => with(wanted, annotation),
@@ -224,7 +224,7 @@ impl Lab {
         self.ensure_all(std::slice::from_ref(wanted)).await.remove(0)
     }
 
-    /// Calls until it is as wanted. Waits as long as an answer asks for.
+    /// Calls until the load balancer is as wanted. Waits as long as an answer asks for.
     pub(crate) async fn settle(&self, wanted: &Wanted) -> LoadBalancer {
         for _ in 0..CALLS {
             match self.ensure(wanted).await {

@@ -1,4 +1,4 @@
-//! The abilities of a cloud under test besides answering its provider.
+//! The abilities that a cloud under test needs besides answering its provider.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ccm_cloud::{Cloud, CloudError, Cure, Protocol, RouteTarget, Wanted};
 use ipnet::IpNet;
 
-/// A need of a case that not every cloud meets. A stage makes a rig that meets the named needs.
+/// A need of a case that some clouds cannot meet. A stage makes a rig that meets the named needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The provider's own `Cloud`, and not only its capabilities.
@@ -15,9 +15,10 @@ pub enum Need {
     Steps,
     /// The cloud refuses writes of a former term, and a second load balancer of one owner.
     Fences,
-    /// Two processes can make a load balancer each for one owner.
+    /// Two processes can each make a load balancer for one owner.
     Twins,
-    /// Another process does not see the port of a load balancer's members while there are none.
+    /// Another process does not see the port of a load balancer's members while it does not have
+    /// any.
     HidesEmptyPools,
     /// [`Wish::Elsewhere`] makes another controller responsible.
     OtherControllers,
@@ -45,7 +46,8 @@ pub trait Stage: Send + Sync {
     /// Returns a new cloud without anything in it, which has these.
     async fn rig(&self, needs: &[Need]) -> Box<dyn Rig>;
 
-    /// Returns true if nothing but the tests' own tasks is waited for: then no wait takes time.
+    /// Returns true if the case waits only for the test's own tasks: then waiting does not take
+    /// time.
     fn is_paused(&self) -> bool {
         false
     }
@@ -56,16 +58,16 @@ pub trait Rig: Send + Sync {
     /// Returns the provider in a new process, which remembers nothing.
     fn process(&self) -> Arc<dyn Cloud>;
 
-    /// Loses the answer to each write from now on; the write is carried out.
+    /// Loses the answer to each write from now on. The write is carried out.
     fn lose_answers(&self, lost: bool);
 
-    /// Refuses each request with this error from now on; it has no effect.
+    /// Refuses each request with this error from now on. The request has no effect.
     fn refuse(&self, error: Option<CloudError>);
 
     /// Delays each answer by this time from now on.
     fn slow(&self, time: Duration);
 
-    /// Sets the term of leadership of the writes to come. Only with [`Need::Fences`].
+    /// Sets the term of leadership of later writes. Only with [`Need::Fences`].
     fn lead(&self, _term: u64) {}
 
     /// Returns the machines.
@@ -117,14 +119,14 @@ pub struct Row {
     pub ports: Vec<(Protocol, u16)>,
     /// The names of the nodes behind each port, in order.
     pub nodes: Vec<String>,
-    /// Everything else that no write of owners, members or a digest may change.
+    /// Everything else, which writes of owners, members or a digest must not change.
     pub rest: String,
 }
 
 /// A wish that a Service may express by an annotation of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// An address that is an object of its own, and outlives a load balancer that others delete.
+    /// An address that is a separate object, and outlives a load balancer that others delete.
     Floating,
     /// Only the load balancer's own address.
     Internal,
@@ -136,7 +138,7 @@ pub enum Wish {
     Elsewhere,
 }
 
-/// Whose a load balancer is that the case did not make.
+/// The owner of a load balancer that the case did not make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose<'a> {
     /// A person's.
@@ -169,7 +171,7 @@ pub enum Harm {
 pub struct Written {
     /// Writes to load balancers and to what they consist of.
     pub balancers: usize,
-    /// Changes of floating addresses, if they are writes of their own.
+    /// Changes of floating addresses, if they are separate writes.
     pub floating: usize,
 }
 
@@ -182,7 +184,8 @@ impl Written {
 
 /// The load balancers of a cloud under test.
 pub trait BalancerSide: Send + Sync {
-    /// Returns the annotation for this wish; `None` if each Service has that without one.
+    /// Returns the annotation for this wish, or `None` if each Service has that without an
+    /// annotation.
     fn annotation(&self, wish: Wish) -> Option<(&'static str, &'static str)>;
 
     /// Returns other configurations of the same Service, by annotations of the provider.
@@ -214,8 +217,8 @@ pub trait BalancerSide: Send + Sync {
     /// Does this damage, as a person does.
     fn harm(&self, id: &str, harm: Harm);
 
-    /// Makes the record of this load balancer one of another controller, with names and without
-    /// UIDs; or with [`Need::Rebuilt`] one of a cluster of the same name.
+    /// Replaces the record of this load balancer by the record of another controller, with names
+    /// and without UIDs, or with [`Need::Rebuilt`] of a cluster of the same name.
     fn disown(&self, id: &str, rebuilt: bool);
 
     /// Removes the digest, as a person does.
@@ -224,7 +227,7 @@ pub trait BalancerSide: Send + Sync {
     /// Makes the load balancer fail. [`Cure::Person`] only with [`Need::FailsForGood`].
     fn break_down(&self, id: &str, cure: Cure);
 
-    /// Makes the cloud work without end on what is written from now on, or ends what it works on.
+    /// Makes the cloud work on later writes without end, or ends this work.
     fn hold(&self, held: bool);
 
     /// Makes the row of this load balancer unreadable from now on.
@@ -239,21 +242,21 @@ pub trait RouterSide: Send + Sync {
     /// Returns the table in the cloud's own words, by destination.
     fn table(&self) -> Vec<(IpNet, RouteTarget)>;
 
-    /// Adds a route as a person does, whatever there is already.
+    /// Adds a route as a person does, whatever exists already.
     fn add(&self, destination: IpNet, target: RouteTarget);
 
     /// Gives the routes of a destination another target, as a person does.
     fn retarget(&self, destination: IpNet, target: RouteTarget);
 
-    /// Returns how many requests have changed the table since the last call of this.
+    /// Returns how many requests have changed the table since the last call of this function.
     fn written(&self) -> usize;
 
     /// Limits the table to this many routes from now on.
     fn limit(&self, most: usize);
 
-    /// Makes new routes carry no traffic from now on, until they are created again later.
+    /// Prevents new routes from carrying traffic from now on, until they are created again later.
     fn break_new(&self, broken: bool);
 
-    /// Deletes all machines and whatever else has an address.
+    /// Deletes all machines and everything else that has an address.
     fn clear_targets(&self);
 }

@@ -1,4 +1,4 @@
-//! The demo, with one chapter for each controller, and what is left to play with.
+//! The demo, with one chapter for each controller, and a state at the end to play with.
 
 pub mod lifecycle;
 pub mod node;

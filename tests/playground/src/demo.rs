@@ -180,7 +180,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Marks a node as the cluster autoscaler does before it takes the machine away.
+    /// Marks a node as the cluster autoscaler does before it removes the machine.
     pub fn mark_for_scale_down(&self, name: &str) -> Result<()> {
         let mark = json!({"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"});
         let patch = json!({"spec": {"taints": [mark]}});
@@ -193,12 +193,12 @@ impl Demo {
         self.server.get("nodes", name)
     }
 
-    /// Returns true if the node still carries the taint [`TAINT`], or is not there.
+    /// Returns true if the node still has the taint [`TAINT`], or does not exist.
     pub fn is_tainted(&self, name: &str) -> bool {
         self.has_taint(name, TAINT)
     }
 
-    /// Returns true if the node carries a taint of this key, or is not there.
+    /// Returns true if the node has a taint of this key, or does not exist.
     pub fn has_taint(&self, name: &str, key: &str) -> bool {
         let Some(node) = self.node(name) else { return true };
         node["spec"]["taints"]
@@ -215,7 +215,7 @@ impl Demo {
     }
 
     /// Returns the number of writes of node-ccm to nodes that the API server has accepted. It
-    /// rejects some by chance: another program has just written to the same node.
+    /// rejects some by chance, when another program has just written to the same node.
     pub fn accepted_node_writes(&self) -> usize {
         let records = self.server.audit().records();
         let writes = records.iter().filter(|record| {
@@ -307,7 +307,7 @@ impl Demo {
 /// Returns the machine behind the node of this name.
 pub fn instance(name: &str) -> SimInstance {
     let digits = name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
-    // Each name has an address of its own.
+    // Each name has its own address.
     let of_letters = || 20_000 + name.bytes().map(usize::from).sum::<usize>();
     let number: usize = digits.parse().unwrap_or_else(|_| of_letters());
     let mut instance = SimInstance::numbered(number);

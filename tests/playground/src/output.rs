@@ -69,7 +69,7 @@ impl Output {
 
     fn line(&self, text: &str) {
         let width = terminal_size().map_or(usize::MAX, |(Width(width), _)| width.into());
-        // A closed terminal does not fail the demo: it is also a test.
+        // A closed terminal does not fail the demo, because the demo is also a test.
         writeln!(self.terminal.lock(), "{}", wrapped(text, width)).ok();
     }
 }

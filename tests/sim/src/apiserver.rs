@@ -85,7 +85,7 @@ pub struct Options {
     pub history: usize,
     /// The interval of bookmarks for watches that allow them.
     pub bookmark_interval: Duration,
-    /// The least duration of a watch without a client timeout; the most is twice that.
+    /// The minimum duration of a watch without a client timeout. The maximum is twice that.
     pub min_watch_timeout: Duration,
     /// True if a watch from a compacted version gets HTTP status 410. The real server answers 200
     /// and an `ERROR` event, which is the default here.
@@ -226,7 +226,7 @@ impl ApiServer {
             .unwrap_or_default()
     }
 
-    /// Replaces an object; unconditionally if it has no resourceVersion.
+    /// Replaces an object, unconditionally if it has no resourceVersion.
     pub fn replace(&self, object: Value) -> Result<Value, StatusError> {
         self.update_part(object, "")
     }
@@ -267,7 +267,7 @@ impl ApiServer {
         Ok(self.core.patch(&target, &patch, &mut WriteOptions::default())?.typed(resource))
     }
 
-    /// Deletes an object; one with finalizers is only marked.
+    /// Deletes an object. An object with finalizers is only marked.
     pub fn delete(&self, plural: &str, key: &str) -> Result<(), StatusError> {
         let resource = resources::by_plural(plural).ok_or_else(StatusError::no_such_path)?;
         self.core.delete(&target(resource, key), &Preconditions::default(), false).map(drop)

@@ -1,10 +1,10 @@
 //! A simulated cloud.
 //!
-//! [`SimCloud`] holds instances in memory and implements the provider contract over them
-//! like a real cloud: lookups in batches of 500 and lists in pages of 500, each of them one
-//! call that is counted and that the [`FaultPlan`] may hit. So it does with load balancers
-//! ([`Balancers`]) and routes ([`Router`]). Served through
-//! `ccm_external_server` it is a cloud for separate programs.
+//! [`SimCloud`] holds instances in memory and implements the provider contract over them like a
+//! real cloud: lookups in batches of 500 and lists in pages of 500, each of them one call that is
+//! counted and that the [`FaultPlan`] may hit. The same applies to load balancers ([`Balancers`])
+//! and routes ([`Router`]). Served through `ccm_external_server` it is a cloud for separate
+//! programs.
 
 pub mod balancers;
 mod batch;
@@ -38,7 +38,7 @@ pub const SCHEME: &str = "sim";
 /// The identity that this cloud reports, until a test changes it.
 pub const IDENTITY: &str = "sim, project default";
 
-/// The most nodes in one lookup call, and the most instances on one page of a list.
+/// The maximum number of nodes in one lookup call, and of instances on one page of a list.
 pub const PAGE: usize = 500;
 
 /// A cloud in memory. Clones share the state; [`SimCloud::behind`] returns a view whose
@@ -84,7 +84,7 @@ impl SimCloud {
         Self { state: Arc::new(state), gate: Arc::new(OpenGate) }
     }
 
-    /// Returns the same cloud, reached through a gate.
+    /// Returns this cloud, reached through a gate.
     #[must_use]
     pub fn behind(&self, gate: Arc<dyn CallGate>) -> Self {
         Self { state: Arc::clone(&self.state), gate }
@@ -95,12 +95,12 @@ impl SimCloud {
         *self.state.traits.write() = traits;
     }
 
-    /// Returns the identity that this cloud reports; `None` if it cannot tell.
+    /// Returns the identity that this cloud reports, or `None` if it cannot tell.
     pub fn identity(&self) -> Option<String> {
         self.state.identity.read().clone()
     }
 
-    /// Changes which cloud this one says that it is. Its contents stay.
+    /// Changes the identity that this cloud reports. Its contents stay.
     pub fn set_identity(&self, identity: Option<&str>) {
         *self.state.identity.write() = identity.map(str::to_owned);
     }
@@ -110,7 +110,7 @@ impl SimCloud {
         self.state.scheme.read().clone()
     }
 
-    /// Changes the scheme whose provider IDs this cloud says are its. Its instances keep theirs.
+    /// Changes the scheme that this cloud names as its own. Its instances keep their provider IDs.
     pub fn set_scheme(&self, scheme: &str) {
         scheme.clone_into(&mut self.state.scheme.write());
     }
@@ -130,7 +130,7 @@ impl SimCloud {
         &self.state.router
     }
 
-    /// Returns the calls so far, as the cloud would bill them: including refused and failed ones.
+    /// Returns the calls so far, as the cloud would bill them, including refused and failed ones.
     pub fn calls(&self) -> Calls {
         self.state.counter.read()
     }
@@ -173,7 +173,7 @@ impl SimCloud {
         self.state.fleet.read().iter().cloned().collect()
     }
 
-    /// Changes an instance. `false` if there is none with this ID.
+    /// Changes an instance. Returns false if no instance has this ID.
     pub fn update(&self, id: &str, change: impl FnOnce(&mut SimInstance)) -> bool {
         let mut fleet = self.state.fleet.write();
         let Some(mut instance) = fleet.remove(id) else { return false };
@@ -183,7 +183,7 @@ impl SimCloud {
         true
     }
 
-    /// Starts, stops or moves an instance. `false` if there is none with this ID.
+    /// Starts, stops or moves an instance. Returns false if no instance has this ID.
     pub fn set_power(&self, id: &str, power: PowerState) -> bool {
         self.update(id, |instance| instance.power = power)
     }

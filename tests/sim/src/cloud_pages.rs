@@ -75,7 +75,7 @@ routes, with routes (destinations, names of nodes, in a lookup targets; [] for a
 Each may have operation (as in /counters), times, skip, lasting (\"1m\"), probability (0 to 1).
 ";
 
-/// Why a request was refused, in one line.
+/// The reason why a request was refused, in one line.
 struct Refusal(StatusCode, String);
 
 impl Refusal {

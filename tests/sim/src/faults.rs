@@ -126,14 +126,14 @@ pub enum Effect {
     Unavailable,
     /// It fails with this error.
     Error(CloudError),
-    /// It is never answered; the caller's deadline ends it.
+    /// It is never answered. The caller's deadline ends it.
     Hang,
     /// A list is empty, although the call succeeds.
     EmptyList,
     /// A list ends after this many entries, although the call succeeds.
     TruncatedList(usize),
-    /// The cloud's data about the instances with these names is malformed; no names means all
-    /// instances.
+    /// The cloud's data about the instances with these names is malformed. Without names, all
+    /// instances are affected.
     MalformedInstances(Vec<String>),
     /// A lookup of a node with one of these names fails with this error.
     FailNodes(Vec<String>, CloudError),
@@ -141,30 +141,30 @@ pub enum Effect {
     FailCalls(Vec<String>, CloudError),
     /// A lookup returns fewer (negative) or more results than requested.
     AnswerCount(isize),
-    /// A lookup reports every node as gone, as with the credentials of the wrong project; lists
-    /// are empty; nothing is left of a load balancer to delete.
+    /// A lookup reports every node as gone, as with the credentials of the wrong project. Lists are
+    /// empty, and the cloud does not find load balancers that should be deleted.
     WrongProject,
-    /// Single load balancers of a call: those with these names, or whose owner is one of these
-    /// (`namespace/name`); no names means all. [`Fault::times`] counts load balancers here.
+    /// The trouble hits single load balancers of a call: those with these names or owners
+    /// (`namespace/name`). Without names it hits all. [`Fault::times`] counts load balancers here.
     LoadBalancers(Vec<String>, Trouble),
-    /// Single routes of a call: those with these destinations, or to these nodes; in a lookup
-    /// these targets. No names means all. [`Fault::times`] counts routes here.
+    /// The trouble hits single routes of a call: those with these destinations, or to these nodes.
+    /// In a lookup it hits these targets. Without names it hits all. [`Fault::times`] counts routes
+    /// here.
     Routes(Vec<String>, Trouble),
 }
 
 /// The effect of a fault on one load balancer or route. All others in the same call are as usual.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trouble {
-    /// Fails with this error; nothing is changed.
+    /// It fails with this error, and nothing is changed.
     Fail(CloudError),
-    /// Is never answered; nothing is changed.
+    /// It is never answered, and nothing is changed.
     Hang,
     /// The change is made, but its answer is lost.
     LoseAnswer,
-    /// The answer is lost, and the change is made this much later, as by a process that was
-    /// frozen.
+    /// The answer is lost, and the change is made this much later, as by a frozen process.
     Late(Duration),
-    /// The change is made, and the cloud fails to carry it out. A route exists with a defect.
+    /// The change is accepted, but the cloud fails to carry it out. A route exists with a defect.
     Break(Cure),
     /// The change is made, and the cloud never ends carrying it out.
     Stick,
@@ -176,8 +176,8 @@ pub enum Trouble {
         /// True if the cloud does not find it by its ID either, as with another project's credentials.
         by_id: bool,
     },
-    /// Just before the change, a person gives the route another target, or makes one of the same
-    /// destination. For routes only.
+    /// Just before the change, a person gives the route another target, or creates a route of the
+    /// same destination. For routes only.
     Overtake,
 }
 

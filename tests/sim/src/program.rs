@@ -126,8 +126,8 @@ impl Launch {
     }
 }
 
-/// Returns the environment that the image gives to a program, so that what is tested and measured
-/// is what is shipped.
+/// Returns the environment that the image gives to a program, so that tests and measurements use
+/// the shipped environment.
 fn image_environment() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = include_str!("../../../manifests/image/Containerfile").lines();
     lines.filter_map(|line| line.strip_prefix("ENV ")?.split_once('='))
@@ -252,12 +252,12 @@ impl Program {
         self.wait(Duration::from_secs(40)).await
     }
 
-    /// Keeps its page `/record` in the folder `QUARTET_RECORDS`, if there is one, as a file that can be replayed.
-    /// It blocks, so that it can be called when a test has ended.
+    /// Keeps its page `/record` as a file in the folder `QUARTET_RECORDS`, if that is set, so that
+    /// it can be replayed. It blocks, so that it can be called when a test has ended.
     fn keep_record(&self) {
         let Some(folder) = std::env::var_os("QUARTET_RECORDS") else { return };
         let mut page = Vec::new();
-        // A server that speaks HTTP/1.0 sends the page as it is.
+        // To a client that uses HTTP/1.0 the server sends the page without chunks.
         let read = TcpStream::connect(("127.0.0.1", self.port)).and_then(|mut stream| {
             // A frozen process does not answer.
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -295,8 +295,8 @@ impl Program {
         self.status_bytes("VmHWM:")
     }
 
-    /// Returns the part of its resident memory that is not its file, in bytes. The pages of the
-    /// file are the kernel's cache, which all processes of one file share.
+    /// Returns the part of its resident memory that does not belong to its file, in bytes. The
+    /// pages of the file belong to the kernel's cache, which all processes of one file share.
     pub fn private_bytes(&self) -> Result<u64> {
         self.status_bytes("RssAnon:")
     }
@@ -342,7 +342,8 @@ pub fn pid(id: u32) -> Result<Pid> {
 /// Returns the processor time of a process so far, in seconds.
 pub fn cpu_seconds(id: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
-    // The program's name, field 2, may contain blanks and parentheses: count after it.
+    // The program's name, field 2, may contain blanks and parentheses, so fields are counted after
+    // it.
     let fields: Vec<_> =
         stat.rsplit_once(')').context("odd stat line")?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);

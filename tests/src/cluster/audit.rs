@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// One request, as the API server's audit log has it.
+/// One request in the API server's audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.

@@ -102,8 +102,7 @@ impl RealCluster {
         Self::start_on(Arc::new(Etcd::start().await?), options).await
     }
 
-    /// Starts an API server on this etcd, under a prefix of its own, and waits until it is
-    /// ready.
+    /// Starts an API server on this etcd, with its own prefix, and waits until it is ready.
     pub async fn start_on(etcd: Arc<Etcd>, options: &Options) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("quartet-cluster-").tempdir()?;
         write_files(folder.path())?;
@@ -136,7 +135,7 @@ impl RealCluster {
     pub async fn requests(&self) -> Result<Vec<Request>> {
         let path = self.folder.path().join("audit.log");
         let mut size = None;
-        // Programs may go on sending requests of their own.
+        // Programs may still send requests.
         for _ in 0..10 {
             let now = tokio::fs::metadata(&path).await.map(|meta| meta.len()).ok();
             if now == size {
@@ -173,8 +172,8 @@ impl RealCluster {
         self.start_both().await
     }
 
-    /// Puts etcd back to the data that [`save_etcd`](Self::save_etcd) copied, so that its
-    /// versions go back. Returns as soon as the API server is ready again.
+    /// Restores the data of etcd that [`save_etcd`](Self::save_etcd) copied, so that its versions
+    /// go back. Returns as soon as the API server is ready again.
     pub async fn restore_etcd(&self, from: &Path) -> Result<()> {
         self.stop_both().await?;
         tokio::fs::remove_dir_all(self.etcd.data()).await?;
@@ -251,7 +250,7 @@ impl RealCluster {
                 if answer != "ok" {
                     return Ok(None);
                 }
-                // Nothing makes the API server create the namespace of events before it is ready.
+                // The API server may become ready before it has created the namespace of events.
                 let namespace = Api::<Namespace>::all(client).get_opt("default").await?;
                 Ok(namespace.map(|_| Ok(())))
             }

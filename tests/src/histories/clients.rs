@@ -16,7 +16,7 @@ use super::{
 };
 use crate::dice::Dice;
 
-/// The parts of a write that admission policies take back, for a span of time.
+/// The parts of a write that admission policies undo for some time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Admission {
     when: (u64, u64),
@@ -26,7 +26,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Draws what is taken back.
+    /// Draws the parts to undo.
     pub fn draw(dice: &mut Dice, world: &World) -> Self {
         if !dice.percent(25) {
             return Self::default();
@@ -55,8 +55,8 @@ impl Admission {
 }
 
 impl Run {
-    /// Changes a node as another client does: a former leader, an operator with a backup, or one
-    /// that does not concern lifecycle-ccm.
+    /// Changes a node as another client does: a former leader, an operator with a backup, or a
+    /// client that has nothing to do with lifecycle-ccm.
     pub fn meddle(&mut self, now: u64) {
         let index = self.dice.below(self.world.nodes.len());
         let Some(node) = self.world.nodes.get(index).filter(|node| node.registered(now)) else {
@@ -80,8 +80,8 @@ impl Run {
         self.healthy.resize(self.world.nodes.len(), None);
     }
 
-    /// Approves on the Lease that some nodes are deleted whose machines are gone, or ends that, as
-    /// the operator does.
+    /// Approves on the Lease the deletion of some nodes whose machines are gone, or ends the
+    /// approval, as the operator does.
     pub fn approve_set(&mut self, now: u64) {
         let gone = self.world.nodes.iter().filter(|node| !node.lives(now));
         let gone: Vec<Box<str>> = gone.map(|node| node.uid.clone()).collect();
@@ -91,7 +91,7 @@ impl Run {
         self.tell_set(now);
     }
 
-    /// Tells the leader what is approved on the Lease.
+    /// Tells the leader about the approvals on the Lease.
     pub fn tell_set(&mut self, now: u64) {
         let (uids, until) = &self.approved;
         let end = if self.sabotage == Some(Sabotage::Until) { until * 2 } else { *until };

@@ -34,7 +34,7 @@ impl Run {
         let misnamed = index.and_then(|index| self.world.nodes.get(index)?.misnamed(asked));
         let by = if node.provider_id.is_some() { ProofMethod::ById } else { ProofMethod::ByName };
         let method = misnamed.unwrap_or(by);
-        // A witness that is not asked says that it was found.
+        // A witness that was not asked counts as found.
         let is_bribed = is_witness && self.sabotage == Some(Sabotage::Witnesses);
         match mode {
             _ if is_bribed => {}
@@ -48,7 +48,7 @@ impl Run {
                 return Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id, kept: None }));
             }
         }
-        // Each machine is off now and then.
+        // Each machine is sometimes off.
         let turn = asked / 60_000 + index.unwrap_or_default() as u64;
         let is_off = turn.is_multiple_of(4);
         self.instance.power = if is_off { PowerState::Stopped } else { PowerState::Running };
@@ -65,7 +65,7 @@ impl Run {
     ) -> (Option<Unlisted>, AnswerMode) {
         let mut mode = self.schedule.answer_mode(&mut self.dice, asked);
         let zone = world::within((self.schedule.zone.0, self.schedule.zone.1 + 120_000), asked);
-        // Only one of lookups and list lies at a time: see `faults`.
+        // Lookups and list do not lie at the same time: see `faults`.
         if mode == AnswerMode::Shrunken && (lookups == AnswerMode::Wrong || zone) {
             mode = AnswerMode::True;
         }
@@ -123,7 +123,7 @@ impl Run {
         is_judged && node.age >= self.policy.grace_period && !self.is_stranger(&node.uid)
     }
 
-    /// Returns true if the settings have a node without a provider ID deleted.
+    /// Returns true if the settings cause the deletion of a node without a provider ID.
     pub fn deletes_ghost(&self, node: &NodeView) -> bool {
         node.uninitialised && self.policy.ghosts == Ghosts::Uninitialised
     }

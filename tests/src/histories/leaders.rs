@@ -1,4 +1,4 @@
-//! Leaders that change, and writes that are not carried out.
+//! Changes of leaders, and writes that are not carried out.
 //!
 //! A leader leaves its window of deletions with the renewals of its Lease, and waits for a renewal before it deletes.
 //! It may die before that, after that, or between two deletions. The rules count the deletions of all leaders.
@@ -38,7 +38,8 @@ pub struct Lease {
 pub struct Spent {
     uid: Box<str>,
     decided: u64,
-    /// When it was made. The note to the next leader may still have the time of the decision.
+    /// The time of the deletion. The note to the next leader may still have the time of the
+    /// decision.
     made: u64,
     /// The number of leaders before this one.
     leader: u64,
@@ -47,7 +48,7 @@ pub struct Spent {
 /// The fate of the deletions of one pass.
 #[derive(Clone, Copy)]
 pub struct Fate {
-    /// How many the leader sends before it dies; none: it lives.
+    /// How many deletions the leader sends before it dies. `None` means that it lives.
     dies_after: Option<usize>,
 }
 
@@ -110,7 +111,7 @@ impl Run {
         if self.sabotage == Some(Sabotage::Memory) {
             left.deleted = Window::default();
         }
-        // The last leader may have died before it could take a charge back.
+        // The last leader may have died before it could undo a charge.
         let window = Decider::resume(at(now), left.deleted.clone());
         for (charged, uid) in window.window(at(now), &self.parameters.policy).after(At::default()) {
             if self.charged.iter().all(|(_, known)| **known != *uid) {
@@ -123,7 +124,7 @@ impl Run {
         self.lease.left.clone_from(&self.lease.stored);
     }
 
-    /// Lets the standby lead, and another one begin to watch.
+    /// Lets the standby lead, and starts another standby.
     pub fn succeed(&mut self, now: u64) {
         if self.observes {
             return;
@@ -139,14 +140,15 @@ impl Run {
         self.tally.leaders += 1;
     }
 
-    /// Renews the Lease, or leaves it because no renewal is due.
+    /// Renews the Lease if a renewal is due.
     pub fn renew(&mut self) {
         if self.dice.percent(70) {
             self.lease.stored.clone_from(&self.lease.left);
         }
     }
 
-    /// Leaves what is left after these decisions, and returns the fate of the deletions.
+    /// Leaves the data after these decisions to the next leader, and returns the fate of the
+    /// deletions.
     pub fn fate(
         &mut self,
         now: u64,
@@ -181,14 +183,14 @@ impl Run {
             self.lease.stored.clone_from(&self.lease.left);
         }
         if dies_after == Some(0) && !stores {
-            // Nobody learns of the decisions.
+            // Nobody learns about the decisions.
             self.charged.truncate(before);
         }
         Ok(Fate { dies_after })
     }
 
-    /// Checks that the note to the next leader has each deletion that still counts: from the time
-    /// when this leader made it, and before that from the time of the decision. It has no others.
+    /// Checks that the note to the next leader has exactly the deletions that still count, with the
+    /// time when this leader made them or, before that, the time of the decision.
     fn leaves_rightly(
         &self,
         now: u64,
@@ -259,7 +261,7 @@ impl Run {
         Ok(())
     }
 
-    /// Makes these writes, as far as the leader lives. Returns the time of the last answer.
+    /// Makes these writes while the leader lives. Returns the time of the last answer.
     pub fn write(
         &mut self,
         decided: u64,
@@ -322,7 +324,7 @@ impl Run {
 
     fn outcome(&mut self, is_there: bool, is_deletion: bool) -> Outcome {
         match self.dice.within(0, 100) {
-            // It is gone, and the informer still shows it.
+            // The node is gone, but the informer still shows it.
             _ if !is_there && is_deletion && self.dice.percent(50) => Outcome::Done,
             _ if !is_there && is_deletion && self.dice.percent(50) => Outcome::NotSent,
             0..=2 => Outcome::Conflict,
@@ -372,7 +374,7 @@ impl Run {
         Ok((is_done, next))
     }
 
-    /// Lets the watch show a write before the answer to it comes, and a later change as well.
+    /// Lets the watch show a write, and a later change, before the answer to the write comes.
     fn overtake(&mut self, now: u64) {
         if self.dice.percent(30) {
             self.watch(now);
@@ -432,7 +434,7 @@ impl Run {
             }
         };
         self.tally.undone += u64::from(is_undone || is_lost);
-        // A deletion whose answer was lost counts, whatever the next one says.
+        // A deletion whose answer was lost counts, whatever the next answer says.
         if is_undone && !self.doubtful.contains(uid) {
             self.charged.retain(|(_, known)| known != uid);
         }
@@ -467,7 +469,8 @@ impl Run {
         Ok(())
     }
 
-    /// Checks that no deletion is held except for deletions that were made, or may have been.
+    /// Checks that deletions are held only because of deletions that were made, or may have been
+    /// made.
     fn is_held_rightly(&self, now: u64) -> Result<(), String> {
         let window = ms(self.policy.budget_window);
         let used = self.charged.iter().filter(|(at, _)| at + window > now).count();

@@ -1,4 +1,4 @@
-//! The nodes of the world as the API server has them, and the processes that watch them.
+//! The nodes of the world in the API server, and the processes that watch them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -47,7 +47,7 @@ pub struct Marks {
     pub is_unapproved: bool,
     /// True if it has the shutdown taint.
     pub is_shut_down: bool,
-    /// How often a client that does not concern lifecycle-ccm has changed it.
+    /// How often a client that has nothing to do with lifecycle-ccm has changed it.
     pub touched: u32,
 }
 
@@ -192,7 +192,7 @@ impl Process {
         effects
     }
 
-    /// Tells what an informer shows that the store does not have.
+    /// Reports the differences between an informer and the store.
     pub fn watch(&mut self, now: u64, shown: &BTreeMap<Name, Arc<Node>>) {
         let gone = self
             .store

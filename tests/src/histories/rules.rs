@@ -85,7 +85,7 @@ impl Run {
         self.leader.machine.gauges(at(now)).is_open
     }
 
-    /// Returns true if nothing is wrong with this node, as the process sees it.
+    /// Returns true if nothing is wrong with this node from the view of the process.
     fn is_well(&self, node: &Node, now: u64) -> bool {
         node.is_ready() && self.node(&node.uid).is_some_and(|node| !node.is_replaced(now))
     }
@@ -94,7 +94,7 @@ impl Run {
         self.node(&node.uid).is_some_and(world::Node::in_reach) && !node.deleting
     }
 
-    /// Checks that the cloud is asked about nodes that it may know, and only when something is
+    /// Checks that the cloud is asked only about nodes that it may know, and only when something is
     /// wrong with one of them.
     pub fn asks_rightly(&self, now: u64, ask: &Ask) -> Result<(), String> {
         for node in ask.look_up.iter().chain(&ask.witnesses) {
@@ -144,8 +144,8 @@ impl Run {
         }
     }
 
-    /// Checks that late answers do not count, nor do answers from before the breaker closed; an
-    /// open breaker holds everything that is not approved.
+    /// Checks that late answers and answers from before the breaker closed do not count, and that
+    /// an open breaker holds everything that is not approved.
     pub fn is_founded(
         &self,
         now: u64,
@@ -183,8 +183,7 @@ impl Run {
         Ok(())
     }
 
-    /// Checks that the answers about a node span the confirmation period before anything else is
-    /// missing.
+    /// Checks that the answers about a node span the confirmation period.
     fn is_confirmed(&self, now: u64, decision: &Decision) -> Result<(), String> {
         let Decision { uid, evidence, verdict, .. } = decision;
         if let Verdict::Suspect {
@@ -222,7 +221,7 @@ impl Run {
         Ok(())
     }
 
-    /// Checks that a node that the operator protects is not said to be on its way out.
+    /// Checks that a node that the operator protects is not announced as leaving.
     pub fn is_protected(
         &self,
         now: u64,
@@ -278,8 +277,8 @@ impl Run {
         Ok(())
     }
 
-    /// Checks that the survey is about the selected nodes, and a list shows no nodes but those that
-    /// it had.
+    /// Checks that the survey is about the selected nodes, and that a list shows only nodes that it
+    /// had.
     fn surveys_rightly(
         &self,
         now: u64,
@@ -311,8 +310,8 @@ impl Run {
         Ok(())
     }
 
-    /// A node that has not changed in this pass, which began with this one, is on `/plan` with its marks that do not fit,
-    /// or because it is left out.
+    /// A node that has not changed since this pass began is on `/plan` with its wrong marks, or
+    /// because it is left out.
     pub fn shows_plans(&self, now: u64, before: &[Arc<Node>]) -> Result<(), String> {
         let version = |node: &Node| (node.uid.clone(), node.resource_version.clone());
         let stays = |node: &&Arc<Node>| {
@@ -398,8 +397,8 @@ impl Run {
         }
     }
 
-    /// Checks that a write is reported as made only if the API server shows it, and one that met a
-    /// newer node does not go on.
+    /// Checks that a write is reported as made only if the API server shows it, and that a write
+    /// that met a newer node is not continued.
     pub fn tells_rightly(
         &self,
         now: u64,
@@ -436,7 +435,7 @@ impl Run {
         }
     }
 
-    /// Checks that the memory has the claims of the provider as it has told them.
+    /// Checks that the memory has the claims of the provider as the provider reported them.
     pub fn knows_claims(&self, now: u64) -> Result<(), String> {
         let claims = self.leader.machine.claims();
         let is_wrong = |(node, claim): &&(Arc<Node>, _)| self.leader.claim(node, now) != *claim;

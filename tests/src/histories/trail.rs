@@ -1,4 +1,4 @@
-//! The things that a process has shown, asked and written so far.
+//! The history of what a process has shown, asked and written so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 

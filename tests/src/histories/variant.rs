@@ -1,4 +1,4 @@
-//! The subject of a history, and the rule that it lacks.
+//! The subject of a history, and the rule that is missing in it.
 
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ pub enum Sabotage {
     Late,
     /// A list that seems to be compared with nodes that arrived later.
     Arrival,
-    /// Claims whose changes no event tells.
+    /// Claims whose changes are not reported by events.
     Claims,
     /// An API server that seems to store whatever is written.
     Dropped,

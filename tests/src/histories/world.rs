@@ -49,7 +49,7 @@ pub struct Node {
     pub died: u64,
     /// Deletion of the node object by the operator, who replaces it.
     pub removed: u64,
-    /// Until when the informer shows it after its deletion.
+    /// The time until which the informer shows it after its deletion.
     pub shown_until: u64,
     ready_from: u64,
     ready_until: u64,
@@ -130,7 +130,7 @@ impl Node {
         self.kind != Kind::Unselected
     }
 
-    /// Returns true if it is neither another provider's nor left out by the node selector.
+    /// Returns true if it does not belong to another provider and the node selector selects it.
     pub fn in_reach(&self) -> bool {
         self.selected() && self.kind != Kind::Foreign
     }
@@ -184,7 +184,7 @@ impl Node {
     }
 }
 
-/// In one line, without what never happens.
+/// Formats it in one line, without events that never happen.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?} created {}", self.uid, self.kind, self.created)?;
@@ -375,7 +375,7 @@ fn draw_node(
     }
 }
 
-/// Only the ID proves something about a node that has one. The owner does not prove anything.
+/// Only the ID proves something about a node that has an ID. The owner does not prove anything.
 fn misnamed(dice: &mut Dice, kind: Kind, end: u64) -> ((u64, u64), ProofMethod) {
     let methods: &[ProofMethod] = match kind {
         Kind::Ghost | Kind::Initialised => &[ProofMethod::ByOwner, ProofMethod::ProvidersWord],

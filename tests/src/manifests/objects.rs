@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub struct Objects(pub Vec<Value>);
 
 impl Objects {
-    /// Reads YAML documents; a List counts as its items.
+    /// Reads YAML documents. A List counts as its items.
     pub fn parse(text: &str) -> Result<Self> {
         let mut objects = Vec::new();
         for document in serde_yaml_ng::Deserializer::from_str(text) {
@@ -36,8 +36,8 @@ impl Objects {
         self.of(kind).find(|object| name_of(object) == name)
     }
 
-    /// Returns the resource version of each object; of a FlowSchema the generation, because the API
-    /// server writes its status.
+    /// Returns the resource version of each object, or for a FlowSchema the generation, because the
+    /// API server writes its status.
     pub fn versions(&self) -> BTreeMap<String, String> {
         let version = |object| match at(object, "/kind") {
             "FlowSchema" => object.pointer("/metadata/generation").map(Value::to_string),
@@ -53,7 +53,7 @@ pub fn at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns the items of the list at a JSON pointer; empty if there is no list.
+/// Returns the items of the list at a JSON pointer. Returns nothing if the list does not exist.
 pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -87,15 +87,15 @@ pub fn arguments(container: &Value) -> Vec<&str> {
     list(container, "/args").iter().filter_map(Value::as_str).collect()
 }
 
-/// Returns the Secret with the configuration of the cloud that the pods of a Deployment mount;
-/// empty without one.
+/// Returns the Secret with the configuration of the cloud that the pods of a Deployment mount, or
+/// an empty name without one.
 pub fn cloud_secret(deployment: &Value) -> &str {
     let volumes = list(deployment, "/spec/template/spec/volumes");
     let cloud = volumes.iter().find(|volume| at(volume, "/name") == "cloud-config");
     cloud.map_or("", |volume| at(volume, "/secret/secretName"))
 }
 
-/// Returns the Secret that a Deployment alone mounts, by `components/own-credentials`.
+/// Returns the Secret that only this Deployment mounts, by `components/own-credentials`.
 pub fn own_secret(deployment: &Value) -> String {
     format!("{}-cloud-config", name_of(deployment))
 }

@@ -10,11 +10,11 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use walkdir::WalkDir;
 
-/// Folders that several controllers share or that move them; not applied by themselves.
+/// Folders that several controllers share or that move them. They are not applied by themselves.
 const BASES: [&str; 3] = ["common", "guard", "namespace"];
 /// Components for the cloud; a deployment uses exactly one.
 const PROVIDERS: [&str; 2] = ["external-provider", "openstack"];
-/// Components that bring a controller, which is installed in no other way.
+/// Components that bring a controller that is not installed in any other way.
 const BRINGS: [(&str, &str); 1] = [("routes", "route-ccm")];
 /// Optional components.
 const OPTIONS: [&str; 6] = [
@@ -83,8 +83,8 @@ impl Tree {
         self.controllers.iter().filter(by_itself).cloned().chain(overlays).collect()
     }
 
-    /// Returns every set of controllers, a component's controller alone or beside all others; with
-    /// every provider and without one; each with no option, each option alone, and all of them.
+    /// Returns every set of controllers, with a component's controller alone or beside all others,
+    /// with every provider and without one, and with no option, each option alone, and all options.
     pub fn choices(&self) -> Vec<Choice> {
         let alone = OPTIONS.iter().map(|option| vec![*option]);
         let options: Vec<_> = alone.chain([Vec::new(), OPTIONS.to_vec()]).collect();
@@ -117,7 +117,7 @@ impl Tree {
             writeln!(text, "- {root}/{controller}")?;
         }
         text.push_str("components:\n");
-        // First those that bring a controller: the others patch it.
+        // The components that bring a controller come first, because the others patch it.
         let bringing = choice.controllers.iter().filter_map(|it| component_of(it));
         for component in bringing.chain(choice.components.iter().copied()) {
             writeln!(text, "- {root}/components/{component}")?;

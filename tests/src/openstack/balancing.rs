@@ -1,5 +1,5 @@
 //! The parts that scenarios and benchmarks of load balancers share: a cluster with nodes and
-//! Services, and the calls that their load balancers cost.
+//! Services, and the number of calls that their load balancers cost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{fixture::with_short_terms, nodes, services};
 
-/// The beginning of the names of what openstack-cloud-controller-manager makes, and service-ccm.
+/// The beginning of the names of load balancers of openstack-cloud-controller-manager and
+/// service-ccm.
 pub const NAME: &str = "kube_service_kubernetes_default_";
 /// The tag with the UID of the Service.
 pub const SERVICE_TAG: &str = "kubernetes-service-uid=";
@@ -34,7 +35,7 @@ pub const BALANCERS: &str = "/v2.0/lbaas/loadbalancers";
 /// Requests to the services, without logins and versions.
 #[derive(Debug)]
 pub struct Calls {
-    /// All but polls.
+    /// All requests except polls.
     pub calls: usize,
     /// Lists of load balancers that the cloud works on, by ID.
     pub polls: usize,
@@ -67,7 +68,7 @@ impl Calls {
 }
 
 /// Returns true if a request lists load balancers because the cloud works on them: all or by ID,
-/// and not by tag or name.
+/// but not by tag or name.
 fn is_poll(request: &Request) -> bool {
     let is_list = request.method == http::Method::GET && request.path == BALANCERS;
     is_list && !["tags=", "name="].iter().any(|filter| request.query.contains(filter))
@@ -81,7 +82,7 @@ pub fn service(name: &str, ports: u16) -> Value {
     service
 }
 
-/// Returns the same with an annotation of the provider.
+/// Returns the Service with an annotation of the provider.
 pub fn annotated(mut service: Value, key: &str, value: &str) -> Value {
     service["metadata"]["annotations"][format!("{ANNOTATION}{key}")] = value.into();
     service
@@ -112,7 +113,7 @@ pub fn service_ccm(rig: &Rig) -> Launch {
     rig.launch("service-ccm").arg("--load-balancer-allowed-addresses=127.0.0.0/8")
 }
 
-/// Returns the same with short terms and periods.
+/// Returns the launch with short terms and periods.
 pub fn quick(rig: &Rig) -> Launch {
     with_short_terms(service_ccm(rig))
         .arg("--member-update-interval=2s")
@@ -190,8 +191,8 @@ pub async fn all_have_addresses(
     Ok(start.elapsed())
 }
 
-/// Waits until the Service's condition that says why it is not as wanted has this reason, and
-/// returns its text.
+/// Waits until the Service's condition about its load balancer has this reason, and returns its
+/// text.
 pub async fn says(rig: &Rig, name: &str, reason: &str, limit: Duration) -> Result<String> {
     let is = |service: &KubeService| text_of(service, reason).is_some();
     let service = services::wait_for(&rig.client, name, reason, limit, is).await?;

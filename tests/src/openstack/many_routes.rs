@@ -27,7 +27,7 @@ pub const CLUSTER: &str = "10.244.0.0/16";
 const PREFIX: &str = "routed-";
 /// How many kubelets register at once.
 const AT_ONCE: usize = 16;
-/// How long nothing more may happen after the expected requests.
+/// For how long nothing more may happen after the expected requests.
 const QUIET: Duration = Duration::from_secs(3);
 
 /// The measured figures.
@@ -66,8 +66,8 @@ pub fn is_reachable(node: &Node) -> bool {
     all.any(|it| it.type_ == "NetworkUnavailable" && it.status == "False")
 }
 
-/// Gives this number of nodes routes, with port security or without; then two of them leave.
-/// Needs an empty router and an empty cluster, and leaves both empty.
+/// Gives this number of nodes routes, with port security or without. Then two of them leave. Needs
+/// an empty router and an empty cluster, and leaves both empty.
 pub async fn measure(rig: &Rig, count: usize, is_secure: bool) -> Result<Figures> {
     let user = &rig.cloud.user;
     let router = user.router().await?;
@@ -177,7 +177,7 @@ async fn leaves(rig: &Rig, router: &str, number: usize, port: &Port) -> Result<C
 }
 
 impl Figures {
-    /// Prints them, beside what is wanted.
+    /// Prints them beside the wanted values.
     pub fn print(&self, count: usize) {
         let ports = match self.after_pair {
             Some((shortest, longest)) => format!(

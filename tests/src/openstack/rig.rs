@@ -91,8 +91,8 @@ impl Cloud {
     }
 }
 
-/// Deletes all load balancers and floating IPs, also those that a failed scenario has left in a
-/// state that Octavia does not leave on its own.
+/// Deletes all load balancers and floating IPs, also load balancers that a failed scenario has left
+/// in a state that Octavia does not leave on its own.
 async fn clear_balancers(services: &Services, projects: &[&Admin]) -> Result<()> {
     for project in projects {
         let id = project.project_id();
@@ -127,8 +127,8 @@ async fn clear(user: &Admin, wanted: &[NewServer], crowd: usize) -> Result<Vec<S
     Ok(kept)
 }
 
-/// The fixture of a scenario: a cluster without nodes, the cloud without faults, and the
-/// programs' configuration of it.
+/// The fixture of a scenario: a cluster without nodes, the cloud without faults, and the programs'
+/// configuration for it.
 pub struct Rig {
     fixture: Fixture,
     /// The cloud.
@@ -144,7 +144,7 @@ impl Deref for Rig {
 }
 
 impl Rig {
-    /// Removes the proxy's faults, and load balancers of the scenario before.
+    /// Removes the proxy's faults, and load balancers of the previous scenario.
     pub async fn new(cloud: Arc<Cloud>, fixture: Fixture) -> Result<Self> {
         cloud.proxy.mend().await?;
         clear_balancers(&cloud.services, &[&cloud.user, &cloud.other]).await?;
@@ -226,8 +226,8 @@ impl Rig {
         Ok(format!("[LoadBalancer]\nsubnet-id = {subnet}\nfloating-network-id = {public}\n"))
     }
 
-    /// Replaces the cloud.conf by one for all four programs, at once: a program that looked between
-    /// two steps would restart for each of them.
+    /// Replaces the cloud.conf by one for all four programs in one step: a program that looked
+    /// between two steps would restart for each of them.
     pub async fn configure_all(&self, auth_url: &str, region: &str) -> Result<()> {
         let account = by_password(&Account::of("k8s"));
         let router = route_section(&self.cloud.user.router().await?);

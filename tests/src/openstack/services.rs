@@ -53,7 +53,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Starts what does not run yet; the first time on a machine this installs it.
+    /// Starts the services that do not run yet. The first time on a machine this installs them.
     pub async fn up(flavour: Flavour) -> Result<Self> {
         tokio::task::spawn_blocking(move || {
             let (state, ours) = up(flavour)?;
@@ -63,7 +63,7 @@ impl Services {
         .await?
     }
 
-    /// Starts again what has ended since.
+    /// Restarts the services that have ended since.
     pub async fn repair(&self) -> Result<()> {
         let flavour = self.flavour;
         tokio::task::spawn_blocking(move || up(flavour)).await??;
@@ -74,7 +74,7 @@ impl Services {
     /// the returned value is dropped.
     pub fn freeze(&self, name: &str) -> Result<Frozen> {
         let tree = self.processes(name)?;
-        // The parent first: it would replace children that stand still.
+        // The parent is frozen first, because it would replace frozen children.
         for process in &tree {
             process.signal(Signal::STOP)?;
         }
@@ -93,7 +93,7 @@ impl Services {
         .await
     }
 
-    /// Runs a statement in the services' database: for states that no request reaches.
+    /// Runs a statement in the services' database, for states that cannot be reached by requests.
     pub fn sql(&self, statement: &str) -> Result<String> {
         let socket = format!("--socket={}", self.state.join("run/mysql.sock").display());
         let done = Command::new("mariadb")
@@ -154,7 +154,7 @@ impl Drop for Services {
         if self.ours {
             let ended = script("down", self.flavour).status();
             if !ended.is_ok_and(|status| status.success()) {
-                tracing::warn!("tests/openstack/down failed: services may go on running");
+                tracing::warn!("tests/openstack/down failed: services may still run");
             }
         }
     }
@@ -177,7 +177,7 @@ impl Drop for Frozen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     id: u32,
-    /// Ticks since the machine's start.
+    /// The start of the process, in ticks since the machine's start.
     started: u64,
 }
 
@@ -211,7 +211,8 @@ struct Stat {
 
 fn stat(id: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The program's name, field 2, may hold blanks and parentheses: count behind it.
+    // The program's name, field 2, may contain blanks and parentheses, so fields are counted after
+    // it.
     let fields: Vec<_> = text.rsplit_once(')')?.1.split_whitespace().collect();
     Some(Stat {
         state: (*fields.first()?).to_owned(),
@@ -241,8 +242,7 @@ fn up(flavour: Flavour) -> Result<(PathBuf, bool)> {
     Ok((PathBuf::from(state), word == "started"))
 }
 
-/// Locks the cloud for one run. Scenarios delete what they find in the cloud: only one run may work
-/// with it.
+/// Locks the cloud for one run, because scenarios delete all objects that they find in the cloud.
 fn claim(state: &Path) -> Result<fs::File> {
     let path = state.join("in-use");
     let file = fs::File::create(&path).with_context(|| path.display().to_string())?;

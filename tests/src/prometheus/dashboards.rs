@@ -24,7 +24,7 @@ pub struct Dashboard {
 pub struct Query {
     /// The panel's title.
     pub panel: String,
-    /// As it stands in the file, with variables.
+    /// The expression in the file, with variables.
     pub expression: String,
     /// True for an instant query, false for a range query.
     pub instant: bool,
@@ -60,13 +60,14 @@ pub fn text(value: &Value) -> &str {
 }
 
 impl Dashboard {
-    /// Returns true if it shows this program: its own dashboard, or one of all programs.
+    /// Returns true if it shows this program: it is the program's own dashboard, or one of all
+    /// programs.
     pub fn is_about(&self, program: Identity) -> bool {
         self.name == program.binary
             || programs::shipped().all(|shipped| shipped.binary != self.name)
     }
 
-    /// Returns all panels, also in collapsed rows; a row itself is not a panel.
+    /// Returns all panels, also in collapsed rows. A row itself is not a panel.
     pub fn panels(&self) -> Vec<&Value> {
         list(&self.json["panels"])
             .flat_map(|panel| std::iter::once(panel).chain(list(&panel["panels"])))

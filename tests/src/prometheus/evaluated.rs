@@ -13,7 +13,7 @@ use super::{
     variables::Variables,
 };
 
-/// A number that stands for "none so far" must not hide that there is no such metric.
+/// A number that stands for "none so far" must not hide that the metric does not exist.
 pub const OR_ZERO: &str = " or vector(0)";
 
 /// Returns the queries of a dashboard that are about this program and have no answer.
@@ -55,7 +55,7 @@ fn unknown(expression: &str, exported: &BTreeSet<String>) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Returns why a query has no answer, if so: an error, no series, or no number.
+/// Returns the reason if a query has no answer: an error, no series, or no number.
 async fn answer(query: &Query, expression: &str, server: &Server, span: Span) -> Option<String> {
     let result = if query.instant {
         server.query_at(expression, span.end).await
@@ -75,12 +75,13 @@ fn has_number(series: &Value) -> bool {
     points.map(|point| text(&point[1])).any(|value| !value.is_empty() && value != "NaN")
 }
 
-/// Returns the rules about this program that cannot be evaluated, or name what it does not export.
+/// Returns the rules about this program that cannot be evaluated, or that name metrics that it does
+/// not export.
 pub async fn rules(program: Identity, server: &Server, span: Span) -> Result<Vec<String>> {
     let all = files::all()?;
     let known = files::known_to(program)?;
     let mut exported = server.metrics().await?;
-    // A rule may use what another one writes, although it has written nothing so far.
+    // A rule may use the series of another rule, although that has not written anything so far.
     exported.extend(all.iter().filter_map(|rule| rule.record.clone()));
     let mut wrong = Vec::new();
     let about = |rule: &&files::Rule| promql::metrics(&rule.expression).is_subset(&known);

@@ -36,8 +36,8 @@ const WORDS: [&str; 27] = [
 /// Words that are followed by labels in parentheses.
 const BEFORE_LABELS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 
-/// Returns the names of the metrics in an expression. It must be valid; only Prometheus checks
-/// that.
+/// Returns the names of the metrics in an expression. The expression must be valid, which only
+/// Prometheus checks.
 pub fn metrics(expression: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut rest = expression.chars().peekable();
@@ -99,7 +99,7 @@ fn string(rest: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// Skips what stands in parentheses, strings in it as a whole.
+/// Skips text in brackets, including whole strings in it.
 fn until(rest: &mut Peekable<Chars<'_>>, end: char) {
     while let Some(&letter) = rest.peek() {
         if matches!(letter, '"' | '\'' | '`') {

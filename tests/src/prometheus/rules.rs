@@ -13,7 +13,7 @@ use crate::{
     printed,
 };
 
-/// Series that Prometheus itself writes about what it scrapes.
+/// Series that Prometheus itself writes about its targets.
 const OF_PROMETHEUS: [&str; 2] = ["up", "ALERTS"];
 
 /// One alert or recording rule.

@@ -16,13 +16,13 @@ use tokio::process::{Child, Command};
 
 use crate::openstack::http::Http;
 
-/// From one scrape to the next.
+/// The time from one scrape to the next.
 pub const SCRAPE_SECONDS: u64 = 1;
 
 /// How long Prometheus may take to start, and to see a target.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// From when to when, in Unix seconds.
+/// The beginning and the end, in Unix seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// The first second.
@@ -43,7 +43,7 @@ pub fn now() -> u64 {
     clock::wall().as_second().unsigned_abs()
 }
 
-/// Processes that are scraped under one name.
+/// Processes that Prometheus scrapes under one name.
 pub struct Job {
     /// The label `job`.
     pub name: String,

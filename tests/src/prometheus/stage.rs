@@ -33,8 +33,8 @@ use crate::{
     suite::Story,
 };
 
-/// A rate needs this many scrapes around a moment, and what happened before it must be
-/// out of sight again.
+/// A rate needs this many scrapes around a moment, and earlier events must be outside of its window
+/// again.
 pub const SETTLE: Duration = Duration::from_secs(3 * SCRAPE_SECONDS);
 
 /// A scrape that is under way writes no further back than this.
@@ -42,9 +42,9 @@ const UNDER_WAY: u64 = 2 * SCRAPE_SECONDS;
 
 /// A story that was played. The programs run on.
 pub struct Played {
-    /// They answer queries about the story, each with other labels of its targets.
+    /// They answer queries about the story, each with different labels of its targets.
     pub servers: Vec<Server>,
-    /// When the story was.
+    /// The time of the story.
     pub span: Span,
     /// The replicas' pages of metrics, at the end of their lives or of the story.
     pub pages: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Stage {
     /// Three replicas, until one ends.
     pub replicas: Vec<Program>,
     program: Identity,
-    /// One in a second cluster, whose cloud is an OpenStack that does not answer.
+    /// A replica in a second cluster, whose cloud is an OpenStack that does not answer.
     unanswered: Program,
     _second: Env,
     /// See [`Played::pages`].
@@ -81,7 +81,7 @@ pub async fn play(
         servers.push(Server::start(prometheus, &folder, &jobs, rules).await?);
     }
     let start = server::now();
-    // A counter that is born with an event hides it: the zero must be scraped first.
+    // A counter that appears with an event hides it, so its zero must be scraped first.
     sleep(SETTLE).await;
     (story.play)(&mut stage).await?;
     sleep(SETTLE + Duration::from_secs(UNDER_WAY)).await;
@@ -153,8 +153,8 @@ impl Stage {
     }
 
     /// Makes the cloud refuse calls, and ask for a pause that is longer than a call may take:
-    /// `--cloud-call-timeout=2s`. It recovers after the program has not sent a call because of the
-    /// pause. `cause` makes the program call the cloud; it is given 0, 1, 2 and so on.
+    /// `--cloud-call-timeout=2s`. The cloud recovers after the program has not sent a call because
+    /// of the pause. `cause` makes the program call the cloud. Its argument is 0, 1, 2 and so on.
     pub async fn throttle_cloud(
         &self,
         cause: impl AsyncFn(&Env, usize) -> Result<()>,

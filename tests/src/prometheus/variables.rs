@@ -1,4 +1,4 @@
-//! Grafana's substitution of a query's variables.
+//! Replaces a query's variables as Grafana does.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -38,7 +38,7 @@ impl Variables {
         Ok(variables)
     }
 
-    /// Returns the value of "All": the variable's own, or else one of those that there are.
+    /// Returns the value of "All": the variable's own, or one of the existing values.
     async fn everything(&self, variable: &Value, server: &Server, span: Span) -> Result<String> {
         let definition = text(&variable["definition"]);
         ensure!(text(&variable["query"]["query"]) == definition, "query and definition differ");

@@ -78,7 +78,7 @@ impl Account {
         &self.manifest
     }
 
-    /// Gives back all that the manifests grant, and waits until it is in force.
+    /// Grants again everything that the manifests grant, and waits until it is in force.
     pub async fn restore(&self) -> Result<()> {
         self.apply_all().await?;
         for grant in self.manifest.grants()? {
@@ -87,8 +87,8 @@ impl Account {
         self.wait_confined("no Lease but its own").await
     }
 
-    /// Installs a policy that lets no field of an object be written, as one of a version before would not
-    /// know them, and waits until it is in force.
+    /// Installs a policy that does not allow any field of an object to be written, as if it
+    /// belonged to an earlier version that does not know the fields. Waits until it is in force.
     pub async fn confine_to_nothing(&self) -> Result<()> {
         let mut items: Vec<Value> = self.manifest.policy().into_iter().cloned().collect();
         for item in &mut items {
@@ -101,7 +101,7 @@ impl Account {
                     variable["expression"] = json!("[]");
                 }
             });
-            // The refused Lease shows that this one is in force.
+            // The refused Lease shows that this policy is in force.
             each("/spec/validations", &|validation| {
                 if validation["message"].as_str().is_some_and(|text| text.contains("no Lease")) {
                     validation["messageExpression"] = json!(format!("'{OLDER}'"));
@@ -143,7 +143,7 @@ impl Account {
         .await
     }
 
-    /// Takes one right away, and waits until it is gone.
+    /// Takes away one right, and waits until it is gone.
     pub async fn take(&self, grant: &Grant) -> Result<()> {
         self.apply(&self.manifest.without(grant)?).await?;
         self.wait_until(grant, false).await
@@ -198,7 +198,7 @@ impl Account {
 }
 
 fn real(cluster: &Cluster) -> Result<&RealCluster> {
-    cluster.real().context("rights are what a real API server grants")
+    cluster.real().context("only a real API server grants rights")
 }
 
 /// Returns the output of a command; a failed command is an error.

@@ -1,4 +1,4 @@
-//! The roles of one program, as its manifests make them.
+//! The roles that the manifests of one program make.
 
 use std::{collections::BTreeSet, fmt, path::Path};
 
@@ -41,7 +41,7 @@ impl Grant {
     }
 }
 
-/// As the programs say it.
+/// Formats it in the words of the programs.
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
@@ -60,7 +60,7 @@ impl fmt::Display for Grant {
 /// The service account, the roles, the bindings and the flow of one program.
 #[derive(Clone)]
 pub struct Manifest {
-    /// Whose.
+    /// The program.
     pub program: &'static str,
     /// The objects.
     pub objects: Vec<Value>,
@@ -92,7 +92,7 @@ impl Manifest {
         let mut objects = documents(&read(&manifests.join("common/role.yaml"))?)?;
         let own = documents(&read(&manifests.join(program).join("clusterrole.yaml"))?)?;
         if own.iter().flat_map(rules).any(is_of_events) {
-            // Its kustomization takes the events of single namespaces out of the common roles.
+            // Its kustomization removes the events of single namespaces from the common roles.
             objects.retain(|object| object["metadata"]["namespace"] != "default");
             for rules in objects.iter_mut().filter_map(|object| object["rules"].as_array_mut()) {
                 rules.retain(|rule| !is_of_events(rule));
@@ -115,8 +115,8 @@ impl Manifest {
         self.objects.iter().filter(|object| POLICY.contains(&text(&object["kind"]))).collect()
     }
 
-    /// Returns everything that the roles grant. Each must be removable on its own, and must say
-    /// exactly what it grants.
+    /// Returns everything that the roles grant. Each grant must be removable on its own, and must
+    /// be written out exactly.
     pub fn grants(&self) -> Result<BTreeSet<Grant>> {
         let mut all = BTreeSet::new();
         for role in self.roles() {
@@ -191,7 +191,7 @@ fn grant(of: &Value, rule: &Value, verb: &str) -> Result<Grant> {
         ensure!(all.len() == 1, "a rule names one of {part} each, not {all:?}");
         Ok(all.into_iter().next().unwrap_or_default())
     };
-    ensure!(rule["nonResourceURLs"].is_null(), "no path of the server is needed: {rule}");
+    ensure!(rule["nonResourceURLs"].is_null(), "paths of the server are not needed: {rule}");
     let full = one("resources")?;
     let (resource, subresource) = full.split_once('/').unwrap_or((&full, ""));
     let name = if rule["resourceNames"].is_null() { String::new() } else { one("resourceNames")? };

@@ -1,4 +1,4 @@
-//! Checks of a program with `--mode=observe`: it decides as a leader does, and writes nothing.
+//! Checks of a program with `--mode=observe`, which decides like a leader but writes nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::cluster::{self, OBSERVER, Request};
 /// The steps of a plan, node by node: their names and their text.
 pub type Plans = BTreeMap<String, (Vec<String>, String)>;
 
-/// Starts an observer, which comes as another user than the leader.
+/// Starts an observer, which uses another account than the leader.
 pub async fn observe(env: &Env, launch: Launch) -> Result<Program> {
     let path = env.path("observer.kubeconfig");
     cluster::write_observers_kubeconfig(env.cluster.kubeconfig(), &path)?;
@@ -92,19 +92,19 @@ fn announced(leader: &Program) -> BTreeMap<String, Vec<String>> {
 fn requests(step: &str) -> &'static [&'static str] {
     match step {
         "addresses" => &["patch nodes/status"],
-        // The first leaves the proof on the node.
+        // The first write leaves the proof on the node.
         "delete" => &["patch nodes", "delete nodes"],
         _ => &["patch nodes"],
     }
 }
 
-/// Checks that no observer has written anything, though it may, nor asked for a Lease.
+/// Checks that no observer has written anything, although it may, or asked for a Lease.
 pub async fn nothing_written(env: &Env, observers: &[&Program]) -> Result<()> {
     let requests = env.requests("").await?;
     let own: Vec<_> = requests.iter().filter(|request| request.user == OBSERVER).collect();
     let read = own.iter().filter(|request| ["list", "watch"].contains(&&*request.verb)).count();
     ensure!(read >= observers.len(), "the audit log does not show the observers: {own:?}");
-    // A program may watch Leases and read the kubelets' Leases; an election reads a program's
+    // A program may watch Leases and read the kubelets' Leases. Only an election reads a program's
     // Lease.
     let elects = |request: &Request| {
         let is_read = request.resource == "leases" && !request.name.is_empty();

@@ -16,7 +16,7 @@ impl Log {
     pub fn new() -> Self {
         let global =
             tracing_subscriber::fmt().with_max_level(Level::TRACE).with_writer(io::sink).finish();
-        // Fails for every test of a process but the first, which has set it.
+        // This fails for every test of a process except the first, which has set it.
         drop(tracing::subscriber::set_global_default(global));
         Self::default()
     }

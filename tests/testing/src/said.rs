@@ -1,4 +1,4 @@
-//! Checks of what is said to users, for tests with random input.
+//! Checks messages to users, for tests with random input.
 
 use std::fmt::Display;
 

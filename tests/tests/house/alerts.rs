@@ -1,5 +1,5 @@
-//! The alert rules, their test cases and their runbooks belong together. Whether the
-//! rules say what they should is for `make test-alerts`, which needs Prometheus.
+//! The alert rules, their test cases and their runbooks belong together. `make test-alerts`, which
+//! needs Prometheus, checks that the rules are right.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ const CHAPTERS: [&str; 6] = [
     "## When it ends",
 ];
 
-/// Files of rules that hold for every controller.
+/// Files of rules that apply to every controller.
 const COMMON: [&str; 2] = ["common.yaml", "cloud.yaml"];
 
 #[derive(Deserialize)]
@@ -178,12 +178,12 @@ fn every_alert_says_what_a_person_needs() {
         for text in rule.annotations.values() {
             for label in text.split("$labels.").skip(1).filter_map(|rest| rest.split(' ').next()) {
                 if !words(&expr).contains(label) {
-                    complain(format!("speaks of the label {label}, which its expression drops"));
+                    complain(format!("mentions the label {label}, which its expression drops"));
                 }
             }
         }
     }
-    check("a page at night must say enough", &broken);
+    check("a page at night must give enough information", &broken);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn the_cases_are_about_rules_that_exist() {
             }
         }
     }
-    check("a test case names what is not there", &broken);
+    check("a test case names an alert that does not exist", &broken);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn every_runbook_belongs_to_an_alert_and_answers_the_same_questions() {
     for (file, path) in files(RUNBOOKS, ".md").iter().filter(|(file, _)| *file != "README.md") {
         let text = read(path);
         if !alerts.contains(file.trim_end_matches(".md")) {
-            broken.push(format!("{file}: there is no such alert"));
+            broken.push(format!("{file}: this alert does not exist"));
         }
         if !index.contains(&format!("]({file})")) {
             broken.push(format!("{file}: README.md does not list it"));
@@ -277,7 +277,7 @@ fn rules_for_every_controller_name_none() {
         .filter(|(_, rule)| particular.iter().any(|word| rule.expr.contains(word.as_str())))
         .map(|(file, rule)| format!("{file}: {}", name(rule)))
         .collect();
-    check("what is particular to a controller has a file of its own", &broken);
+    check("a rule for one controller belongs into its own file", &broken);
 }
 
 /// A condition that holds for one scrape must not page anyone; where a rule has no `for`, its
@@ -293,7 +293,8 @@ fn no_alert_fires_on_a_single_sample() {
     check("an alert without `for` must look at a window", &broken);
 }
 
-/// One command says where the pages are: in alerts, their cases, dashboards and the operator's rules.
+/// One command sets where the pages are: in alerts, their cases, dashboards and the operator's
+/// rules.
 #[test]
 fn the_pages_can_be_anywhere() {
     const LINKING: [&str; 4] = [

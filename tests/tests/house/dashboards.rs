@@ -51,8 +51,8 @@ fn dashboards_have_names_of_their_own() {
     check(named);
 }
 
-/// A controller's suite asks the queries that are about its own metrics, so one that mixes the
-/// metrics of two controllers would be asked by neither.
+/// A controller's suite sends the queries about its own metrics, so neither of two controllers
+/// would send a query that mixes their metrics.
 #[test]
 fn every_query_is_about_one_program() {
     let known: Vec<_> = programs::shipped()

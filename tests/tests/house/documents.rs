@@ -63,7 +63,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     pages.into_iter().map(|path| (path.clone(), without_rust(&read(&path)))).collect()
 }
 
-/// Blocks of Rust become empty lines: their words are not commands.
+/// Turns blocks of Rust into empty lines, because their words are not commands.
 fn without_rust(text: &str) -> String {
     let mut is_rust = false;
     let mut lines = Vec::new();
@@ -84,8 +84,8 @@ fn code(line: &str) -> Vec<&str> {
     parts
 }
 
-/// Complains about everything in the code of the pages that `wrong` returns. Pages about this
-/// code have arrows and crates instead of flags and metrics.
+/// Fails for everything in the code of the pages that `wrong` returns. Pages about this code have
+/// arrows and crates instead of flags and metrics.
 fn in_code(rule: &str, wrong: impl Fn(&Path, &str) -> Vec<String>) {
     let mut broken = Vec::new();
     let is_about_code = |path: &Path| {
@@ -149,8 +149,8 @@ fn every_flag_exists() {
     assert!(known.contains("kube-api-qps"), "the options were not found");
     let foreign: BTreeSet<&str> = FOREIGN.iter().flat_map(|(_, names)| *names).copied().collect();
     known.extend(&foreign);
-    // Upstream's own flags are what the pages about parity discuss.
-    in_code("no program has such a flag", |path, part| {
+    // The pages about parity discuss upstream's own flags.
+    in_code("no program has this flag", |path, part| {
         let unknown = flags(part).filter(|name| !is_parity(path) && !known.contains(name));
         unknown.map(|name| format!("--{name}")).collect()
     });
@@ -193,7 +193,7 @@ fn annotations_of_the_simulated_cloud_are_confirmed() {
 #[test]
 fn every_metric_exists() {
     let known = series();
-    in_code("no program has such a metric", |_, part| {
+    in_code("no program has this metric", |_, part| {
         let name = word(part);
         let rest = part.get(name.len()..).unwrap_or_default();
         let is_metric = ["ccm_", "openstack_"].iter().any(|prefix| name.starts_with(prefix));
@@ -246,7 +246,7 @@ fn heads_are_all_beginnings() {
     assert_eq!(heads("^one"), ["one"]);
 }
 
-/// A pattern that matches nothing shows nothing, which looks as if all was well.
+/// A pattern that matches nothing shows nothing, which looks as if everything were fine.
 #[test]
 fn every_pattern_for_metrics_matches_some() {
     let known = series();
@@ -274,7 +274,7 @@ fn every_test_that_the_pages_about_parity_name_exists() {
     let functions: BTreeSet<&str> =
         sources.iter().flat_map(|text| text.split("fn ").skip(1)).map(word).collect();
     let named = Cell::new(0);
-    in_code("there is no such test", |path, part| {
+    in_code("this test does not exist", |path, part| {
         let is_name = is_parity(path)
             && part.contains("::")
             // An IPv6 network is not a name.
@@ -295,7 +295,7 @@ fn every_selected_event_exists() {
             && !path.starts_with(root().join("tests"))
     });
     let sources: String = sources.map(|path| read(&path)).collect();
-    in_code("no program writes such an event", |_, part| {
+    in_code("no program writes this event", |_, part| {
         let reasons = part.split("reason=").skip(1).map(word).filter(|reason| !reason.is_empty());
         let unknown = reasons.filter(|reason| {
             part.contains("--field-selector") && !sources.contains(&format!("\"{reason}\""))
@@ -307,7 +307,7 @@ fn every_selected_event_exists() {
 #[test]
 fn every_file_exists() {
     let top = ["bench/", "bins/", "docs/", "grafana/", "manifests/", "shared/", "tests/"];
-    in_code("there is no such file", |path, part| {
+    in_code("this file does not exist", |path, part| {
         let is_path = top.iter().any(|top| part.starts_with(top));
         let is_plain = !part.contains(|c: char| c.is_whitespace() || "<*{".contains(c));
         let folder = path.parent().unwrap_or(path).to_owned();
@@ -357,10 +357,11 @@ fn links_lead_to_headings_that_exist() {
         }
     }
     assert!(links > 50, "the links were not found: {links}");
-    check("a link leads to no heading", &broken);
+    check("a link does not lead to a heading", &broken);
 }
 
-/// Returns a line of prose without what may be long: code between backticks, and targets of links.
+/// Returns a line of prose without the parts that may be long: code between backticks, and targets
+/// of links.
 fn prose(line: &str) -> String {
     let mut kept = String::new();
     for (number, part) in line.split('`').enumerate() {
@@ -416,7 +417,7 @@ fn code_and_links_do_not_make_a_line_long() {
     assert!(!has_two_sentences("One (it has. Two) ends."));
 }
 
-/// A page that the index does not name is found by nobody. Runbooks have an index of their own.
+/// Nobody finds a page that the index does not name. Runbooks have their own index.
 #[test]
 fn every_page_is_in_the_index() {
     let docs = root().join("docs");

@@ -1,4 +1,5 @@
-//! Plain English: habits of wording that a pattern sees, in comments, messages and documents.
+//! Checks for plain English: finds habits of wording by patterns, in comments, messages and
+//! documents.
 //!
 //! Each place must be rewritten, or allowed with a reason; a failure also counts them by habit and
 //! folder.

@@ -1,5 +1,6 @@
-//! All crates build their tests with one set of features: `cargo test -p X` then reuses what a build of the workspace
-//! has made. `ccm-testing` depends on every crate of the registry, and every crate on `ccm-testing`.
+//! All crates build their tests with one set of features, so that `cargo test -p X` reuses the
+//! results of a build of the workspace. `ccm-testing` depends on every crate of the registry, and
+//! every crate on `ccm-testing`.
 
 use std::{collections::BTreeSet, fs};
 

@@ -25,5 +25,5 @@ fn the_walk_names_functions_that_exist() {
         !path.exists() || !read(&path).contains(&format!("fn {function}"))
     });
     let missing: Vec<_> = missing.map(|(file, function)| format!("{file}: {function}")).collect();
-    check("the walk names what is not there", &missing);
+    check("the walk names functions that do not exist", &missing);
 }

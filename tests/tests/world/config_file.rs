@@ -1,4 +1,4 @@
-//! A configuration file that is lost, or loses a setting, lifts no protection.
+//! A configuration file that is lost, or that loses a setting, does not remove any protection.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ccm_tests::scenarios::Env;
 
 use super::mount::Mount;
 
-/// How soon a new file is in force or refused: it is looked at every 5 s.
+/// How soon a new file is in force or refused. The program reads it every 5 s.
 const TAKEN: Duration = Duration::from_secs(10);
 
 pub(super) async fn a_lost_file_or_setting_lifts_no_protection(env: Env) -> Result<()> {

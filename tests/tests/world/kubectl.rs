@@ -1,19 +1,18 @@
-//! Runs the real `kubectl` through the chapters of `tests/kubectl/*.steps`: on the simulated
-//! API server, or with `QUARTET_CLUSTER=real` on a real one. What the chapters expect is what
-//! the real one answers, so the second run holds the expectations true, and the first holds
-//! the simulation true.
+//! Runs the real `kubectl` through the chapters of `tests/kubectl/*.steps`: on the simulated API
+//! server, or with `QUARTET_CLUSTER=real` on a real one. The chapters expect the answers of the
+//! real one, so the second run checks the expectations, and the first one checks the simulation.
 //!
 //! A chapter is a list of steps, each line marked by its first character:
 //!
 //! ```text
-//! $ kubectl ...   a command, with single quotes as in a shell
-//! & kubectl ...   a command that goes on (a watch), until the step `.`
-//! .               the watch has printed the lines that follow, and is ended
+//! $ kubectl ...   a command, with single quotes as in a shell & kubectl ...   a command that
+//! continues (a watch), until the step `.` .               the watch has printed the lines that
+//! follow, and is ended
 //! | ...           standard input
 //! > ...           standard output; `*` stands for any text, the line `...` for any lines
 //! ! ...           standard error
 //! ? 1             the exit code, where it is not 0
-//! @real           the chapter is for the real API server alone
+//! @real           the chapter is only for the real API server
 //! ```
 //!
 //! Runs of blanks count as one. `kubectl` is `QUARTET_KUBECTL`, or the one that
@@ -90,7 +89,7 @@ fn kubectl() -> Result<Option<PathBuf>> {
     let required = env::var("QUARTET_KUBECTL_REQUIRED").is_ok_and(|value| value == "1");
     if found.is_none() {
         let what = format!(
-            "there is no kubectl {wanted}: set QUARTET_KUBECTL, or run tests/kube-apiserver/build.sh"
+            "kubectl {wanted} was not found: set QUARTET_KUBECTL, or run tests/kube-apiserver/build.sh"
         );
         anyhow::ensure!(!required, "{what} (QUARTET_KUBECTL_REQUIRED=1)");
         eprintln!("skipped: {what}");

@@ -50,7 +50,7 @@ const EACH: [(&str, Test); 3] = [
     ("is_restricted", pods::is_restricted),
 ];
 
-/// All of them, and the cluster that they share: they write into its kube-system, one after
+/// All manifests, and the cluster that they share: they write into its kube-system, one after
 /// another.
 pub struct Manifests {
     tree: Tree,

@@ -1,4 +1,4 @@
-//! `/readyz?verbose` shows what holds up the node that runs the program.
+//! `/readyz?verbose` shows problems of the node that runs the program.
 
 use anyhow::{Result, ensure};
 use ccm_sim::{

@@ -1,4 +1,4 @@
-//! lifecycle-ccm repeats a write that something undoes less and less often.
+//! When something undoes a write, lifecycle-ccm repeats it less and less often.
 
 use ccm_runtime::program::Program as _;
 use ccm_sim::apiserver::{Action, Fault};
@@ -70,7 +70,7 @@ async fn a_taint_that_another_client_removes_is_written_less_and_less_often() {
     let told = world.told();
     assert!(matches!(&*told, [text] if text.contains("something undoes it")), "{told:?}");
     assert!(world.repeated() > 2, "{}", world.repeated());
-    // The other one has given up.
+    // The other client has given up.
     sleep(Duration::from_mins(6)).await;
     assert!(world.is_tainted());
     let written = writes(&world.api).len();

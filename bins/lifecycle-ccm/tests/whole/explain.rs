@@ -1,5 +1,5 @@
-//! The page `/explain` about nodes in each state. The first three lines say how a node fares, why,
-//! and how to fix that.
+//! The page `/explain` about nodes in each state. The first three lines give the state of a node,
+//! the reason, and the fix.
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::faults::{Effect, Fault as CloudFault};
@@ -45,7 +45,8 @@ impl World {
     }
 }
 
-/// Returns a node in each state that needs no setting, ten seconds after they came into it.
+/// Returns a node in each state that does not need a setting, ten seconds after the node entered
+/// it.
 async fn each_state() -> World {
     let world = World::start(&["--node-selector=!left-out"]).await;
     for number in 1..5 {

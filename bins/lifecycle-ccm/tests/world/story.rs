@@ -30,7 +30,7 @@ pub async fn play(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// Large enough that one missing instance does not keep the breaker open.
+/// The fleet is so large that one missing instance does not keep the breaker open.
 const FLEET: usize = 12;
 
 /// Registers nodes, one of them another provider's.
@@ -54,8 +54,8 @@ async fn throttle(stage: &Stage) -> Result<()> {
     nodes::set_ready(&stage.env.client, "node-1", "True").await
 }
 
-/// Terminates one instance, and silences another node though its instance runs. The first deletion
-/// is refused.
+/// Terminates one instance, and silences another node although its instance runs. The first
+/// deletion is refused.
 async fn remove(stage: &Stage) -> Result<()> {
     let env = &stage.env;
     stage.refuse_writes("nodes")?;
@@ -78,7 +78,7 @@ async fn shut_down(env: &Env) -> Result<()> {
     nodes::set_ready(&env.client, "node-3", "True").await
 }
 
-/// Makes everything seem gone: the breaker opens, and closes when the fleet is back.
+/// Makes all instances seem gone: the breaker opens, and closes when the fleet is back.
 async fn open_breaker(stage: &Stage) -> Result<()> {
     let env = &stage.env;
     env.cloud().faults().add(Fault::new(Effect::WrongProject));

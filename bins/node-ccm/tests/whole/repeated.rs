@@ -15,7 +15,8 @@ impl Whole {
     }
 }
 
-/// M1: a label sync, a second controller, a kubelet without --cloud-provider=external.
+/// M1: the other client is a label sync, a second controller, or a kubelet without
+/// --cloud-provider=external.
 #[tokio::test(start_paused = true)]
 async fn two_owners_of_a_field_do_not_write_as_fast_as_they_can() {
     let whole = Whole::start(&[]).await;
@@ -91,7 +92,7 @@ async fn an_owner_that_removes_a_field_is_named_as_such() {
     }
 }
 
-/// The same if the other owner changes its own mind each time: most of our requests conflict.
+/// The other owner writes a different value each time, so most of our requests conflict.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_never_rests_costs_few_requests() {
     let whole = Whole::start(&[]).await;
@@ -106,7 +107,7 @@ async fn an_owner_that_never_rests_costs_few_requests() {
     assert!(whole.writes().len() <= 10, "{} requests", whole.writes().len());
 }
 
-/// A kubelet or an operator's job that sets the taint again whenever it is gone.
+/// A kubelet or an operator's job sets the taint again whenever it is gone.
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_another_client_sets_again_is_removed_less_and_less_often() {
     let whole = Whole::start(&[]).await;

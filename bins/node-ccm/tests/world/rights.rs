@@ -11,7 +11,7 @@ use ccm_sim::{
 use ccm_tests::nodes;
 use ccm_tests::scenarios::{Env, NODE_AGENT, SOON};
 
-/// A missing right is asked for again after this time, and then it takes a moment.
+/// A missing right is reviewed again after this time, and the review takes a moment.
 const AGAIN: Duration = Duration::from_secs(45);
 
 /// Returns how often the program has asked for its rights so far.

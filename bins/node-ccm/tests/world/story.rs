@@ -32,7 +32,8 @@ pub async fn play(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// Registers new nodes; one of them is another provider's, one instance has an illegal label.
+/// Registers new nodes. One of them belongs to another provider, and one instance has an illegal
+/// label.
 async fn register(env: &Env) -> Result<()> {
     let mut instance = nodes::instance("node-0");
     instance.labels.insert("example.com/bad".to_owned(), "not a legal value!".to_owned());

@@ -9,7 +9,7 @@ use serde_json::json;
 pub async fn step(env: &Env, round: u32) -> Result<()> {
     if round == 0 {
         let mut instance = nodes::instance("node-1");
-        // Which labels node-ccm has set is recorded.
+        // A record names the labels that node-ccm has set.
         instance.labels.insert("example.com/rack".to_owned(), "r1".to_owned());
         env.cloud().add(instance);
         return nodes::register(&env.client, &nodes::fresh("node-1")).await;

@@ -34,7 +34,8 @@ fn below<'a>(rows: &'a [Value], id: &str) -> Vec<&'a Value> {
     rows.iter().filter(|row| row["_balancer"] == *id).collect()
 }
 
-/// Returns a row without the record of the owner, and without what moves with each write.
+/// Returns a row without the record of the owner, and without the fields that change with each
+/// write.
 fn lasting(row: &Value) -> Value {
     let mut row = row.clone();
     for key in ["tags", "updated_at", "revision_number", "provisioning_status", "operating_status"]
@@ -53,7 +54,7 @@ fn owners(row: &Value) -> Vec<String> {
     }
 }
 
-/// Returns the names of the members of each pool that has any: all pools must have the same.
+/// Returns the names of the members, which must be the same in all pools that have members.
 fn nodes(octavia: &Octavia, id: &str) -> Vec<String> {
     let of = |pool: &Value| -> BTreeSet<String> {
         let own = octavia.members.iter().filter(|row| row["_pool"] == pool["id"]);
@@ -74,7 +75,7 @@ fn port(row: &Value) -> (Protocol, u16) {
     (protocol, row["protocol_port"].as_u64().unwrap().try_into().unwrap())
 }
 
-/// Returns the same with an annotation of the usual prefix.
+/// Returns the wish with an annotation of the usual prefix.
 fn annotated(wanted: &Wanted, all: &[(&str, &str)]) -> Wanted {
     let mut wanted = wanted.clone();
     let front_end = Arc::make_mut(&mut wanted.front_end);

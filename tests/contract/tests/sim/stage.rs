@@ -73,7 +73,7 @@ impl Stage for SimStage {
                 _ => {}
             });
         }
-        // The next hops of routes.
+        // These are the next hops of routes.
         for number in 1..10 {
             sim.router().add_port([10, 0, 0, number].into());
         }

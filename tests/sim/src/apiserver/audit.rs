@@ -20,7 +20,7 @@ pub enum Outcome {
     Answered(u16),
     /// The connection was dropped without an answer.
     Dropped,
-    /// No answer yet: the request is being handled, or a fault stalls it.
+    /// The request has no answer yet: it is being handled, or a fault stalls it.
     Pending,
 }
 
@@ -134,13 +134,13 @@ impl Audit {
             .collect()
     }
 
-    /// Forgets what was recorded. Requests under way stay forgotten too.
+    /// Forgets all records, also of requests under way.
     pub fn reset(&self) {
         self.log.lock().clear();
     }
 
-    /// Returns how many requests of user agents that start with `user_agent` did `verb` on
-    /// `resource`, subresources included.
+    /// Returns how many requests of user agents that start with `user_agent` used `verb` on
+    /// `resource` or its subresources.
     pub fn count(&self, user_agent: &str, verb: Verb, resource: &str) -> usize {
         self.log
             .lock()

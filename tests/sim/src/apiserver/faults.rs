@@ -34,7 +34,7 @@ pub enum Action {
     },
     /// The request is accepted and never answered.
     Stall,
-    /// GET and LIST return an older version, as from a lagging replica.
+    /// GET and LIST return an older version, as a lagging replica does.
     StaleRead {
         /// How many versions older, limited by the history.
         versions: u64,

@@ -80,7 +80,8 @@ impl Object {
         [Bytes::from(head), item.slice(1..)]
     }
 
-    /// Returns the same content with a later version: what watchers get when an object is deleted.
+    /// Returns an object with the same content and a later version: watchers get it when an object
+    /// is deleted.
     pub(super) fn at(&self, resource: &Resource, revision: u64) -> Self {
         Self::new(resource, self.value(), revision)
     }

@@ -39,7 +39,7 @@ pub(super) enum Answer {
     },
     List(Listing),
     Watch(Watch),
-    /// Anything but a stored object.
+    /// Anything except a stored object.
     Value {
         code: u16,
         value: Value,
@@ -135,7 +135,7 @@ fn value(
     form: Form,
     media: &'static str,
 ) -> Response<ResponseBody> {
-    // JSON is YAML.
+    // JSON is also YAML.
     let media = if form == Form::Yaml { "application/yaml" } else { media };
     let text = if form == Form::Yaml || negotiate::pretty(info) {
         serde_json::to_string_pretty(value).unwrap_or_default()

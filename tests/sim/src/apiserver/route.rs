@@ -100,7 +100,7 @@ impl Core {
 
     /// Grants every right, except those that a fault answers with 403.
     fn review(&self, info: &RequestInfo, body: &[u8]) -> Answer {
-        // An unsupported encoding asks for nothing in particular.
+        // A body in an unsupported encoding does not name a right.
         let mut review = decode_body(info, body, "SelfSubjectAccessReview").unwrap_or_else(|_| {
             json!({ "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
                 "spec": {} })

@@ -47,7 +47,7 @@ pub(super) enum Presence {
     OmitZero,
     /// A pointer: zero values stay, null is dropped.
     Pointer,
-    /// Always present; a missing one gets an empty value.
+    /// Always present. A missing field gets an empty value.
     Always,
 }
 
@@ -112,7 +112,7 @@ impl Shape {
     }
 }
 
-/// Why a value does not fit its shape.
+/// The reason why a value does not fit its shape.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(super) enum ShapeError {
     #[error("json: cannot unmarshal {found} into Go struct field {path} of type {wanted}")]

@@ -40,9 +40,9 @@ const BATCH: usize = 256;
 pub struct WatchInfo {
     /// Plural name.
     pub resource: String,
-    /// When it began, as time since the server was created.
+    /// Header `User-Agent`.
     pub user_agent: String,
-    /// When it began, since the server was made.
+    /// When it began, as time since the server was created.
     pub since: Duration,
 }
 
@@ -207,7 +207,8 @@ impl Core {
         Ok(watch)
     }
 
-    /// Counts a watch as open. Returns its ID, and what ends it: at once if the flag is set.
+    /// Counts a watch as open. Returns its ID, and the receiver that ends it: at once if the flag
+    /// is set.
     fn opened(
         &self,
         resource: &Resource,
@@ -284,7 +285,8 @@ impl Watch {
                 changed = self.tip.changed() => self.finished = changed.is_err(),
                 () = tokio::time::sleep_until(self.deadline) => self.finished = true,
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
-                    // As kube-apiserver, which says nothing at or below the version asked for.
+                    // This is the behaviour of kube-apiserver, which does not send anything at or
+                    // below the requested version.
                     if self.position > self.from {
                         self.send_bookmark(false);
                     }

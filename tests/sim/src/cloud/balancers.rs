@@ -5,7 +5,7 @@
 //! [`SimCloud`](super::SimCloud).
 //!
 //! Each write is one change of one load balancer. Then the cloud works on it for a while
-//! ([`Times`]) and accepts no other change. A *floating address* is an object of its own: it is
+//! ([`Times`]) and accepts no other change. A *floating address* is a separate object: it is
 //! attached after the creation, and outlives a load balancer that another client deletes.
 //!
 //! Annotations that these load balancers read:
@@ -53,7 +53,7 @@ const KEEP_ADDRESS: &str = "sim/keep-address";
 const ELSEWHERE: &str = "sim/elsewhere";
 const NOTE: &str = "sim/note";
 const SELECTOR: &str = "sim/node-selector";
-/// Written to the Service, and not read.
+/// The annotation that is written to the Service, and not read.
 const OWN_ID: &str = "sim/load-balancer-id";
 
 /// How long the cloud works after a write.
@@ -78,8 +78,8 @@ pub struct BalancerSettings {
     pub traits: LoadBalancerTraits,
     /// How long the cloud works after a write.
     pub times: Times,
-    /// True if listeners and members are made by the write that creates the load balancer, and not
-    /// by one write each.
+    /// True if the write that creates the load balancer also makes listeners and members. Otherwise
+    /// each of them takes one write.
     pub nested: bool,
     /// True if the cloud refuses writes of a former term, and a second load balancer of one owner.
     pub fences: bool,
@@ -139,9 +139,9 @@ pub enum State {
     Ready,
     /// The cloud works on it.
     Pending {
-        /// On what.
+        /// What it works on.
         what: &'static str,
-        /// Until when. `None`: until a person ends it.
+        /// Until when it works. `None`: until a person ends it.
         until: Option<Instant>,
         /// The outcome at that time.
         then: Outcome,
@@ -155,7 +155,7 @@ pub enum State {
     },
 }
 
-/// How a change ends.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is carried out.
@@ -176,7 +176,8 @@ pub struct SimBalancer {
     /// The recorded owners. Several owners share a load balancer by port; the owners of a
     /// controller that does not record them have no UIDs.
     pub owners: Vec<Owner>,
-    /// For what a controller that records no owners has made it: names, no UIDs.
+    /// The Service for which a controller that does not record owners has made it: names without
+    /// UIDs.
     pub made_for: Option<Owner>,
     /// Its configuration.
     pub configuration: Configuration,
@@ -363,7 +364,7 @@ impl Balancers {
     }
 
     /// Changes a load balancer as a person would: the stored digest stays, the version changes.
-    /// `false` if there is none with this ID.
+    /// Returns false if no load balancer has this ID.
     pub fn update(&self, id: &str, change: impl FnOnce(&mut SimBalancer)) -> bool {
         self.settled(|store| {
             let Some(balancer) = store.balancers.get_mut(id) else { return false };
@@ -379,7 +380,8 @@ impl Balancers {
         self.settled(|store| store.take(id))
     }
 
-    /// Returns all floating addresses with their owners; `None` for an address that was kept.
+    /// Returns all floating addresses with their owners. The owner of an address that was kept is
+    /// `None`.
     pub fn floating(&self) -> BTreeMap<IpAddr, Option<Owner>> {
         self.settled(|store| {
             store

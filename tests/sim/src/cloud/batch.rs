@@ -19,8 +19,8 @@ impl<A> Batch<A> {
     }
 }
 
-/// Returns the answers of a batch with `items` items, as they become known: all answers of a failed
-/// call have its error, and an item that is never answered has an error at the end of the call.
+/// Returns the answers of a batch with `items` items, as they become known. All answers of a failed
+/// call have its error. An item that is never answered gets an error at the end of the call.
 pub(super) fn answers<'a, A: Send + 'static>(
     operation: Operation,
     items: usize,

@@ -52,8 +52,8 @@ impl SimInstance {
         }
     }
 
-    /// Returns the machine with this number: always the same one, with all properties set. Name
-    /// `node-00042`, ID `i-00042`, zones a to c.
+    /// Returns the machine with this number, which is always the same, with all properties set.
+    /// Name `node-00042`, ID `i-00042`, zones a to c.
     pub fn numbered(number: usize) -> Self {
         let zone = ["a", "b", "c"].get(number % 3).copied().unwrap_or("a");
         let (high, middle, low) = (number / 62_500 % 256, number / 250 % 250, number % 250 + 1);

@@ -43,7 +43,7 @@ pub struct RouterSettings {
     pub versions: bool,
     /// True if the cloud refuses writes of a former term.
     pub fences: bool,
-    /// How long the cloud makes a new route, which has a defect until then.
+    /// How long the cloud needs to make a new route, which has a defect until then.
     pub create: Duration,
 }
 
@@ -66,7 +66,7 @@ impl Default for RouterSettings {
     }
 }
 
-/// Why a route carries no traffic.
+/// The reason why a route does not carry traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
     /// The cloud's words.
@@ -84,11 +84,11 @@ pub struct SimRoute {
     pub id: String,
     /// The packets that it takes.
     pub destination: IpNet,
-    /// Where it sends them. `None` for a route that drops them.
+    /// Where it sends the packets. `None` for a route that drops them.
     pub target: Option<RouteTarget>,
     /// The owner recorded with it.
     pub owner: Option<Owner>,
-    /// Why it carries no traffic.
+    /// The reason why it does not carry traffic.
     pub defect: Option<Defect>,
 }
 
@@ -188,7 +188,7 @@ impl Router {
         self.settled(|store| store.version)
     }
 
-    /// Adds a route as a person would, whatever there is already.
+    /// Adds a route as a person would, whatever exists already.
     pub fn add(&self, route: SimRoute) {
         self.settled(|store| {
             store.routes.entry(route.destination.trunc()).or_default().push(route);
@@ -196,7 +196,8 @@ impl Router {
         });
     }
 
-    /// Changes the first route of a destination as a person would. `false` if there is none.
+    /// Changes the first route of a destination as a person would. Returns false if the destination
+    /// has no route.
     pub fn update(&self, destination: IpNet, change: impl FnOnce(&mut SimRoute)) -> bool {
         self.settled(|store| {
             let routes = store.routes.get_mut(&destination.trunc());
@@ -225,12 +226,12 @@ impl Router {
         });
     }
 
-    /// Adds an address that exists, and is no instance's.
+    /// Adds an address that exists, but does not belong to an instance.
     pub fn add_port(&self, address: IpAddr) {
         self.0.lock().ports.insert(address);
     }
 
-    /// Removes one. `false` if there is none.
+    /// Removes such an address. Returns false if it does not exist.
     pub fn remove_port(&self, address: IpAddr) -> bool {
         self.0.lock().ports.remove(&address)
     }

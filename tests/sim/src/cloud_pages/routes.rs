@@ -1,4 +1,4 @@
-//! The router on the pages: its contents and settings, and what a person does to it.
+//! The router on the pages: its contents, its settings, and a person's changes.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -84,7 +84,7 @@ pub(super) struct RouterRequest {
 }
 
 impl RouterRequest {
-    /// Changes what is set.
+    /// Changes the given settings.
     pub(super) fn apply(self, router: &Router) -> Result<(), Refusal> {
         if self.max_batch == Some(0) {
             return Err(Refusal::invalid("maxBatch 0: expected at least 1"));
@@ -121,7 +121,7 @@ pub(super) struct RouteRequest {
 }
 
 impl RouteRequest {
-    /// Adds it, whatever there is already. Without an ID, the destination is the ID.
+    /// Adds it, whatever exists already. Without an ID, the destination is the ID.
     #[expect(clippy::unnecessary_wraps, reason = "as the other requests")]
     pub(super) fn add(self, router: &Router) -> Result<Value, Refusal> {
         let id = self.id.unwrap_or_else(|| self.destination.to_string());
@@ -160,7 +160,7 @@ impl PortRequest {
     }
 }
 
-/// Deletes an address that is no instance's.
+/// Deletes an address that does not belong to an instance.
 pub(super) fn remove_port(router: &Router, address: &str) -> Result<Value, Refusal> {
     let wrong = || Refusal::invalid(format!("{address:?} is not an IP address"));
     let address: IpAddr = address.parse().map_err(|_| wrong())?;

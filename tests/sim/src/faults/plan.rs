@@ -1,4 +1,4 @@
-//! The active faults, and what they do to a call.
+//! The active faults, and their effects on a call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ impl Default for FaultPlan {
 }
 
 impl FaultPlan {
-    /// Returns an empty plan; its random choices repeat for the same seed and the same calls.
+    /// Returns an empty plan. Its random choices repeat for the same seed and the same calls.
     pub fn seeded(seed: u64) -> Self {
         let inner = Inner { faults: Vec::new(), next: 0, random: StdRng::seed_from_u64(seed) };
         Self { inner: Arc::new(Mutex::new(inner)) }
@@ -62,7 +62,7 @@ impl FaultPlan {
         id
     }
 
-    /// Ends a fault. `false` if it has ended already.
+    /// Ends a fault. Returns false if it has ended already.
     pub fn remove(&self, id: FaultId) -> bool {
         let mut inner = self.inner.lock();
         let before = inner.faults.len();

@@ -1,4 +1,4 @@
-//! The program `sim-cloud`: what is done over its pages is seen over the external protocol.
+//! The program `sim-cloud`: changes on its pages can be seen over the external protocol.
 
 use std::{process::Stdio, sync::Arc, time::Duration};
 

@@ -40,7 +40,7 @@ impl Admin {
         Ok(Some(balancer).filter(|one| one["provisioning_status"] != "DELETED"))
     }
 
-    /// Returns Listeners, pools, members and monitors of a load balancer, as one tree.
+    /// Returns listeners, pools, members and monitors of a load balancer, as one tree.
     pub async fn balancer_tree(&self, id: &str) -> Result<Value> {
         let url = self.balancer_url(&format!("loadbalancers/{id}/status"));
         Ok(self.get(&url).await?["statuses"]["loadbalancer"].take())
@@ -57,7 +57,10 @@ impl Admin {
     pub async fn create_balancer_part(&self, kind: &str, body: Value) -> Result<Value> {
         let made = self.post(&self.balancer_url(kind), body).await?;
         let mut objects = made.as_object().into_iter().flat_map(|object| object.values());
-        objects.next().cloned().with_context(|| format!("{kind}: an answer without an object"))
+        objects
+            .next()
+            .cloned()
+            .with_context(|| format!("{kind}: the answer does not have an object"))
     }
 
     /// Changes a part, as another client of Octavia does.
@@ -74,14 +77,14 @@ impl Admin {
     pub async fn balancer_is(&self, id: &str, status: &str) -> Result<Value> {
         poll::until(&format!("load balancer {id} to be {status}"), PATIENCE, || async {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            let now = self.balancer(id).await?.context("there is no such load balancer")?;
+            let now = self.balancer(id).await?.context("this load balancer does not exist")?;
             ensure!(now["provisioning_status"] == status, "it is {now}");
             Ok(Some(now))
         })
         .await
     }
 
-    /// Deletes all load balancers of the project with what is below them, and waits.
+    /// Deletes all load balancers of the project with everything below them, and waits.
     pub async fn clear_balancers(&self) -> Result<()> {
         poll::until("all load balancers to be deleted", 2 * PATIENCE, || async {
             let all = self.balancers().await?;
@@ -98,7 +101,7 @@ impl Admin {
         .await
     }
 
-    /// Returns the ID of a flavor of load balancers, created unless it exists: Octavia keeps a
+    /// Returns the ID of a flavor of load balancers. Creates it unless it exists: Octavia keeps a
     /// flavor that a deleted load balancer had. Only for the operator.
     pub async fn balancer_flavor(&self, name: &str) -> Result<String> {
         if let Ok(id) = self.id_by_name(&self.balancer_url("flavors"), name).await {

@@ -12,7 +12,7 @@ use super::{Admin, text};
 /// Time limit for one change of a server by Nova on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time limit for each of many servers: Nova creates two a second on an idle machine.
+/// Time limit for each of many servers. Nova creates two per second on an idle machine.
 const EACH: Duration = Duration::from_secs(3);
 
 /// A server to create, on the project's network.
@@ -32,7 +32,7 @@ impl NewServer {
         Self { name: name.to_owned(), flavor: "m1.small".to_owned(), zone: "zone-1".to_owned() }
     }
 
-    /// Returns the same in another zone.
+    /// Returns the request with another zone.
     #[must_use]
     pub fn zone(mut self, zone: &str) -> Self {
         zone.clone_into(&mut self.zone);
@@ -190,7 +190,7 @@ impl Admin {
         poll::until(&format!("server {id} to be {status}"), PATIENCE, || async {
             // Nova has two workers, which other clients use as well.
             tokio::time::sleep(Duration::from_millis(200)).await;
-            let server = self.server(id).await?.context("there is no such server")?;
+            let server = self.server(id).await?.context("this server does not exist")?;
             anyhow::ensure!(server.status == status, "it is {}", server.status);
             Ok(Some(server))
         })

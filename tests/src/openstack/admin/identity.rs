@@ -60,7 +60,7 @@ impl Admin {
         let url = self.identity_url(&format!("users/{}", user.id));
         let body = json!({"user": {"password": password}});
         self.done(Method::PATCH, &url, Some(&body)).await?;
-        // Keystone revokes tokens up to this whole second, including those issued after this.
+        // Keystone revokes tokens up to this whole second, including tokens issued after this.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         let mut user = user.clone();
         password.clone_into(&mut user.account.password);

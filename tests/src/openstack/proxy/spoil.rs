@@ -1,4 +1,4 @@
-//! Corruption of a true answer.
+//! Corrupts true answers.
 
 use std::{io, time::Duration};
 

@@ -56,7 +56,7 @@ pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
 
     let user = log_in(rig, "ruled-lifecycle", &rules_for("lifecycle-ccm")?).await?;
     let others: Vec<_> = rig.cloud.fleet.iter().collect();
-    // Together with the existing one, enough for lists.
+    // Together with the existing server, these are enough for lists.
     rig.register_initialised(&others).await?;
     let lifecycle_ccm = rig.start(&rig.lifecycle_ccm()).await?;
     past_grace().await;

@@ -77,7 +77,8 @@ async fn made(
     let mut four_first = dual("four-first", ["IPv4", "IPv6"], &network.subnet);
     four_first["metadata"]["annotations"][INTERNAL] = "true".into();
     services::create(&rig.client, &four_first).await?;
-    // Without a floating IP: an IPv6 address does not need one, so the virtual addresses are shown.
+    // The load balancers do not have floating IPs, because an IPv6 address does not need one. So
+    // the virtual addresses are shown.
     services::create(&rig.client, &dual("six-first", ["IPv6", "IPv4"], six)).await?;
     let mut addresses = Vec::new();
     for (name, [first, second], member) in [
@@ -107,7 +108,7 @@ async fn made(
     addresses.try_into().map_err(|all| anyhow!("addresses of two Services: {all:?}"))
 }
 
-/// Checks source ranges of both families, as far as this Octavia takes them.
+/// Checks source ranges of both families, as far as this Octavia accepts them.
 async fn ranges(rig: &Rig, program: &Program, [of_four, of_six]: &[Vec<String>; 2]) -> Result<()> {
     let (four, six) = ("192.0.2.0/24", "2001:db8::/32");
     let has_all = rig.cloud.user.balancer_api().await? >= ALL_RANGES;

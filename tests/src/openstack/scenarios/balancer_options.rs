@@ -1,5 +1,5 @@
-//! One Service goes through what its fields and annotations can ask of listeners, pools, members and
-//! monitors, and Octavia has it each time.
+//! One Service goes through all settings of its fields and annotations for listeners, pools,
+//! members and monitors, and Octavia has each of them.
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::{poll, program::Program};
@@ -236,7 +236,7 @@ fn second() -> State {
     state("ranges by annotation, other values, no affinity", change(&values, spec), expect)
 }
 
-/// Takes back a change of both listeners when the first one has been changed.
+/// Undoes a change of both listeners when the first one has been changed.
 async fn taken_back(rig: &Rig) -> Result<()> {
     let limit = |value: &str| annotations(&[("connection-limit", value.into())]);
     let mark = rig.cloud.proxy.log().mark();
@@ -249,8 +249,8 @@ async fn taken_back(rig: &Rig) -> Result<()> {
     services::patch(&rig.client, "web", limit("1000")).await?;
     let listener = json!({"connection_limit": 1000});
     let expect = json!({"listeners": {"80/TCP": listener, "53/UDP": listener}});
-    reached(rig, "web", "a change that is taken back", &expect).await?;
-    eprintln!("a change that is taken back: {:?}", Calls::since(rig, mark).by_pattern);
+    reached(rig, "web", "a change that is undone", &expect).await?;
+    eprintln!("a change that is undone: {:?}", Calls::since(rig, mark).by_pattern);
     Ok(())
 }
 

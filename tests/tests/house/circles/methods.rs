@@ -15,8 +15,8 @@ struct Block {
 }
 
 /// Returns the calls between the files of each type's methods. A call is `self.name(`,
-/// `Self::name(` or `Type::name(`; not seen is one on another value of the type. Of several types
-/// of one name, an `impl` block is the nearest one's.
+/// `Self::name(` or `Type::name(`; a call on another value of the type is not found. If several
+/// types have one name, an `impl` block belongs to the nearest one.
 pub fn calls(sources: &Sources) -> BTreeMap<String, BTreeSet<Use>> {
     let files: Vec<(Path, Vec<String>)> = sources
         .iter()
@@ -107,7 +107,7 @@ fn blocks(file: &Path, words: &[String]) -> Vec<Block> {
     blocks
 }
 
-/// Returns the type of an `impl`, by the words before its bracket: the last name outside of `<>`,
+/// Returns the type of an `impl` from the words before its bracket: the last name outside of `<>`,
 /// before `where`.
 fn name(head: &[String]) -> String {
     let (mut depth, mut name) = (0_i32, "");

@@ -37,7 +37,7 @@ impl Words {
         while let Some(word) = self.0.front() {
             match word.as_str() {
                 "(" | "[" | "{" => depth += 1,
-                // The end of what holds the item.
+                // This is the end of the block that holds the item.
                 ")" | "]" | "}" if depth == 0 => return,
                 ")" | "]" | "}" => depth -= 1,
                 _ => {}
@@ -50,7 +50,7 @@ impl Words {
         }
     }
 
-    /// Passes a name that belongs to what stands before it.
+    /// Passes a name that belongs to the text before it.
     pub fn skip_name(&mut self) {
         if self.0.front().is_some_and(|word| word == "." || is_name(word)) {
             self.0.pop_front();
@@ -67,7 +67,7 @@ impl Words {
         path
     }
 
-    /// Reads what follows `use`, and passes on each name with its path.
+    /// Reads the text after `use`, and passes on each name with its path.
     pub fn import(&mut self, prefix: &[String], found: &mut impl FnMut(String, Vec<String>)) {
         let mut path = prefix.to_vec();
         loop {

@@ -1,4 +1,4 @@
-//! Chapters: how they are read, and how output is compared with what they expect.
+//! Reads chapters, and compares the output with their expectations.
 
 use std::{fs, path::Path};
 
@@ -19,9 +19,9 @@ pub struct Chapter {
 pub enum Action {
     /// Runs a command to its end.
     Run,
-    /// Starts a command that goes on.
+    /// Starts a command that continues.
     Start,
-    /// Compares what the started command printed, and ends it.
+    /// Compares the output of the started command, and ends it.
     End,
 }
 
@@ -45,7 +45,7 @@ pub struct Step {
 }
 
 impl Chapter {
-    /// Reads a chapter; an error names the line.
+    /// Reads a chapter. An error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -93,7 +93,7 @@ impl<'a> Guarded<'a> {
         Self::new(rig, rig.render("guard")?.0)
     }
 
-    /// Checks that the API server does what this user requests, or refuses it in one line that
+    /// Checks that the API server carries out this user's request, or refuses it in one line that
     /// names the key.
     fn check(&self, who: &str, (request, refused): &Case) -> Result<()> {
         let words = request.0.split(' ').chain(who.split(' ').filter(|word| !word.is_empty()));
@@ -136,7 +136,7 @@ impl<'a> Guarded<'a> {
         let words = ["delete", "--ignore-not-found"].into_iter().chain(left);
         let told = self.rig.kubectl.run(words, None)?;
         ensure!(told.good, "{}", told.stderr);
-        // The namespace goes with a controller that does not run here.
+        // The controller that removes a namespace does not run here.
         let accounts = ACCOUNTS.split_once("---").map_or(ACCOUNTS, |(_, accounts)| accounts);
         self.rig.kubectl.delete(accounts)?;
         self.rig.kubectl.delete(&self.guard)

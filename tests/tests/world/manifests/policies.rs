@@ -19,8 +19,8 @@ const DELETES_READY: &str = "patches:
     - {op: replace, path: /spec/variables/0/expression, value: 'true'}
 ";
 
-/// In the namespace of the base, in another one, and with a prefix of the operator's, the account is
-/// confined; an account of another name is not.
+/// The account is confined in the namespace of the base, in another one, and with an operator's
+/// prefix. An account of another name is not confined.
 pub fn follow_their_accounts(rig: &Rig, _: &str) -> Result<()> {
     let space =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "quartet-system"}});

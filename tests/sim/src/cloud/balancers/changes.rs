@@ -26,7 +26,7 @@ pub(super) enum Change {
     Close(Protocol, u16),
     /// Sets these other fields of the configuration.
     Options(Vec<&'static str>),
-    /// Takes its floating address away.
+    /// Releases its floating address.
     Release(IpAddr),
     /// Attaches a floating address: this one, or any.
     Attach(Option<IpAddr>),
@@ -100,8 +100,8 @@ fn configuration(front_end: &FrontEnd) -> Configuration {
     }
 }
 
-/// Returns the part that one write can create: everything but a floating address, or only the load
-/// balancer.
+/// Returns the part that one write can create: everything except a floating address, or only the
+/// load balancer.
 pub(super) fn created(
     wanted: &Wanted,
     id: String,
@@ -233,8 +233,8 @@ pub(super) fn selector(
     NodeSelector::parse(text.unwrap_or(&cloud.node_selector))
 }
 
-/// Returns the members to add or to replace, and the members to remove; both empty if nothing must
-/// change.
+/// Returns the members to add or to replace, and the members to remove. Both lists are empty if
+/// nothing must change.
 ///
 /// Members in neither list stay. A member that lacks what a member needs is not added, but an
 /// existing one stays. The last member stays.
@@ -264,8 +264,8 @@ pub(super) fn members(
     (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
 }
 
-/// Explains why none of the wanted members can be a member. `None` if one can, or if no member is
-/// wanted.
+/// Explains why none of the wanted members can be a member. Returns `None` if one can, or if no
+/// member is wanted.
 pub(super) fn why_none(wanted: &Members, needs: Needs<'_>) -> Option<String> {
     let Needs { families, traits, selector } = needs;
     let can = |member: &Member| as_stored(member, needs).is_some();

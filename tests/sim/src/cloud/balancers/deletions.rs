@@ -85,7 +85,7 @@ impl Store {
         ids
     }
 
-    /// Refuses to delete as a duplicate what is not one.
+    /// Refuses to delete a load balancer as a duplicate if it is not one.
     fn check_duplicate(&self, owner: &Owner, known: Option<&str>) -> Result<(), CloudError> {
         let Some(id) = known else {
             let what = "a duplicate without an ID";
@@ -102,7 +102,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes one step: the floating address, then the load balancer.
+    /// Makes one step: first the floating address, then the load balancer.
     fn end(&mut self, id: &str, keep: Keep, context: &Context) {
         if let Some(address) = self.floating_of(id) {
             let line = self.release(address, keep.holds(address));
@@ -112,7 +112,7 @@ impl Store {
         }
     }
 
-    /// Releases a floating address that is left of this owner.
+    /// Releases a remaining floating address of this owner.
     fn release_rest(&mut self, owner: &Owner, keep: Keep, context: &Context) {
         if let Some(address) = self.unattached(owner) {
             let line = self.release(address, keep.holds(address));

@@ -110,7 +110,8 @@ impl Store {
         holds.then_some(applied.digest)
     }
 
-    /// Returns where clients reach it: nowhere yet while it waits for its floating address.
+    /// Returns where clients reach it. While it waits for its floating address they do not reach
+    /// it.
     fn ingress(&self, balancer: &SimBalancer, floating: Option<IpAddr>) -> Vec<Ingress> {
         let floats = balancer.configuration.settings.get(FLOATING).is_some_and(|it| it == "true");
         let addresses = match (floats, floating) {

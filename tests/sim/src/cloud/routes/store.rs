@@ -85,7 +85,7 @@ impl Store {
         Some(quota.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX)))
     }
 
-    /// Changes the route of a destination, or makes one, as a person does.
+    /// Changes the route of a destination as a person does, or creates one.
     pub(super) fn overtake(&mut self, destination: IpNet) {
         let address = match destination {
             IpNet::V4(_) => IpAddr::from([192, 0, 2, 1]),
@@ -113,7 +113,7 @@ impl Store {
         Ok(())
     }
 
-    /// Makes one change. The answer is the route after it.
+    /// Makes one change. The answer is the route after the change.
     pub(super) fn change(
         &mut self,
         change: &RouteChange,
@@ -125,7 +125,7 @@ impl Store {
             RouteChange::Create(wanted) => self.create(wanted, None, context).map(Some),
             RouteChange::Replace { old, new } => {
                 if several || old.destination.trunc() != new.destination.trunc() {
-                    let what = "a replacement keeps its destination, which has one target only";
+                    let what = "a replacement keeps its destination, which has only one target";
                     let error = CloudError::new(ErrorKind::Invalid, what);
                     return Err(error.about(old.destination.to_string()));
                 }
@@ -144,7 +144,7 @@ impl Store {
         let destination = wanted.destination.trunc();
         let traits = &self.settings.traits;
         if !traits.families.contains(&IpFamily::of(destination.addr())) {
-            let what = "this router takes no destinations of this family";
+            let what = "this router does not accept destinations of this family";
             return Err(CloudError::new(ErrorKind::Invalid, what).about(destination.to_string()));
         }
         let target = context.target.clone()?;
@@ -198,7 +198,7 @@ impl Store {
         Ok(shown)
     }
 
-    /// Repairs the defect of a route that is as wanted, if there is one.
+    /// Repairs the defect of a route that is otherwise as wanted.
     fn repair(&mut self, destination: IpNet, at: usize, context: &Context) -> Route {
         let route = &self.at(destination)[at];
         let curable = route
