@@ -36,7 +36,7 @@ def linked(data, programs):
             continue
         seen.add(id)
         for dependency in nodes[id]["deps"]:
-            # Those of build scripts and tests are not linked.
+            # The dependencies of build scripts and tests are not linked.
             if any(kind["kind"] is None for kind in dependency["dep_kinds"]):
                 waiting.append(dependency["pkg"])
     found = [packages[id] for id in seen if packages[id]["source"]]
@@ -53,7 +53,7 @@ def main():
     programs = sys.argv[1:]
     packages = linked(metadata(), programs)
     own = {package["id"]: texts(package) for package in packages}
-    # Some crates leave out the text that others of their repository and licence have.
+    # Some crates lack the text that others of the same repository and licence have.
     shared = {(package["repository"], package["license"]): own[package["id"]] for package in packages if own[package["id"]]}
     apache = (ROOT / "LICENSE").read_text().strip()
     by_text, missing = {}, []
