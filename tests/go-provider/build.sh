@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the side-car around the fake Go provider into a cache outside the checkout, and prints
+# Builds the sidecar around the fake Go provider into a cache outside the checkout, and prints
 # its folder. Does nothing if it exists.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -23,4 +23,4 @@ build() {
   go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$1/go-provider" .
 }
 
-build_once "$cache/go-provider-$version" "a side-car around k8s.io/cloud-provider's fake" "a minute" "" go-provider
+build_once "$cache/go-provider-$version" "a sidecar around k8s.io/cloud-provider's fake" "a minute" "" go-provider

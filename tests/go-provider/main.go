@@ -1,4 +1,4 @@
-// Command go-provider is a side-car around the fake provider of k8s.io/cloud-provider: it serves
+// Command go-provider is a sidecar around the fake provider of k8s.io/cloud-provider: it serves
 // the machines of a file, which is read for each lookup.
 //
 //	go-provider --machines machines.json --listen /run/quartet/cloud.sock

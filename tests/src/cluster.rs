@@ -213,7 +213,7 @@ pub fn kubelet_assets() -> Result<PathBuf> {
     built("tests/kube-apiserver", &["kubelets"])
 }
 
-/// Returns the folder with the side-car around a Go provider; builds it if it is missing.
+/// Returns the folder with the sidecar around a Go provider; builds it if it is missing.
 pub fn go_provider() -> Result<PathBuf> {
     built("tests/go-provider", &[])
 }

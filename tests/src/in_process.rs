@@ -27,7 +27,7 @@ use ccm_runtime::{
     metrics::Metrics,
     plans::{Mode, Plans},
     program::{Context, Loaded, Program, load},
-    records::{Asked, Records},
+    records::{RecordQuery, Records},
     same_cloud::{SameCloud, Where},
     supervisor::Supervisor,
 };
@@ -220,7 +220,7 @@ impl<P: Program> InProcess<P> {
     /// Returns its record.
     pub fn record(&self) -> io::Result<Vec<u8>> {
         let mut record = Vec::new();
-        self.context.records.write(&Asked::default(), &mut record)?;
+        self.context.records.write(&RecordQuery::default(), &mut record)?;
         Ok(record)
     }
 

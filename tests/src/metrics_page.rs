@@ -62,8 +62,9 @@ pub fn page() -> Result<String> {
     };
     let mut page = INTRODUCTION.to_owned();
     let first = programs.iter().take(1).flat_map(|(_, families)| families);
-    let common: Vec<_> = first.filter(|family| everywhere(&family.name)).collect();
-    section(&mut page, "Every program", "", &common);
+    let common = first.filter(|family| everywhere(&family.name));
+    let common: Vec<_> = common.map(|family| of_all_programs(family, &programs)).collect();
+    section(&mut page, "Every program", "", &common.iter().collect::<Vec<_>>());
     for (program, families) in &programs {
         let own: Vec<_> = families.iter().filter(|family| !everywhere(&family.name)).collect();
         section(&mut page, program, "", &own);
@@ -82,6 +83,18 @@ pub fn page() -> Result<String> {
     Ok(page)
 }
 
+/// The metric with the label values of all programs.
+fn of_all_programs(family: &Family, programs: &[(&str, Vec<Family>)]) -> Family {
+    let mut family = family.clone();
+    let same = programs.iter().flat_map(|(_, families)| families);
+    for other in same.filter(|other| other.name == family.name) {
+        for (label, values) in &other.labels {
+            family.labels.entry(label.clone()).or_default().extend(values.iter().cloned());
+        }
+    }
+    family
+}
+
 const INTRODUCTION: &str = "\
 # Metrics
 
@@ -94,10 +107,11 @@ What `/metrics` of each program reports.
 * Stability as Kubernetes has it: `ALPHA` may change with a release, `BETA` keeps name and labels.
 * Names without `ccm_` are upstream's, so that dashboards made for cloud-controller-manager go on working.
 * No label holds a node's name, so the number of series does not grow with the cluster.
-* A key of a work queue is the name of a node.
+* A key of a work queue is the name of a node, in service-ccm the namespace and name of a Service.
 * Unless the meaning says otherwise, both replicas report everything; what only a leader does stands still on a standby.
 
 What to look at first: [operate](../how-to/operations.md), [rate limits](../how-to/rate-limits.md).
+Metrics of [every program](#every-program), [node-ccm](#node-ccm), [lifecycle-ccm](#lifecycle-ccm), [service-ccm](#service-ccm), [route-ccm](#route-ccm), [the provider openstack](#provider-openstack).
 ";
 
 /// Names from earlier releases, for users whose alerts and dashboards contain them.

@@ -44,7 +44,7 @@ pub use self::{
     effect::Effect,
     event::{Event, Parameters},
 };
-use self::{last::Last, nodes::Nodes, pass::Asked};
+use self::{last::Last, nodes::Nodes, pass::LookUnderWay};
 use crate::policy::{
     Counts, Decider, NodeView, Source,
     backlog::{Backlog, BacklogSize},
@@ -69,17 +69,17 @@ pub struct Machine {
     /// The nodes whose plan is not empty.
     planned: BTreeSet<Name>,
     /// The look at the cloud that is under way.
-    asked: Option<Asked>,
+    asked: Option<LookUnderWay>,
     /// True if a mark was not written in this pass.
     has_failed: bool,
-    shown: Option<Shown>,
+    shown: Option<ShownFleet>,
     #[serde(default)]
     last: Last,
 }
 
 /// The number of initialised nodes that the last list has shown, or the lookups of witnesses.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Shown {
+pub struct ShownFleet {
     /// The source that has shown them.
     pub by: Source,
     /// Their number.
@@ -195,7 +195,7 @@ impl Machine {
 
     /// Returns the nodes that the settings select, and what the last list has shown. The selector
     /// excludes the nodes of another cloud controller on purpose.
-    pub fn survey(&self) -> (Vec<Arc<Node>>, Option<Shown>) {
+    pub fn survey(&self) -> (Vec<Arc<Node>>, Option<ShownFleet>) {
         let nodes = self.nodes.iter().map(|(node, _)| node);
         let selected = nodes.filter(|node| self.parameters.node_selector.matches(node));
         (selected.map(Arc::clone).collect(), self.shown)

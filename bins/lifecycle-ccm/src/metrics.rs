@@ -13,7 +13,7 @@ use strum::{IntoStaticStr, VariantNames};
 
 use crate::{
     machine::Gauges,
-    policy::{At, Cause, Doubt, Reason, Verdict, shutdown::Step},
+    policy::{At, Cause, Doubt, Reason, Verdict, shutdown::TaintStep},
 };
 
 /// Bounds of the time from the first answer "gone" to the deletion, in seconds.
@@ -32,7 +32,7 @@ enum Operation {
 /// The results of a lookup, besides errors.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-enum Answer {
+enum LookupOutcome {
     Success,
     InstanceNotFound,
     NotOurs,
@@ -41,7 +41,7 @@ enum Answer {
 /// The state of a node.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-enum State {
+enum NodeState {
     Ready,
     Foreign,
     NotSelected,
@@ -53,7 +53,7 @@ enum State {
     Undecided,
 }
 
-label!(Operation, Answer, State, Cause, Step);
+label!(Operation, LookupOutcome, NodeState, Cause, TaintStep);
 label! {
     /// The verdict that ended a wait.
     struct Settled { "keep", "delete" }
@@ -83,11 +83,11 @@ metrics! {
             bounds exponential_buckets(0.001, 2.0, 15);
         /// Results of cloud lookups, one per node and lookup, by operation and result
         [ALPHA] cloud_node_lifecycle_controller_cloud_provider_calls { operation, result } => answers:
-            Family<Counter, (Operation, Result<Answer, ErrorKind>)>;
+            Family<Counter, (Operation, Result<LookupOutcome, ErrorKind>)>;
         /// Nodes by state, on the leader; suspected, replaced and undecided nodes are also counted as watched
-        [ALPHA] ccm_lifecycle_nodes { state } => nodes: Family<Gauge, State>;
+        [ALPHA] ccm_lifecycle_nodes { state } => nodes: Family<Gauge, NodeState>;
         /// Requests to add or remove the shutdown taint, by result at the API server
-        [ALPHA] ccm_lifecycle_taints { action, result } => taints: Family<Counter, (Step, Answered)>,
+        [ALPHA] ccm_lifecycle_taints { action, result } => taints: Family<Counter, (TaintStep, Answered)>,
             begin (Every, Ok(()));
         /// Decisions of the deletion policy, one per node and lookup, by verdict and reason
         [ALPHA] ccm_lifecycle_verdicts { verdict, reason } => verdicts: Family<Counter, Verdict>, begin Every;
@@ -124,9 +124,9 @@ impl LifecycleMetrics {
     /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, result: &LookupResult) {
         let result = match result {
-            Ok(Lookup::Found(_)) => Ok(Answer::Success),
-            Ok(Lookup::Gone(_)) => Ok(Answer::InstanceNotFound),
-            Ok(Lookup::NotOurs(_)) => Ok(Answer::NotOurs),
+            Ok(Lookup::Found(_)) => Ok(LookupOutcome::Success),
+            Ok(Lookup::Gone(_)) => Ok(LookupOutcome::InstanceNotFound),
+            Ok(Lookup::NotOurs(_)) => Ok(LookupOutcome::NotOurs),
             Err(error) => Err(error.kind),
         };
         self.answers.of((Operation::InstanceExists, result)).inc();
@@ -151,7 +151,7 @@ impl LifecycleMetrics {
     }
 
     /// Records a write of the shutdown taint.
-    pub(crate) fn tainted(&self, step: Step, result: Result<(), &ApiError>) {
+    pub(crate) fn tainted(&self, step: TaintStep, result: Result<(), &ApiError>) {
         self.taints.of((step, result.map_err(ApiReason::from))).inc();
     }
 
@@ -169,15 +169,15 @@ impl LifecycleMetrics {
         self.budget_used.set(level(budget.used));
         self.longest_wait.set(undecided.longest.as_secs_f64());
         for (state, count) in [
-            (State::Ready, gauges.ready),
-            (State::Foreign, gauges.foreign),
-            (State::NotSelected, gauges.not_selected),
-            (State::Marked, gauges.marked),
-            (State::Shutdown, gauges.shutdown),
-            (State::Watched, counts.watched),
-            (State::Suspected, counts.suspected),
-            (State::Replaced, counts.replaced),
-            (State::Undecided, undecided.nodes),
+            (NodeState::Ready, gauges.ready),
+            (NodeState::Foreign, gauges.foreign),
+            (NodeState::NotSelected, gauges.not_selected),
+            (NodeState::Marked, gauges.marked),
+            (NodeState::Shutdown, gauges.shutdown),
+            (NodeState::Watched, counts.watched),
+            (NodeState::Suspected, counts.suspected),
+            (NodeState::Replaced, counts.replaced),
+            (NodeState::Undecided, undecided.nodes),
         ] {
             self.nodes.of(state).set(level(count));
         }

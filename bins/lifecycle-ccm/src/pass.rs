@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ccm_controller::{
     machine::Door,
-    passes::{Next, Pass},
+    passes::{NextPass, Pass},
 };
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ impl Pass for LifecyclePass {
         self.settings.borrow().policy.monitor_period
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> NextPass {
         let started = Instant::now();
         self.step(Event::Pass(self.translator.sight())).await;
         let requests = self.step(self.asker.due()).await;
@@ -47,7 +47,7 @@ impl Pass for LifecyclePass {
                 fleet
             };
             let Some(fleet) = self.closing.run_until_cancelled(answers).await else {
-                return Next::At(started);
+                return NextPass::At(started);
             };
             let unlisted = self.translator.unlisted(fleet.as_ref());
             self.step(Event::Decide { sight: self.translator.sight(), unlisted }).await;
@@ -55,7 +55,7 @@ impl Pass for LifecyclePass {
         }
         let next = self.step(Event::Ended).await.next;
         self.show();
-        next.map_or(Next::Period, |next| Next::At(self.door.timeline().instant(next)))
+        next.map_or(NextPass::Period, |next| NextPass::At(self.door.timeline().instant(next)))
     }
 }
 

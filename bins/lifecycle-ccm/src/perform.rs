@@ -23,9 +23,9 @@ use ccm_runtime::{
 
 use crate::{
     machine::{
-        Effect, Shown,
-        effect::{Ask, Decided, Page, Planned},
-        event::Left,
+        Effect, ShownFleet,
+        effect::{Ask, Decided, NodePlan, Planned},
+        event::HandoverNote,
     },
     metrics::LifecycleMetrics,
     policy::{Reason, Verdict, action::Action},
@@ -34,7 +34,7 @@ use crate::{
 
 pub(crate) use self::{cloud::Asker, kubelets::right, reports::CloudReports, writes::Writes};
 
-impl handover::Shorten for Left {
+impl handover::Shorten for HandoverNote {
     fn shorten(&mut self) -> bool {
         self.deleted.sum_up()
     }
@@ -122,16 +122,16 @@ impl Performer {
 
     /// Shows on the line `fleet` what is odd about these nodes as a whole, or the result of the
     /// last list.
-    pub(crate) fn survey(&self, selected: &[Arc<Node>], shown: Option<Shown>) {
+    pub(crate) fn survey(&self, selected: &[Arc<Node>], shown: Option<ShownFleet>) {
         self.cloud_reports.survey(Oddity::of_ids(&*self.cloud, selected), shown);
     }
 
-    fn show(&self, node: &Node, page: Page) {
+    fn show(&self, node: &Node, page: NodePlan) {
         let about = node.reference();
         match page {
-            Page::Steps(steps) => self.plans.set(&about, steps.into_iter().map(step).collect()),
-            Page::Blocked(why) => self.plans.block(&about, &why),
-            Page::LeftOut { is_selected } => {
+            NodePlan::Steps(steps) => self.plans.set(&about, steps.into_iter().map(step).collect()),
+            NodePlan::Blocked(why) => self.plans.block(&about, &why),
+            NodePlan::LeftOut { is_selected } => {
                 self.plans.block(&about, &instances::why_left_out(&*self.cloud, node, is_selected));
             }
         }

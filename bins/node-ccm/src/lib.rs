@@ -59,7 +59,7 @@ use crate::{
     machine::Event,
     metrics::NodeMetrics,
     perform::{OBJECTS, Performer, QUEUE},
-    translate::{Source, lookups, refresh::Refresh, workers},
+    translate::{Translator, lookups, refresh::Refresh, workers},
 };
 
 /// Replays the records of this program.
@@ -67,7 +67,7 @@ pub const RECORDED: &[(&str, Replay)] = &[replay::of::<machine::Machine>()];
 
 /// The program.
 pub struct NodeCcm {
-    source: Source,
+    source: Translator,
     store: Store<Node>,
     performer: Arc<Performer>,
     fleet: Condition,
@@ -105,7 +105,7 @@ impl Program for NodeCcm {
         let fleet = context.health.condition("fleet", Scope::Information, "not looked up yet");
         fleet.pass("not looked up here: this replica does not lead");
         let store = Store::new();
-        let source = Source::new(context, &store);
+        let source = Translator::new(context, &store);
         let performer = Performer::new(context, source.params());
         show::collect(&context.metrics, performer.door(), &store);
         let is_observing = context.plans.is_observing();

@@ -42,18 +42,18 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     brake::Brake,
-    entry::{Came, Entry, Last},
+    entry::{Came, Last, NodeMemory},
     turns::Turns,
     written::{Inputs, Writing},
 };
 pub(crate) use self::{
     brake::BrakeState,
-    effect::{Again, Due, Effect, Failure, Queued, RETRY, Report, Request},
-    entry::{Problem, State},
-    event::{Event, Params, Seen, Work},
-    explain::Shown,
+    effect::{Again, Due, Effect, Queued, RETRY, Report, Request, RetryReason},
+    entry::{NodeState, Problem},
+    event::{Event, Params, SeenNode, Work},
+    explain::NodeFacts,
     gathered::{Pause, TooMany},
-    inventory::{Answer, Inventory},
+    inventory::{Inventory, KnownAnswer},
 };
 
 /// The memory.
@@ -62,7 +62,7 @@ pub(crate) struct Machine {
     params: Params,
     /// True once this replica leads with a new store: nothing is queued before that.
     leads: bool,
-    entries: BTreeMap<Name, Entry>,
+    entries: BTreeMap<Name, NodeMemory>,
     inventory: Inventory,
     turns: Turns,
     brake: Brake,
@@ -135,7 +135,7 @@ impl Machine {
     }
 
     /// Returns the state of a node, if it is known.
-    pub(crate) fn state(&self, name: &str) -> Option<State> {
+    pub(crate) fn state(&self, name: &str) -> Option<NodeState> {
         self.entries.get(name)?.state
     }
 
@@ -161,7 +161,7 @@ impl Machine {
         self.say(Effect::Report(Arc::clone(node), report));
     }
 
-    fn entry(&mut self, name: &Name) -> &mut Entry {
+    fn entry(&mut self, name: &Name) -> &mut NodeMemory {
         self.entries.entry(Name::clone(name)).or_default()
     }
 
@@ -195,7 +195,7 @@ impl Machine {
     }
 
     /// Records the state of the node.
-    fn set_state(&mut self, name: &Name, state: State) {
+    fn set_state(&mut self, name: &Name, state: NodeState) {
         let old = self.entry(name).state.replace(state);
         if old == Some(state) {
             return;
@@ -204,7 +204,7 @@ impl Machine {
         self.leaves_state(old);
     }
 
-    fn leaves_state(&mut self, old: Option<State>) {
+    fn leaves_state(&mut self, old: Option<NodeState>) {
         if let Some(old) = old {
             self.say(Effect::Counts(old, -1));
         }
@@ -217,7 +217,7 @@ impl Machine {
 
     /// Returns the provider's claim to the node; `None` while the claim is unknown. node-ccm treats
     /// a node that is not selected like a node of another provider.
-    fn claim(&self, seen: &Seen) -> Option<Claim> {
+    fn claim(&self, seen: &SeenNode) -> Option<Claim> {
         if !self.params.selector.matches(&seen.node) {
             return Some(Claim::Foreign);
         }
@@ -226,7 +226,7 @@ impl Machine {
 
     /// Returns true if the node may belong to this provider; `None` while this is unknown. Records
     /// if it belongs to another provider.
-    fn is_ours(&mut self, seen: &Seen) -> Option<bool> {
+    fn is_ours(&mut self, seen: &SeenNode) -> Option<bool> {
         let is_ours = self.claim(seen)? != Claim::Foreign;
         if !is_ours {
             self.left_out(&seen.node);
@@ -241,7 +241,7 @@ impl Machine {
         self.leaves_turns(&node.name);
         let is_selected = self.params.selector.matches(node);
         self.say(Effect::LeftOut { node: Arc::clone(node), is_selected });
-        let state = if is_selected { State::Foreign } else { State::NotSelected };
+        let state = if is_selected { NodeState::Foreign } else { NodeState::NotSelected };
         self.set_state(&node.name, state);
     }
 

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ccm_cloud::{ErrorKind, LookupResult};
-use ccm_controller::instances::Answer;
+use ccm_controller::instances::LookupOutcome;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, label, level, metrics};
 use strum::{IntoStaticStr, VariantArray, VariantNames};
 
 use crate::{
-    machine::{Problem, State},
+    machine::{NodeState, Problem},
     plan::{Field, Note, WaitReason},
 };
 
@@ -20,7 +20,7 @@ const REFRESH: [f64; 10] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.
 /// Bounds of the number of nodes in one lookup, as a batch has at most 500.
 const BATCH: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0];
 
-impl State {
+impl NodeState {
     /// Returns the reason why the node waits, in the words of `ccm_node_waiting`.
     pub(crate) fn why(self) -> Option<&'static str> {
         self.waits_for().map(|what| what.map_or_else(ErrorKind::reason, Into::into))
@@ -75,10 +75,10 @@ enum Unconfirmed {
     Reported,
 }
 
-label!(State, WaitsFor, LabelDrop, IpChange, Problem, Unconfirmed);
+label!(NodeState, WaitsFor, LabelDrop, IpChange, Problem, Unconfirmed);
 label! {
     /// The kind of a write.
-    struct Written { "addresses", "taint", "labels" }
+    struct WriteKind { "addresses", "taint", "labels" }
 }
 
 metrics! {
@@ -91,16 +91,16 @@ metrics! {
         [ALPHA] node_controller_initial_node_sync_delay_seconds => initial_sync: Histogram,
             bounds INITIALISATION;
         /// Nodes by state, on the leader
-        [ALPHA] ccm_node_nodes { state } => nodes: Family<Gauge, State>;
+        [ALPHA] ccm_node_nodes { state } => nodes: Family<Gauge, NodeState>;
         /// Nodes that keep the uninitialized taint, by the reason why they cannot be initialised yet, on the leader
         [ALPHA] ccm_node_waiting { reason } => waiting: Family<Gauge, Result<WaitsFor, ErrorKind>>;
         /// Nodes whose provider ID has another provider's scheme, on the leader; node-ccm skips them
         [ALPHA] ccm_node_foreign_nodes => foreign: Gauge;
         /// Writes to nodes, by kind and by result at the API server
-        [ALPHA] ccm_node_writes { kind, result } => writes: Family<Counter, (Written, Result<(), ApiReason>)>,
+        [ALPHA] ccm_node_writes { kind, result } => writes: Family<Counter, (WriteKind, Result<(), ApiReason>)>,
             begin (Every, Ok(()));
         /// Results of cloud lookups, one per node
-        [ALPHA] ccm_node_answers { answer } => answers: Family<Counter, Result<Answer, ErrorKind>>;
+        [ALPHA] ccm_node_answers { answer } => answers: Family<Counter, Result<LookupOutcome, ErrorKind>>;
         /// Number of nodes per cloud lookup
         [ALPHA] ccm_node_lookup_batch_size => batches: Histogram, bounds BATCH;
         /// Maximum number of nodes per cloud lookup, on the leader: 500, or fewer while the cloud does not answer
@@ -132,12 +132,12 @@ metrics! {
 
 impl NodeMetrics {
     /// Records that this number of nodes has entered the state, or left it if negative.
-    pub(crate) fn count(&self, state: State, by: i64) {
+    pub(crate) fn count(&self, state: NodeState, by: i64) {
         self.nodes.of(state).inc_by(by);
         if let Some(reason) = state.waits_for() {
             self.waiting.of(reason).inc_by(by);
         }
-        if state == State::Foreign {
+        if state == NodeState::Foreign {
             self.foreign.inc_by(by);
         }
     }
@@ -150,7 +150,7 @@ impl NodeMetrics {
 
     /// Records the end of a write of this kind.
     pub(crate) fn written(&self, kind: &'static str, result: Result<(), &ApiError>) {
-        self.writes.of((Written(kind), result.map_err(ApiReason::from))).inc();
+        self.writes.of((WriteKind(kind), result.map_err(ApiReason::from))).inc();
     }
 
     /// Records a lookup with this number of nodes.
@@ -170,7 +170,7 @@ impl NodeMetrics {
 
     /// Records the cloud's answer about one node.
     pub(crate) fn answered(&self, answer: &LookupResult) {
-        self.answers.of(Answer::of(answer)).inc();
+        self.answers.of(LookupOutcome::of(answer)).inc();
     }
 
     /// Records a note that is new for its node.

@@ -25,7 +25,7 @@ use self::brake::BrakeLine;
 pub(crate) use self::brake::{OBJECTS, specimens};
 use crate::{
     machine::{
-        Again, Effect, Event, Failure, Machine, Params, Pause, Queued, RETRY, Report, Request,
+        Again, Effect, Event, Machine, Params, Pause, Queued, RETRY, Report, Request, RetryReason,
     },
     metrics::NodeMetrics,
     plan::{Field, Outcome, PROVIDER_ID, Plan, Step, TAINTS},
@@ -105,8 +105,8 @@ impl Performer {
             Effect::Retry(node, again, failure) => {
                 let pace = self.again(Name::clone(&node.name), again);
                 match failure {
-                    Failure::Waits(wait) => self.reports.wait(&node, &wait, pace),
-                    Failure::Refused(what, error) => {
+                    RetryReason::Waits(wait) => self.reports.wait(&node, &wait, pace),
+                    RetryReason::Refused(what, error) => {
                         self.reports.refused(&node, &what, &error, pace);
                     }
                 }

@@ -70,7 +70,7 @@ pub struct Policy {
 
 /// The inputs of a plan besides the node and the cloud's answer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Known<'a> {
+pub struct PlanInputs<'a> {
     /// The other nodes with the provider ID of the node's instance.
     pub rivals: &'a [Arc<Node>],
     /// The cloud's answer at the time when the node last agreed with it.
@@ -251,7 +251,7 @@ pub fn plan(
     claim: Claim,
     answer: &LookupResult,
     policy: Policy,
-    known: Known<'_>,
+    known: PlanInputs<'_>,
 ) -> Plan {
     if claim == Claim::Foreign {
         return Plan::nothing(Outcome::Foreign);
@@ -270,7 +270,7 @@ pub fn plan(
 }
 
 /// Returns the plan for a node of this provider whose instance is known.
-pub fn follow(node: &Node, instance: &Instance, policy: Policy, known: Known<'_>) -> Plan {
+pub fn follow(node: &Node, instance: &Instance, policy: Policy, known: PlanInputs<'_>) -> Plan {
     let uninitialised = node.is_uninitialised();
     let outcome = if uninitialised { Outcome::Initialised } else { Outcome::InSync };
     let mut plan = Plan::nothing(outcome);

@@ -18,9 +18,9 @@ use ccm_runtime::{
 };
 
 use crate::{
-    machine::{Machine, State},
+    machine::{Machine, NodeState},
     settings::NodeSettings,
-    translate::Source,
+    translate::Translator,
 };
 
 /// A node that is older has waited for a long time, as for the alert NodeCCMNodeWaiting.
@@ -76,7 +76,7 @@ pub(crate) fn show(health: &Health, door: &Door<Machine>, store: &Store<Node>, i
 /// Explains nodes on the page `/explain`, also before the first list and on a standby.
 pub(crate) fn explain<P: Program<Settings = NodeSettings>>(
     context: &Context<P>,
-    source: &Source,
+    source: &Translator,
     door: &Door<Machine>,
 ) {
     let (machine, source) = (door.clone(), source.clone());
@@ -117,17 +117,17 @@ fn is_new(node: &Node) -> bool {
 
 fn waiting(
     nodes: &[Arc<Node>],
-    state: impl Fn(&str) -> Option<State>,
+    state: impl Fn(&str) -> Option<NodeState>,
     age: impl Fn(&Node) -> Option<Duration>,
 ) -> Waiting {
-    let others = [State::Foreign, State::NotOurs, State::NotSelected];
+    let others = [NodeState::Foreign, NodeState::NotOurs, NodeState::NotSelected];
     let is_ours = |node: &Node| state(&node.name).is_none_or(|state| !others.contains(&state));
     let mut waiting = Waiting::default();
     for node in nodes.iter().filter(|node| is_new(node) && is_ours(node)) {
         waiting.nodes += 1;
         let age = age(node).unwrap_or_default();
         if age > waiting.longest || waiting.first.is_none() {
-            let why = state(&node.name).and_then(State::why);
+            let why = state(&node.name).and_then(NodeState::why);
             waiting.longest = age;
             waiting.first = Some((Name::clone(&node.name), why.unwrap_or("being looked up")));
         }

@@ -15,21 +15,21 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    machine::{Event, Params, Seen, Shown},
+    machine::{Event, NodeFacts, Params, SeenNode},
     perform::Performer,
     settings::NodeSettings,
 };
 
 /// Turns nodes, settings and the cloud's traits into events.
 #[derive(Clone)]
-pub(crate) struct Source {
+pub(crate) struct Translator {
     cloud: Arc<dyn Cloud>,
     store: Store<Node>,
     settings: watch::Receiver<Arc<NodeSettings>>,
     is_observing: bool,
 }
 
-impl Source {
+impl Translator {
     pub(crate) fn new<P: Program<Settings = NodeSettings>>(
         context: &Context<P>,
         store: &Store<Node>,
@@ -55,9 +55,9 @@ impl Source {
         }
     }
 
-    fn seen(&self, node: &Arc<Node>) -> Seen {
+    fn seen(&self, node: &Arc<Node>) -> SeenNode {
         let cloud = &*self.cloud;
-        Seen {
+        SeenNode {
             node: Arc::clone(node),
             claim: instances::claim(cloud, node),
             id: instances::canonical_id(cloud, node).map(std::borrow::Cow::into_owned),
@@ -74,10 +74,10 @@ impl Source {
     }
 
     /// Collects the facts about the node with this name that are outside of the machine, for its explanation.
-    pub(crate) fn shown(&self, name: &str) -> Shown {
+    pub(crate) fn shown(&self, name: &str) -> NodeFacts {
         let is_listed = self.store.is_synced();
         let Some(node) = self.store.get(name) else {
-            return Shown { is_listed, ..Shown::default() };
+            return NodeFacts { is_listed, ..NodeFacts::default() };
         };
         let (cloud, seen, is_selected) = (&*self.cloud, self.seen(&node), self.selects(&node));
         let is_left_out = !is_selected || seen.claim == Some(Claim::Foreign);
@@ -86,7 +86,7 @@ impl Source {
             let id = instances::canonical_id(cloud, other);
             other.name != node.name && id.is_some() && id.as_deref() == seen.id.as_deref()
         };
-        Shown {
+        NodeFacts {
             rivals: self.store.matching(has_its_id),
             is_selected,
             why_left_out: is_left_out.then(why),

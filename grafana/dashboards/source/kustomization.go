@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// kustomization makes a ConfigMap of each dashboard, as the side-car of Grafana looks for
+// kustomization makes a ConfigMap of each dashboard, as the sidecar of Grafana looks for
 // them. Each has its own, because `kubectl apply` stores the object in an annotation of at most 256 KiB.
 func kustomization(names []string) []byte {
 	var text strings.Builder
-	text.WriteString(`# Written by ` + "`make dashboards`" + `. The dashboards as ConfigMaps, for Grafana's side-car:
+	text.WriteString(`# Written by ` + "`make dashboards`" + `. The dashboards as ConfigMaps, for Grafana's sidecar:
 #   kubectl apply -k grafana -n <namespace of Grafana>
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization

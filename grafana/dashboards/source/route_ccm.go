@@ -174,7 +174,7 @@ func routeTable() row {
 			title: "Changes of routes",
 			about: about{
 				shows:  "Changes of routes in five minutes, by result in the cloud.",
-				normal: "`create`: one for each pod CIDR of a new node. `delete`: one for each of a node that is gone. All `ok`; `busy` where others change the table.",
+				normal: "`create`: one for each pod CIDR of a new node. `delete`: one for each of a node that is gone. All `ok`; `busy` where others change the table; `pending` where the cloud is still making a change.",
 				do:     "Others are kinds of errors of the cloud: the event FailedToCreateRoute of the node and the log have the cloud's message.",
 				alert:  "RouteCCMRoutesFailing",
 				page:   noRoute,

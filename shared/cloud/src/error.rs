@@ -64,6 +64,11 @@ impl ErrorKind {
     /// Every kind, for exhaustive tests.
     pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
 
+    /// Returns true if the cloud is at work and refuses or leaves the change for the moment. This is not a failure.
+    pub const fn is_at_work(self) -> bool {
+        matches!(self, Self::Busy | Self::Pending)
+    }
+
     /// Returns a short, stable name for metric labels, event reasons and log fields.
     pub fn reason(self) -> &'static str {
         self.into()

@@ -15,7 +15,7 @@ use ccm_objects::Node;
 use futures::StreamExt as _;
 use tokio::time::timeout_at;
 
-pub use self::{answer::Answer, listing::unlisted};
+pub use self::{answer::LookupOutcome, listing::unlisted};
 
 /// How far a call may exceed its own time before it is cut off, for providers that ignore
 /// their deadline.

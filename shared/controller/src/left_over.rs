@@ -18,7 +18,7 @@ use strum::{IntoStaticStr, VariantArray, VariantNames};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::reports::{Line, Report, Reports, When};
+use crate::reports::{LogLine, Report, Reports, When};
 
 /// How long a taint stays before it counts as left over.
 const LONG: Duration = Duration::from_mins(15);
@@ -71,23 +71,23 @@ metrics! {
 
 /// The time of the first look that showed a taint, and true if it was reported, by the UID of the node.
 #[derive(Debug, Default)]
-struct Seen(HashMap<(Box<str>, LeftOver), (At, bool)>);
+struct TaintedNodes(HashMap<(Box<str>, LeftOver), (At, bool)>);
 
 /// A node whose taint stays.
 #[derive(Debug)]
-struct Found {
+struct LeftOverTaint {
     node: Arc<Node>,
     taint: LeftOver,
     is_news: bool,
 }
 
-impl Seen {
+impl TaintedNodes {
     /// Takes the nodes that have such a taint now. Returns the nodes that have had it for long.
     fn look(
         &mut self,
         now: At,
         tainted: impl Iterator<Item = (Arc<Node>, LeftOver)>,
-    ) -> Vec<Found> {
+    ) -> Vec<LeftOverTaint> {
         let before = mem::take(&mut self.0);
         let mut found = Vec::new();
         for (node, taint) in tainted {
@@ -96,7 +96,7 @@ impl Seen {
             let is_left = now.since(since) >= LONG;
             self.0.insert(key, (since, is_told || is_left));
             if is_left {
-                found.push(Found { node, taint, is_news: !is_told });
+                found.push(LeftOverTaint { node, taint, is_news: !is_told });
             }
         }
         found
@@ -113,7 +113,7 @@ pub struct Survey {
 impl Survey {
     /// Creates the survey of a program whose [`log_here`](crate::log_here) is `log`. Its line of
     /// `/readyz?verbose` and its metric appear at once.
-    pub fn new<P: Program>(context: &Context<P>, log: fn(&Line<'_>)) -> Self {
+    pub fn new<P: Program>(context: &Context<P>, log: fn(&LogLine<'_>)) -> Self {
         let line = context.health.condition("left-over-taints", Scope::Information, "");
         line.pass("not looked yet: this replica does not lead");
         let reports = Reports::new(context.events.clone(), Duration::ZERO, log);
@@ -129,7 +129,7 @@ impl Survey {
         token: CancellationToken,
     ) {
         let look = async {
-            let (timeline, mut seen) = (Timeline::begin(), Seen::default());
+            let (timeline, mut seen) = (Timeline::begin(), TaintedNodes::default());
             loop {
                 let nodes = store.list().into_iter().filter(|node| !node.deleting);
                 let tainted = nodes.filter_map(|node| Some((taint(&node)?, node)));
@@ -141,7 +141,7 @@ impl Survey {
         token.run_until_cancelled(look).await;
     }
 
-    fn show(&self, found: &[Found]) {
+    fn show(&self, found: &[LeftOverTaint]) {
         for one in found.iter().filter(|one| one.is_news) {
             let key = one.taint.key();
             let (long, what) = (in_words(LONG), one.taint.what());
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn only_what_stays_for_long_is_left_over_and_is_told_once() {
-        let mut seen = Seen::default();
+        let mut seen = TaintedNodes::default();
         let mut look = |minutes, names: &[&str]| {
             let tainted = names.iter().map(|name| (node(name), LeftOver::Shutdown));
             let found = seen.look(at(minutes), tainted);

@@ -15,7 +15,7 @@ use crate::{
     instances,
 };
 
-pub use self::stage::{Asker, BATCH, Next, Stage, Work};
+pub use self::stage::{Asker, BATCH, NextStep, Stage, Work};
 
 /// After this number of calls in a row without any answer, the other nodes are not asked about.
 const MANY_UNANSWERED: u32 = 3;

@@ -42,11 +42,11 @@ pub struct Door<M> {
 }
 
 struct Shared<M> {
-    kept: Mutex<Kept<M>>,
+    kept: Mutex<TapedMachine<M>>,
     timeline: Timeline,
 }
 
-struct Kept<M> {
+struct TapedMachine<M> {
     machine: M,
     tape: Option<Box<dyn Tape<M>>>,
 }
@@ -81,7 +81,7 @@ impl<M: Machine> Door<M> {
     }
 
     fn with(machine: M, tape: Option<Box<dyn Tape<M>>>) -> Self {
-        let (kept, timeline) = (Mutex::new(Kept { machine, tape }), Timeline::begin());
+        let (kept, timeline) = (Mutex::new(TapedMachine { machine, tape }), Timeline::begin());
         Self { shared: Arc::new(Shared { kept, timeline }) }
     }
 
@@ -94,7 +94,7 @@ impl<M: Machine> Door<M> {
     pub fn apply(&self, event: M::Event) -> Vec<M::Effect> {
         let mut kept = self.shared.kept.lock();
         // The time is read under the lock, so that it does not go back from one event to the next.
-        let (Kept { machine, tape }, now) = (&mut *kept, self.now());
+        let (TapedMachine { machine, tape }, now) = (&mut *kept, self.now());
         match tape {
             Some(tape) => tape.apply(machine, event, now),
             None => machine.apply(event, now),

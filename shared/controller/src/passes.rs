@@ -27,7 +27,7 @@ const WAITS: Waits = Waits { asked: (RETRY.first, Duration::MAX), ..Waits::withi
 
 /// When the next pass begins unless it is woken earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextPass {
     /// One period after the end of this pass. New settings change the wait.
     Period,
     /// The pass failed: after a back-off, but no later than after a period.
@@ -39,7 +39,7 @@ pub enum Next {
 /// Repeated work.
 pub trait Pass: Send {
     /// Runs one pass. Returns when the next one begins.
-    fn pass(&mut self) -> impl Future<Output = Next> + Send;
+    fn pass(&mut self) -> impl Future<Output = NextPass> + Send;
 
     /// Returns the period in the current settings.
     fn period(&self) -> Duration;
@@ -93,7 +93,7 @@ impl Passes {
                     let _passing = self.shared.passing.lock().await;
                     pass.pass().await
                 };
-                failures = if matches!(next, Next::Failed(_)) { failures + 1 } else { 0 };
+                failures = if matches!(next, NextPass::Failed(_)) { failures + 1 } else { 0 };
                 let wait = Wait { next, failures, unit: rand::random(), ended: Instant::now() };
                 self.wait(&wait, &pass, &mut settings).await;
                 sleep_until(started + PAUSE).await;
@@ -107,7 +107,7 @@ impl Passes {
             tokio::select! {
                 () = sleep_until(wait.due(pass.period())) => return,
                 () = self.shared.wake.notified() => return sleep(COALESCE).await,
-                Ok(()) = settings.changed() => if matches!(wait.next, Next::At(_)) { return },
+                Ok(()) = settings.changed() => if matches!(wait.next, NextPass::At(_)) { return },
                 () = self.shared.closing.cancelled() => return,
             }
         }
@@ -116,7 +116,7 @@ impl Passes {
 
 /// The wait after a pass.
 struct Wait {
-    next: Next,
+    next: NextPass,
     /// The number of consecutive failed passes.
     failures: u32,
     /// A random number between 0 and 1.
@@ -128,9 +128,9 @@ impl Wait {
     fn due(&self, period: Duration) -> Instant {
         let period = period.mul_f64(1.0 + SPREAD * (2.0 * self.unit - 1.0));
         let after = match self.next {
-            Next::At(due) => return due,
-            Next::Period => period,
-            Next::Failed(class) => WAITS.after(class, self.failures).min(period),
+            NextPass::At(due) => return due,
+            NextPass::Period => period,
+            NextPass::Failed(class) => WAITS.after(class, self.failures).min(period),
         };
         self.ended + after
     }

@@ -5,7 +5,7 @@ use ccm_objects::ObjectRef;
 use ccm_runtime::metrics::Metrics;
 
 use crate::{
-    repeats::{Kind, Repeated},
+    repeats::{Repeated, WriteKind},
     reports::{Report, Reports, When},
 };
 
@@ -17,7 +17,7 @@ metrics! {
     pub struct RepeatMetrics {
         /// Writes to the API server or to the cloud that were answered as done and were due again with the same content,
         /// from the third time in a row on, or whose answer did not show them, by kind of object and of write
-        [ALPHA] ccm_repeated_writes { object, write } => repeated: Family<Counter, (&'static str, Kind)>;
+        [ALPHA] ccm_repeated_writes { object, write } => repeated: Family<Counter, (&'static str, WriteKind)>;
     }
 }
 
@@ -31,7 +31,7 @@ impl RepeatMetrics {
     }
 
     /// Counts a repeated write to this kind of object; `write` is its field or kind of content.
-    pub fn count(&self, object: &'static str, write: impl Into<Kind>) {
+    pub fn count(&self, object: &'static str, write: impl Into<WriteKind>) {
         self.repeated.of((object, write.into())).inc();
     }
 

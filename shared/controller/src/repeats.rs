@@ -35,7 +35,7 @@ const ACCEPTED: Duration = Duration::from_mins(10);
 const NEWS: Duration = Duration::from_hours(1);
 
 /// A kind of write, such as `set_members`, or the field that is written.
-pub type Kind = Cow<'static, str>;
+pub type WriteKind = Cow<'static, str>;
 
 /// The digest of the content of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl Content {
 /// The recent writes to one object, by kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
-    made: HashMap<Kind, Made>,
+    made: HashMap<WriteKind, Made>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,7 +71,7 @@ struct Made {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repeated {
     /// The kind of the write.
-    pub kind: Kind,
+    pub kind: WriteKind,
     /// The number of confirmed writes in a row.
     pub times: u32,
     /// True if the answer itself did not show the write.
@@ -111,7 +111,7 @@ impl Made {
         if count == 0 { Duration::ZERO } else { PAUSES.after(count) }
     }
 
-    fn repeated(&self, kind: Kind, now: At, is_news: bool) -> Repeated {
+    fn repeated(&self, kind: WriteKind, now: At, is_news: bool) -> Repeated {
         let Self { times, at, is_refused, .. } = *self;
         Repeated { kind, times, is_refused, wait: (at + self.pause()).since(now), is_news }
     }
@@ -139,7 +139,12 @@ impl Repeats {
 
     /// Records a confirmed write. Returns it if it has been confirmed so often that it evidently
     /// does not last.
-    pub fn made(&mut self, now: At, kind: impl Into<Kind>, content: Content) -> Option<Repeated> {
+    pub fn made(
+        &mut self,
+        now: At,
+        kind: impl Into<WriteKind>,
+        content: Content,
+    ) -> Option<Repeated> {
         self.add(now, kind.into(), content, false)
     }
 
@@ -147,13 +152,19 @@ impl Repeats {
     pub fn refused(
         &mut self,
         now: At,
-        kind: impl Into<Kind>,
+        kind: impl Into<WriteKind>,
         content: Content,
     ) -> Option<Repeated> {
         self.add(now, kind.into(), content, true)
     }
 
-    fn add(&mut self, now: At, kind: Kind, content: Content, is_refused: bool) -> Option<Repeated> {
+    fn add(
+        &mut self,
+        now: At,
+        kind: WriteKind,
+        content: Content,
+        is_refused: bool,
+    ) -> Option<Repeated> {
         self.made.retain(|_, made| now < made.at + ACCEPTED);
         let before = self.made.remove(&kind).filter(|before| before.content == content);
         let times = before.as_ref().map_or(0, |before| before.times).saturating_add(1);

@@ -85,7 +85,7 @@ impl<'a> Report<'a> {
 
 /// A log line of a report.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
+pub struct LogLine<'a> {
     /// True if the object is a node: then the log field with its key is `node`.
     pub is_of_a_node: bool,
     /// The object.
@@ -104,7 +104,7 @@ pub struct Line<'a> {
     pub text: &'a str,
 }
 
-/// Makes a function that writes a [`Line`] with this log target, or with the module that uses the macro as
+/// Makes a function that writes a [`LogLine`] with this log target, or with the module that uses the macro as
 /// its target, so that `--log-filter` can select the lines of one controller.
 #[macro_export]
 macro_rules! log_here {
@@ -112,7 +112,7 @@ macro_rules! log_here {
         $crate::log_here!(module_path!())
     };
     ($target:expr) => {
-        |line: &$crate::reports::Line<'_>| match (line.is_of_a_node, line.is_news, line.warning) {
+        |line: &$crate::reports::LogLine<'_>| match (line.is_of_a_node, line.is_news, line.warning) {
             (true, true, true) => $crate::log_here!(warn, node, $target, line),
             (true, true, false) => $crate::log_here!(info, node, $target, line),
             (true, false, _) => $crate::log_here!(debug, node, $target, line),
@@ -137,8 +137,8 @@ macro_rules! log_here {
 /// Reports about objects, and the memory of past reports.
 pub struct Reports {
     events: EventRecorder,
-    memory: Memory,
-    log: fn(&Line<'_>),
+    memory: ReportMemory,
+    log: fn(&LogLine<'_>),
 }
 
 impl Debug for Reports {
@@ -150,12 +150,12 @@ impl Debug for Reports {
 impl Reports {
     /// Reports through this recorder and this log, [`log_here`] of the program. A state that comes
     /// back is not reported again within `pause`.
-    pub fn new(events: EventRecorder, pause: Duration, log: fn(&Line<'_>)) -> Self {
-        Self { events, memory: Memory::new(pause), log }
+    pub fn new(events: EventRecorder, pause: Duration, log: fn(&LogLine<'_>)) -> Self {
+        Self { events, memory: ReportMemory::new(pause), log }
     }
 
     /// Returns the memory of past reports, for direct queries.
-    pub fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &ReportMemory {
         &self.memory
     }
 
@@ -170,7 +170,7 @@ impl Reports {
             When::Changed => self.memory.changed(&key, topic, state),
             When::Once => self.memory.first(&key, topic, state),
         };
-        (self.log)(&Line {
+        (self.log)(&LogLine {
             is_of_a_node: about.kind == "Node",
             key: &key,
             is_news: news,
@@ -190,7 +190,7 @@ impl Reports {
 
 /// The reported states of each object.
 #[derive(Debug)]
-pub struct Memory {
+pub struct ReportMemory {
     pause: Duration,
     objects: Mutex<HashMap<Name, Vec<Reported>>>,
 }
@@ -204,7 +204,7 @@ struct Reported {
     lasts: bool,
 }
 
-impl Memory {
+impl ReportMemory {
     /// Creates an empty memory. See [`Reports::new`] for `pause`.
     pub fn new(pause: Duration) -> Self {
         Self { pause, objects: Mutex::default() }

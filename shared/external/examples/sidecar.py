@@ -1,5 +1,5 @@
 """A provider for machines that are listed in a file, and for load balancers and routes in memory,
-as a side-car in Python.
+as a sidecar in Python.
 
     pip install grpcio grpcio-tools grpcio-status
     python -m grpc_tools.protoc -I shared/external/proto --python_out=. --grpc_python_out=. \

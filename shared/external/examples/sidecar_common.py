@@ -1,4 +1,4 @@
-"""What the parts of the side-car share."""
+"""What the parts of the sidecar share."""
 
 import json
 

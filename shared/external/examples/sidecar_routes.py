@@ -1,4 +1,4 @@
-"""The side-car's routes: one table in memory."""
+"""The sidecar's routes: one table in memory."""
 
 import ipaddress
 import threading

@@ -13,7 +13,8 @@ use ccm_base::{
 };
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_settings::{
-    Kind, Problems, RawSettings, RawValue, Schema as _, Setting, SettingValue as _, Yaml, settings,
+    Problems, RawSettings, RawValue, Schema as _, Setting, SettingValue as _, ValueKind, Yaml,
+    settings,
 };
 use rustls::pki_types::ServerName;
 
@@ -122,7 +123,7 @@ impl ExternalConfig {
                 None => at(flag),
             };
             let text = text_of(*kind, value)?.map(|text| match kind {
-                Kind::Path => folder.join(text).display().to_string(),
+                ValueKind::Path => folder.join(text).display().to_string(),
                 _ => text,
             });
             Ok(text.map(|text| RawValue::at(flag, *kind, text)))
@@ -244,7 +245,7 @@ fn mapping<'a>(
 }
 
 /// The text of a value, if there is one, or the expected form.
-fn text_of(kind: Kind, value: Option<&Yaml>) -> Result<Option<String>, String> {
+fn text_of(kind: ValueKind, value: Option<&Yaml>) -> Result<Option<String>, String> {
     let value = value.unwrap_or(&Yaml::Null);
     match (kind, value.text(), value.number()) {
         _ if *value == Yaml::Null => Ok(None),
@@ -252,8 +253,8 @@ fn text_of(kind: Kind, value: Option<&Yaml>) -> Result<Option<String>, String> {
             Err("empty; leave the key out or give a value".to_owned())
         }
         (_, Some(text), _) => Ok(Some(text.trim().to_owned())),
-        (Kind::Duration, _, Some(seconds)) => Ok(Some(format!("{seconds}s"))),
-        (Kind::Duration, ..) => Ok(Some(format!("{value:?}"))),
+        (ValueKind::Duration, _, Some(seconds)) => Ok(Some(format!("{seconds}s"))),
+        (ValueKind::Duration, ..) => Ok(Some(format!("{value:?}"))),
         _ => Err("must be a text".to_owned()),
     }
 }

@@ -74,9 +74,9 @@ pub use server_clock::ServerClock;
 
 use self::{
     followed::Followed,
-    middleware::Next,
-    prepare::Plan,
-    problem::Problem,
+    middleware::InnerService,
+    prepare::ClientPlan,
+    problem::ConfigProblem,
     source::Surroundings,
     stack::{Layers, Role},
 };
@@ -169,7 +169,7 @@ impl Clients {
         files: &mut Files,
     ) -> Result<Self, ClientError> {
         let found = source::find(&config, surroundings, files)?;
-        let plan = Plan::make(found, surroundings.no_proxy.clone()).await?;
+        let plan = ClientPlan::make(found, surroundings.no_proxy.clone()).await?;
         let transport =
             |role: Role| transport::transport(plan.connector(), role.idle_connections());
         let layers = Layers::new(&config, &plan.config, plan.auth.as_ref());
@@ -197,17 +197,17 @@ impl Clients {
         // No address is resolved here.
         let kube = kube::Config::new(http::Uri::from_static("http://127.0.0.1:80"));
         let (layers, origin) = (Layers::new(config, &kube, None), "in-process clients");
-        Self::assemble(&layers, origin, |_role| Next::new(transport.clone()))
+        Self::assemble(&layers, origin, |_role| InnerService::new(transport.clone()))
             .map_err(|problem| problem.of(origin))
     }
 
     fn assemble(
         layers: &Layers<'_>,
         origin: &str,
-        transport: impl Fn(Role) -> Next,
-    ) -> Result<Self, Problem> {
+        transport: impl Fn(Role) -> InnerService,
+    ) -> Result<Self, ConfigProblem> {
         let stack = |role| layers.around(role, transport(role));
-        let client = |role| Ok::<_, Problem>(kube::Client::new(stack(role)?, NAMESPACE));
+        let client = |role| Ok::<_, ConfigProblem>(kube::Client::new(stack(role)?, NAMESPACE));
         Ok(Self {
             main: client(Role::Main)?,
             admission: Admission(layers.attempts(false)),

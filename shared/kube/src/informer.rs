@@ -37,7 +37,7 @@ pub use metrics::InformerMetrics;
 pub use state::{FailedWatch, WatchState};
 
 use self::{
-    failure::Failure,
+    failure::InformerFailure,
     metrics::Meter,
     pages::{Page, PageSize},
 };
@@ -101,7 +101,7 @@ pub struct Informer<K: Stored> {
 }
 
 /// A list that has begun.
-struct Listing {
+struct ListInProgress {
     begun: Instant,
     doubted_after: Option<u64>,
     /// True if it has objects newer than that, or lacks some.
@@ -184,12 +184,12 @@ impl<K: Stored> Informer<K> {
     }
 
     /// Lists everything. Returns the version to watch from.
-    async fn list(&mut self) -> Result<String, Failure> {
+    async fn list(&mut self) -> Result<String, InformerFailure> {
         self.meter.list();
         self.rule.mark_unchanged();
         self.store.begin_list();
         let doubted_after = self.state.doubted_after();
-        let mut list = Listing { begun: Instant::now(), doubted_after, has_news: false };
+        let mut list = ListInProgress { begun: Instant::now(), doubted_after, has_news: false };
         let version = match self.streams {
             true => self.list_streamed(&mut list).await?,
             false => self.list_paged(&mut list).await?,
@@ -203,12 +203,12 @@ impl<K: Stored> Informer<K> {
         Ok(self.state.listed(list.begun, &version, list.has_news))
     }
 
-    async fn list_paged(&mut self, list: &mut Listing) -> Result<String, Failure> {
+    async fn list_paged(&mut self, list: &mut ListInProgress) -> Result<String, InformerFailure> {
         let (path, mut token) = (self.api.resource_url().to_owned(), None);
         loop {
             let page = pages::read(&self.client, &path, token, &mut self.pages);
-            let body = page.await.map_err(Failure::List)?;
-            let unreadable = |error| Failure::List(kube::Error::SerdeError(error));
+            let body = page.await.map_err(InformerFailure::List)?;
+            let unreadable = |error| InformerFailure::List(kube::Error::SerdeError(error));
             let page: Page<'_> = serde_json::from_slice(&body).map_err(unreadable)?;
             self.pages.was_read(page.items.len(), body.len());
             for item in page.items {
@@ -219,20 +219,25 @@ impl<K: Stored> Informer<K> {
             token = page.metadata.continue_.filter(|token| !token.is_empty());
             if token.is_none() {
                 let version = page.metadata.resource_version;
-                return version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion);
+                return version
+                    .filter(|version| !version.is_empty())
+                    .ok_or(InformerFailure::NoVersion);
             }
         }
     }
 
     /// Lists by a watch that begins with all objects (`WatchList`).
-    async fn list_streamed(&mut self, list: &mut Listing) -> Result<String, Failure> {
+    async fn list_streamed(
+        &mut self,
+        list: &mut ListInProgress,
+    ) -> Result<String, InformerFailure> {
         let params = WatchParams::default().timeout(LIST_SECONDS).initial_events();
-        let events = self.api.watch(&params, "").await.map_err(Failure::List)?;
+        let events = self.api.watch(&params, "").await.map_err(InformerFailure::List)?;
         let mut events = pin!(events);
         let end = Instant::now() + Duration::from_secs(LIST_SECONDS.into()) + OVERDUE;
         while let Ok(Some(event)) = timeout_at(end, events.next()).await {
             self.state.showed_page();
-            match event.map_err(Failure::List)? {
+            match event.map_err(InformerFailure::List)? {
                 WatchEvent::Added(wire) | WatchEvent::Modified(wire) => {
                     self.take_listed(list, wire);
                 }
@@ -242,13 +247,13 @@ impl<K: Stored> Informer<K> {
                     }
                 }
                 WatchEvent::Deleted(_) => (),
-                WatchEvent::Error(status) => return Err(Failure::Event(status)),
+                WatchEvent::Error(status) => return Err(InformerFailure::Event(status)),
             }
         }
-        Err(Failure::Unfinished)
+        Err(InformerFailure::Unfinished)
     }
 
-    fn take_listed(&mut self, list: &mut Listing, wire: K::Wire) {
+    fn take_listed(&mut self, list: &mut ListInProgress, wire: K::Wire) {
         list.has_news |= list.doubted_after.is_some_and(|after| {
             version_of(&wire).and_then(|text| text.parse().ok()) > Some(after)
         });
@@ -280,7 +285,7 @@ impl<K: Stored> Informer<K> {
         let params = WatchParams::default().timeout(seconds);
         let events = match self.api.watch(&params, version).await {
             Ok(events) => events,
-            Err(error) => return self.failed(Failure::Start(error)).await,
+            Err(error) => return self.failed(InformerFailure::Start(error)).await,
         };
         let mut events = pin!(events);
         self.state.accepted();
@@ -297,9 +302,9 @@ impl<K: Stored> Informer<K> {
                 next = timeout_at(end, events.next()) => next,
             };
             let taken = match next {
-                Ok(Some(event)) => {
-                    event.map_err(Failure::Watch).and_then(|event| self.apply(event, version))
-                }
+                Ok(Some(event)) => event
+                    .map_err(InformerFailure::Watch)
+                    .and_then(|event| self.apply(event, version)),
                 Ok(None) => return self.state.ended(),
                 Err(_) => return,
             };
@@ -310,7 +315,11 @@ impl<K: Stored> Informer<K> {
     }
 
     /// Applies an event, which moves the watch to its version.
-    fn apply(&mut self, event: WatchEvent<K::Wire>, version: &mut String) -> Result<(), Failure> {
+    fn apply(
+        &mut self,
+        event: WatchEvent<K::Wire>,
+        version: &mut String,
+    ) -> Result<(), InformerFailure> {
         let (wire, is_deleted) = match event {
             WatchEvent::Added(wire) | WatchEvent::Modified(wire) => (wire, false),
             WatchEvent::Deleted(wire) => (wire, true),
@@ -320,9 +329,9 @@ impl<K: Stored> Informer<K> {
                 self.works();
                 return Ok(());
             }
-            WatchEvent::Error(status) => return Err(Failure::Event(status)),
+            WatchEvent::Error(status) => return Err(InformerFailure::Event(status)),
         };
-        version_of(&wire).ok_or(Failure::NoVersion)?.clone_into(version);
+        version_of(&wire).ok_or(InformerFailure::NoVersion)?.clone_into(version);
         if is_deleted {
             self.read_and_report(wire, |store, object| store.remove_watched(&object));
         } else {
@@ -344,7 +353,7 @@ impl<K: Stored> Informer<K> {
     }
 
     /// Counts a failure and waits before the next attempt.
-    async fn failed(&mut self, failure: Failure) {
+    async fn failed(&mut self, failure: InformerFailure) {
         let (is_final, is_refusal) = (failure.is_final(), failure.is_refusal());
         self.failures += match is_final {
             true => RELIST_AFTER,

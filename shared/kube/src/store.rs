@@ -112,12 +112,12 @@ struct Inner<K: Stored> {
 }
 
 struct Objects<K> {
-    by_key: HashMap<Shared, Held<K>, ahash::RandomState>,
+    by_key: HashMap<Shared, HeldObject<K>, ahash::RandomState>,
     /// The number of the last list that began, from 1.
     list: u32,
 }
 
-struct Held<K> {
+struct HeldObject<K> {
     object: Arc<K>,
     /// The last list that contained it.
     listed: u32,
@@ -282,13 +282,13 @@ impl<K: Stored> Store<K> {
 impl<K: Stored> Objects<K> {
     fn add(&mut self, object: K) -> Vec<Change<K>> {
         let object = Arc::new(object);
-        let held = Held { object: Arc::clone(&object), listed: self.list, written: 0 };
+        let held = HeldObject { object: Arc::clone(&object), listed: self.list, written: 0 };
         self.by_key.insert(Arc::clone(object.key()), held);
         vec![Change::Added(object)]
     }
 }
 
-impl<K: Stored> Held<K> {
+impl<K: Stored> HeldObject<K> {
     fn replace(&mut self, mut object: K) -> Vec<Change<K>> {
         self.written = 0;
         if *self.object == object {

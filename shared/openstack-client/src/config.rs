@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use ccm_base::{Files, is_loopback};
 #[cfg(test)]
-use ccm_settings::Kind;
+use ccm_settings::ValueKind;
 use ccm_settings::{Problems, RawSettings, RawValue, Schema as _, Setting, one_of, settings};
 use strum::IntoStaticStr;
 use url::Url;
@@ -191,7 +191,7 @@ impl Access {
 /// Access by which nothing is reached.
 #[cfg(test)]
 pub fn access() -> Access {
-    let id = |flag, text| (flag, RawValue::at(flag, Kind::Text, text));
+    let id = |flag, text| (flag, RawValue::at(flag, ValueKind::Text, text));
     let own = Given::from([
         id("auth-url", "http://keystone"),
         id("user-id", "u1"),

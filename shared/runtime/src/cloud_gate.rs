@@ -295,8 +295,7 @@ impl Shared {
     fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
         self.metrics.items(class, results);
         let mut kinds = BTreeMap::new();
-        // An item that is refused only because a change is in progress is not a failure.
-        for kind in results.iter().flatten().filter(|kind| **kind != ErrorKind::Busy) {
+        for kind in results.iter().flatten().filter(|kind| !kind.is_at_work()) {
             *kinds.entry(kind.reason()).or_default() += 1;
         }
         if !kinds.is_empty() {

@@ -19,7 +19,7 @@ use ccm_kube::ApiError;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::plans::{Decided, Plans};
+use crate::plans::{ObjectSteps, Plans};
 
 /// The state of an object, as a controller sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -235,21 +235,21 @@ pub struct Explanations {
 
 /// An explanation on the page.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ShownExplanation<'a> {
     kind: &'static str,
     name: &'a str,
     controller: &'static str,
     #[serde(flatten)]
     explanation: Explanation,
-    decided: Option<Decided>,
+    decided: Option<ObjectSteps>,
 }
 
 /// The page as JSON.
 #[derive(Serialize)]
-struct Page<'a> {
+struct ExplainPage<'a> {
     /// True if this replica does not lead. Then it knows only the objects of the API server.
     standby: bool,
-    objects: Vec<Shown<'a>>,
+    objects: Vec<ShownExplanation<'a>>,
 }
 
 /// The reason why the page does not explain anything.
@@ -299,7 +299,11 @@ impl Explanations {
         self.all.lock().push(Explainer { controller, kind, explain: Arc::new(explain) });
     }
 
-    fn page<'a>(&self, kind: Option<&str>, name: Option<&'a str>) -> Result<Page<'a>, Unexplained> {
+    fn page<'a>(
+        &self,
+        kind: Option<&str>,
+        name: Option<&'a str>,
+    ) -> Result<ExplainPage<'a>, Unexplained> {
         let name = name.filter(|name| !name.is_empty()).ok_or(Unexplained::NoName)?;
         let mut chosen = Vec::new();
         let mut known = Vec::new();
@@ -319,21 +323,21 @@ impl Explanations {
             _ => {}
         }
         let refusal = self.refusal.get().and_then(|refusal| refusal());
-        let mut objects: Vec<Shown<'_>> = chosen
+        let mut objects: Vec<ShownExplanation<'_>> = chosen
             .into_iter()
             .map(|(controller, kind, explain)| {
                 let mut explanation = explain(name).while_refused(refusal.as_ref());
                 explanation.each_text(|text| *text = one_line(text, LONGEST_LINE));
                 let decided = self.plans.decided(kind, name);
-                Shown { kind, name, controller, explanation, decided }
+                ShownExplanation { kind, name, controller, explanation, decided }
             })
             .collect();
         // Without a kind, only the explanations that know the name are of interest.
-        let is_known = |shown: &Shown<'_>| shown.explanation.fares != Fares::Unknown;
+        let is_known = |shown: &ShownExplanation<'_>| shown.explanation.fares != Fares::Unknown;
         if kind.is_none() && objects.iter().any(is_known) {
             objects.retain(is_known);
         }
-        Ok(Page { standby: self.plans.is_standby(), objects })
+        Ok(ExplainPage { standby: self.plans.is_standby(), objects })
     }
 
     /// Returns the page as JSON.
@@ -345,7 +349,7 @@ impl Explanations {
     /// Returns the page as text. The first three lines about an object say how it fares, why, and
     /// how to fix it.
     pub fn text(&self, kind: Option<&str>, name: Option<&str>) -> Result<String, Unexplained> {
-        let Page { standby, objects } = self.page(kind, name)?;
+        let ExplainPage { standby, objects } = self.page(kind, name)?;
         let texts: Vec<String> = objects.iter().map(|shown| shown.text(standby)).collect();
         Ok(texts.join("\n"))
     }
@@ -358,7 +362,7 @@ fn is_kind(kind: &str, given: &str) -> bool {
     given == kind || given.strip_suffix('s') == Some(&kind)
 }
 
-impl Shown<'_> {
+impl ShownExplanation<'_> {
     fn text(&self, standby: bool) -> String {
         let Self { kind, name, controller, explanation, decided } = self;
         let Explanation { fares, cause, mend, wanted, there, last, next } = explanation;
@@ -378,7 +382,7 @@ impl Shown<'_> {
     }
 }
 
-impl Decided {
+impl ObjectSteps {
     fn in_words(&self) -> Vec<String> {
         let blocked = self.blocked.iter().map(|why| format!("nothing, blocked: {why}"));
         let texts = blocked.chain(self.steps.iter().map(ToString::to_string));

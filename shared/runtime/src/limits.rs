@@ -65,12 +65,12 @@ type Key = (&'static str, RequestClass);
 /// All limits of a process: a bucket for each service and class. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<LimitsState>>,
     waits: Waits,
 }
 
 #[derive(Debug)]
-struct State {
+struct LimitsState {
     rates: Rates,
     buckets: BTreeMap<Key, TokenBucket>,
 }
@@ -79,7 +79,7 @@ impl Limits {
     /// Creates full buckets with these rates. Registers their metrics, so create it once per
     /// registry.
     pub fn new(rates: Rates, metrics: &Metrics) -> Self {
-        let state = Arc::new(Mutex::new(State { rates, buckets: BTreeMap::new() }));
+        let state = Arc::new(Mutex::new(LimitsState { rates, buckets: BTreeMap::new() }));
         let limits = Self { state, waits: Waits::new(metrics) };
         for class in [RequestClass::Read, RequestClass::Write, RequestClass::Event] {
             limits.bucket(API_SERVER, class);

@@ -44,7 +44,7 @@ metrics! {
 
 /// The result of a look at the policy and its binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Found {
+enum FoundPolicy {
     NotLooked,
     InForce,
     /// The policy or its binding does not exist.
@@ -54,7 +54,7 @@ enum Found {
     Unknown(ApiError),
 }
 
-impl Found {
+impl FoundPolicy {
     /// Returns true if the API server only did not answer.
     fn is_transient(&self) -> bool {
         matches!(self, Self::Unknown(error) if !matches!(error, ApiError::Forbidden(_)))
@@ -98,7 +98,7 @@ impl OwnPolicy {
     pub(crate) async fn run(mut self, token: CancellationToken) {
         let denials = self.denials.clone();
         let rounds = async {
-            let mut found = Found::NotLooked;
+            let mut found = FoundPolicy::NotLooked;
             loop {
                 let before = mem::replace(&mut found, self.look().await);
                 self.show(&found, found != before);
@@ -115,13 +115,15 @@ impl OwnPolicy {
         token.run_until_cancelled(rounds).await;
     }
 
-    async fn look(&self) -> Found {
+    async fn look(&self) -> FoundPolicy {
         let policy = self.get(POLICIES).await;
         match (policy, self.get(POLICY_BINDINGS).await) {
-            (Err(ApiError::NotFound), _) | (_, Err(ApiError::NotFound)) => Found::NotInstalled,
-            (Err(error), _) | (_, Err(error)) => Found::Unknown(error),
-            (Ok(_), Ok(binding)) if denies(&binding, self.program) => Found::InForce,
-            (Ok(_), Ok(_)) => Found::NotDenying,
+            (Err(ApiError::NotFound), _) | (_, Err(ApiError::NotFound)) => {
+                FoundPolicy::NotInstalled
+            }
+            (Err(error), _) | (_, Err(error)) => FoundPolicy::Unknown(error),
+            (Ok(_), Ok(binding)) if denies(&binding, self.program) => FoundPolicy::InForce,
+            (Ok(_), Ok(_)) => FoundPolicy::NotDenying,
         }
     }
 
@@ -132,8 +134,8 @@ impl OwnPolicy {
         Ok(self.client.request(request).await?)
     }
 
-    fn show(&mut self, found: &Found, is_news: bool) {
-        self.metrics.installed.set(i64::from(*found == Found::InForce));
+    fn show(&mut self, found: &FoundPolicy, is_news: bool) {
+        self.metrics.installed.set(i64::from(*found == FoundPolicy::InForce));
         let denial = self.denials.of(self.program);
         let count = denial.as_ref().map_or(0, |denial| denial.count);
         self.metrics.refusals.inc_by(count.saturating_sub(self.counted));
@@ -180,7 +182,7 @@ fn denies(binding: &Value, policy: &str) -> bool {
         && actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny"))
 }
 
-fn verdict(program: &str, found: &Found, denial: Option<&Denial>) -> Verdict {
+fn verdict(program: &str, found: &FoundPolicy, denial: Option<&Denial>) -> Verdict {
     if let Some(Denial { message, .. }) = denial {
         return Verdict::Failed(format!(
             "the admission policy {program} has refused a write, so it belongs to another version: {message}; apply the \
@@ -188,21 +190,21 @@ fn verdict(program: &str, found: &Found, denial: Option<&Denial>) -> Verdict {
         ));
     }
     let why = match found {
-        Found::NotLooked => return Verdict::Passed("not checked yet".to_owned()),
-        Found::InForce => {
+        FoundPolicy::NotLooked => return Verdict::Passed("not checked yet".to_owned()),
+        FoundPolicy::InForce => {
             return Verdict::Passed(format!(
                 "{program} is in force: the account writes only what the program writes"
             ));
         }
-        Found::NotInstalled => {
+        FoundPolicy::NotInstalled => {
             format!("the policy {program} is not installed, or this API server is older than 1.30")
         }
-        Found::NotDenying => {
+        FoundPolicy::NotDenying => {
             format!(
                 "the binding {program} does not deny anything: it only warns or audits, or binds another policy"
             )
         }
-        Found::Unknown(error) => {
+        FoundPolicy::Unknown(error) => {
             return Verdict::Failed(format!(
                 "not known if {program} is installed: {error}; the program works as before; without the policy its account may write everything that its role grants; apply manifests/{program}, or its file in \
                  manifests/rendered"

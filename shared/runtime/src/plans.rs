@@ -76,7 +76,7 @@ impl fmt::Display for Step {
 
 /// The decided steps of one object, without its name.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Decided {
+pub(crate) struct ObjectSteps {
     pub(crate) since: Timestamp,
     pub(crate) steps: Vec<Step>,
     /// The reason why the controller does nothing for the object, which then has no steps.
@@ -86,7 +86,7 @@ pub(crate) struct Decided {
 
 /// The decided steps for one object.
 #[derive(Clone, Debug, Serialize)]
-struct Plan {
+struct ObjectPlan {
     kind: &'static str,
     /// With the namespace as a prefix (`namespace/name`) if it has one.
     name: String,
@@ -122,13 +122,13 @@ struct Shared {
     /// This replica does not lead, so it plans nothing.
     standby: AtomicBool,
     /// By kind and key.
-    plans: Mutex<BTreeMap<(&'static str, String), Plan>>,
+    plans: Mutex<BTreeMap<(&'static str, String), ObjectPlan>>,
     metrics: PlanMetrics,
 }
 
 /// The page as JSON.
 #[derive(Serialize)]
-struct Page {
+struct PlanPage {
     mode: Mode,
     /// True if this replica does not lead, so that it plans nothing.
     standby: bool,
@@ -141,7 +141,7 @@ struct Page {
     held: BTreeMap<&'static str, usize>,
     /// The number of objects without steps that nothing can be done for.
     blocked: usize,
-    plans: Vec<Plan>,
+    plans: Vec<ObjectPlan>,
 }
 
 impl Plans {
@@ -223,7 +223,7 @@ impl Plans {
             let waiting = plans.get(&key).filter(|plan| !plan.steps.is_empty());
             let waits = waiting.map_or_else(Instant::now, |plan| plan.waits);
             let (name, since) = (key.1.clone(), clock::wall());
-            plans.insert(key, Plan { kind, name, since, steps, blocked, waits });
+            plans.insert(key, ObjectPlan { kind, name, since, steps, blocked, waits });
         }
         let objects = with_steps(&plans).count();
         self.shared.metrics.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
@@ -249,7 +249,8 @@ impl Plans {
 
     /// Returns the page as text.
     pub fn text(&self, name: Option<&str>) -> String {
-        let Page { mode, standby, objects, omitted, due, held, blocked, plans } = self.page(name);
+        let PlanPage { mode, standby, objects, omitted, due, held, blocked, plans } =
+            self.page(name);
         let mode = match mode {
             Mode::Observe => "mode: observe, no step is executed",
             Mode::Control if standby => {
@@ -267,7 +268,7 @@ impl Plans {
                 "\nthis page has nothing about {name:?} (the name of a Service is NAMESPACE/NAME)"
             ));
         }
-        for Plan { kind, name, since, steps, blocked, .. } in plans {
+        for ObjectPlan { kind, name, since, steps, blocked, .. } in plans {
             lines.push(format!("\n{kind} {name}, since {since:.0}"));
             lines.extend(blocked.map(|why| format!("  blocked: {why}")));
             lines.extend((1..).zip(steps).map(|(number, step)| format!("  {number}. {step}")));
@@ -300,10 +301,10 @@ impl Plans {
     }
 
     /// Returns the plan of this object, if there is one.
-    pub(crate) fn decided(&self, kind: &'static str, name: &str) -> Option<Decided> {
+    pub(crate) fn decided(&self, kind: &'static str, name: &str) -> Option<ObjectSteps> {
         let plans = self.shared.plans.lock();
-        let Plan { since, steps, blocked, .. } = plans.get(&(kind, name.to_owned()))?;
-        Some(Decided { since: *since, steps: steps.clone(), blocked: blocked.clone() })
+        let ObjectPlan { since, steps, blocked, .. } = plans.get(&(kind, name.to_owned()))?;
+        Some(ObjectSteps { since: *since, steps: steps.clone(), blocked: blocked.clone() })
     }
 
     /// Returns true if this replica waits to become leader.
@@ -311,7 +312,7 @@ impl Plans {
         self.shared.standby.load(Ordering::Relaxed)
     }
 
-    fn page(&self, name: Option<&str>) -> Page {
+    fn page(&self, name: Option<&str>) -> PlanPage {
         let plans = self.shared.plans.lock();
         let chosen = plans.values().filter(|plan| name.is_none_or(|name| plan.name == name));
         let (mut due, mut held) = (BTreeMap::new(), BTreeMap::new());
@@ -320,22 +321,22 @@ impl Plans {
             *counts.entry(step.step).or_default() += 1;
         }
         // Objects that wait for this program come first.
-        let (waiting, blocked): (Vec<&Plan>, Vec<&Plan>) =
+        let (waiting, blocked): (Vec<&ObjectPlan>, Vec<&ObjectPlan>) =
             chosen.partition(|plan| plan.blocked.is_none());
         let (objects, blocked_objects) = (waiting.len(), blocked.len());
         let shown = waiting.into_iter().chain(blocked).take(SHOWN);
-        let plans: Vec<Plan> = shown.cloned().collect();
+        let plans: Vec<ObjectPlan> = shown.cloned().collect();
         let standby = self.is_standby();
         let omitted = objects + blocked_objects - plans.len();
         let (mode, blocked) = (self.shared.mode, blocked_objects);
-        Page { mode, standby, objects, omitted, due, held, blocked, plans }
+        PlanPage { mode, standby, objects, omitted, due, held, blocked, plans }
     }
 }
 
 /// Returns the plans that have steps. A blocked object does not wait for this program.
 fn with_steps<'a>(
-    plans: &'a BTreeMap<(&'static str, String), Plan>,
-) -> impl Iterator<Item = &'a Plan> {
+    plans: &'a BTreeMap<(&'static str, String), ObjectPlan>,
+) -> impl Iterator<Item = &'a ObjectPlan> {
     plans.values().filter(|plan| !plan.steps.is_empty())
 }
 

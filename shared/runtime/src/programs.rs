@@ -10,7 +10,7 @@ use crate::identity::{Controller, Identity};
 
 /// A program of this repository.
 #[derive(Clone, Copy, Debug)]
-pub struct Listing {
+pub struct ListedProgram {
     /// The program's identity.
     pub identity: Identity,
     /// Further controllers of cloud-controller-manager that it runs besides its identity's.
@@ -20,7 +20,7 @@ pub struct Listing {
     flags: &'static [Foreign],
 }
 
-impl Listing {
+impl ListedProgram {
     /// Returns true if its siblings know flags of its own.
     pub fn has_flags(&self) -> bool {
         !self.flags.is_empty()
@@ -83,24 +83,24 @@ pub const ROUTE_CCM: Identity = Identity {
 pub const NODE_IPAM: Controller = Controller { name: "node-ipam-controller", alias: "nodeipam" };
 
 /// All programs.
-pub const ALL: &[Listing] = &[
-    Listing {
+pub const ALL: &[ListedProgram] = &[
+    ListedProgram {
         identity: NODE_CCM,
         also: &[],
         flags: flags!("node-ccm": value "concurrent-node-syncs",
             value "concurrent-node-status-updates", value "node-status-update-frequency"),
     },
-    Listing {
+    ListedProgram {
         identity: LIFECYCLE_CCM,
         also: &[],
         flags: flags!("lifecycle-ccm": value "node-monitor-period"),
     },
-    Listing {
+    ListedProgram {
         identity: SERVICE_CCM,
         also: &[],
         flags: flags!("service-ccm": value "concurrent-service-syncs"),
     },
-    Listing {
+    ListedProgram {
         identity: ROUTE_CCM,
         also: &[NODE_IPAM],
         flags: flags!("route-ccm": switch "configure-cloud-routes", value "cluster-cidr",
@@ -123,7 +123,7 @@ pub fn named(binary: &str) -> Option<Identity> {
 
 /// Returns the controllers of cloud-controller-manager.
 pub(crate) fn controllers() -> impl Iterator<Item = Controller> {
-    ALL.iter().flat_map(Listing::controllers)
+    ALL.iter().flat_map(ListedProgram::controllers)
 }
 
 /// Returns all controllers of a program.

@@ -30,7 +30,7 @@ const WAITING: usize = 2;
 
 /// The request of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RecordQuery {
     /// The object that the record should be about. `None` asks for all objects.
     pub name: Option<String>,
     /// True if names and addresses should be replaced.
@@ -39,7 +39,7 @@ pub struct Asked {
 
 /// The size of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct RecordSize {
     /// Its memory.
     pub bytes: usize,
     /// The number of events.
@@ -51,14 +51,14 @@ pub struct Kept {
 /// The last events of a machine.
 pub trait Record: Send + Sync {
     /// Writes the record, as lines of JSON. May take seconds.
-    fn write(&self, asked: &Asked, to: &mut dyn Write) -> io::Result<()>;
+    fn write(&self, asked: &RecordQuery, to: &mut dyn Write) -> io::Result<()>;
 
     /// Returns the size of the record.
-    fn kept(&self) -> Kept;
+    fn kept(&self) -> RecordSize;
 }
 
 computed! {
-    static RECORDS: Kept = {
+    static RECORDS: RecordSize = {
         /// Memory of the records of the last events, in bytes; at most --record-bytes
         [ALPHA] Gauge ccm_record_bytes = |kept| kept.bytes as f64;
         /// Events in the records
@@ -92,8 +92,8 @@ impl Records {
         let records = Self { all: Arc::default(), at_once: Arc::new(Semaphore::new(AT_ONCE)) };
         let shown = Arc::clone(&records.all);
         metrics.collect(RECORDS.collector(move || {
-            let all: Vec<Kept> = shown.lock().iter().map(|record| record.kept()).collect();
-            let together = Kept {
+            let all: Vec<RecordSize> = shown.lock().iter().map(|record| record.kept()).collect();
+            let together = RecordSize {
                 bytes: all.iter().map(|kept| kept.bytes).sum(),
                 events: all.iter().map(|kept| kept.events).sum(),
                 // The shortest record counts, because a machine without a record is a gap.
@@ -102,7 +102,8 @@ impl Records {
                     .map(|kept| kept.since)
                     .try_fold(At::default(), |last, since| Some(last.max(since?))),
             };
-            let together = Kept { since: together.since.filter(|_| !all.is_empty()), ..together };
+            let together =
+                RecordSize { since: together.since.filter(|_| !all.is_empty()), ..together };
             vec![(Vec::new(), together)]
         }));
         records
@@ -114,7 +115,7 @@ impl Records {
     }
 
     /// Writes the records one after the other.
-    pub fn write(&self, asked: &Asked, to: &mut dyn Write) -> io::Result<()> {
+    pub fn write(&self, asked: &RecordQuery, to: &mut dyn Write) -> io::Result<()> {
         let all = self.all.lock().clone();
         all.iter().try_for_each(|record| record.write(asked, to))
     }
@@ -122,7 +123,7 @@ impl Records {
     /// Returns the body, written while the client reads.
     pub(crate) fn body(
         &self,
-        asked: Asked,
+        asked: RecordQuery,
     ) -> Result<impl Body<Data = Bytes, Error = Infallible> + Send + use<>, Unread> {
         if self.all.lock().is_empty() {
             return Err(Unread::None);

@@ -23,7 +23,7 @@ use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v
 use kube::{Api, Client, api::ListParams};
 use tokio::time::sleep;
 
-use self::decide::{Own, Rival, Seen, rivals, verdict, yields_to};
+use self::decide::{Own, Rival, SeenLease, rivals, verdict, yields_to};
 use crate::{
     health::{Condition, Health, Scope},
     identity::Identity,
@@ -136,7 +136,7 @@ impl Survey {
         self.first_leader(&found, &leases)
     }
 
-    fn first_leader(&self, found: &[Rival], leases: &[Seen]) -> Option<String> {
+    fn first_leader(&self, found: &[Rival], leases: &[SeenLease]) -> Option<String> {
         let first = yields_to(&self.own, leases, found)?;
         Some(format!("another {} leads, and began earlier: {first}", self.own.program))
     }
@@ -185,8 +185,8 @@ impl Survey {
     /// controller.
     async fn survey(
         &self,
-        may_be_rival: impl Fn(&Seen) -> bool,
-    ) -> Result<(Vec<Rival>, Vec<Seen>), ApiError> {
+        may_be_rival: impl Fn(&SeenLease) -> bool,
+    ) -> Result<(Vec<Rival>, Vec<SeenLease>), ApiError> {
         let before = self.look().await?;
         if !before.iter().any(may_be_rival) {
             return Ok((Vec::new(), before));
@@ -196,7 +196,7 @@ impl Survey {
         Ok((rivals(&self.own, &before, &after), after))
     }
 
-    async fn look(&self) -> Result<Vec<Seen>, ApiError> {
+    async fn look(&self) -> Result<Vec<SeenLease>, ApiError> {
         let leases = self.leases.list(&ListParams::default()).await?;
         Ok(leases.items.into_iter().map(seen).collect())
     }
@@ -228,7 +228,7 @@ impl Survey {
     }
 }
 
-fn seen(lease: Lease) -> Seen {
+fn seen(lease: Lease) -> SeenLease {
     let spec = lease.spec.unwrap_or_default();
     let is_old =
         |time: &MicroTime| clock::wall().duration_since(time.0) > SignedDuration::from_hours(1);
@@ -237,7 +237,7 @@ fn seen(lease: Lease) -> Seen {
     let term = SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or_default().into());
     let is_held = |time: &MicroTime| clock::wall().duration_since(time.0).abs() < term;
     let is_held = spec.renew_time.as_ref().is_some_and(is_held);
-    Seen {
+    SeenLease {
         name: lease.metadata.name.unwrap_or_default(),
         holder: spec.holder_identity.unwrap_or_default(),
         renewed: spec.renew_time.map(|time| time.0.to_string()).unwrap_or_default(),

@@ -17,8 +17,8 @@ use std::{sync::Arc, time::Duration};
 use ccm_kube::selector::NodeSelector;
 use ccm_objects::label_rules;
 use ccm_settings::{
-    About, Catalogue, Invocation, LoadError, RawSettings, Schema, SettingValue as _, checked,
-    parsed,
+    AboutProgram, Catalogue, Invocation, LoadError, RawSettings, Schema, SettingValue as _,
+    checked, parsed,
 };
 use serde::Serialize;
 
@@ -42,7 +42,7 @@ pub type Loaded<S> = ccm_settings::Loaded<Settings<S>>;
 
 /// Returns all settings of a program; its own settings come first.
 pub(crate) fn catalogue<S: Schema>(identity: &Identity) -> Catalogue {
-    let about = About {
+    let about = AboutProgram {
         binary: identity.binary,
         summary: identity.summary(),
         version: VERSION,

@@ -26,7 +26,7 @@ pub(crate) const SPECIAL: [(&str, &str); 7] = [
 
 /// The program as help and reference pages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct AboutProgram {
     /// The binary's name, for instance `node-ccm`.
     pub binary: &'static str,
     /// A short description: the first line of `--help`.
@@ -62,7 +62,7 @@ impl Foreign {
 
 /// A setting of this program, with the default that applies to it.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// The declared setting.
     pub setting: Setting,
     /// Its default in this program.
@@ -73,16 +73,16 @@ pub struct Entry {
 
 /// The target of a name.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Known<'a> {
-    Setting(&'a Entry),
+pub(crate) enum NameTarget<'a> {
+    Setting(&'a CatalogueEntry),
     Foreign(&'static Foreign),
 }
 
 /// All names of a program.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
-    about: About,
-    entries: Vec<Entry>,
+    about: AboutProgram,
+    entries: Vec<CatalogueEntry>,
     by_flag: BTreeMap<&'static str, usize>,
     foreign: Vec<&'static Foreign>,
 }
@@ -91,7 +91,7 @@ impl Catalogue {
     /// Creates the catalogue of a program with these settings, each section with its heading. If
     /// two settings have the same flag, the first wins.
     pub fn new(
-        about: About,
+        about: AboutProgram,
         sections: impl IntoIterator<Item = (&'static str, &'static [Setting])>,
         foreign: impl IntoIterator<Item = &'static Foreign>,
     ) -> Self {
@@ -102,7 +102,7 @@ impl Catalogue {
                 if !this.by_flag.contains_key(setting.flag) {
                     this.by_flag.insert(setting.flag, this.entries.len());
                     let (setting, default) = (*setting, setting.default.into());
-                    this.entries.push(Entry { setting, default, section });
+                    this.entries.push(CatalogueEntry { setting, default, section });
                 }
             }
         }
@@ -119,12 +119,12 @@ impl Catalogue {
     }
 
     /// Returns the program that the catalogue belongs to.
-    pub(crate) fn about(&self) -> &About {
+    pub(crate) fn about(&self) -> &AboutProgram {
         &self.about
     }
 
     /// Returns all settings, section by section.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[CatalogueEntry] {
         &self.entries
     }
 
@@ -134,12 +134,12 @@ impl Catalogue {
     }
 
     /// Finds a flag or key.
-    pub(crate) fn find(&self, name: &str) -> Option<Known<'_>> {
+    pub(crate) fn find(&self, name: &str) -> Option<NameTarget<'_>> {
         let flag = flag_of(name);
         if let Some(entry) = self.by_flag.get(flag.as_str()).and_then(|at| self.entries.get(*at)) {
-            return Some(Known::Setting(entry));
+            return Some(NameTarget::Setting(entry));
         }
-        self.foreign.iter().copied().find(|foreign| foreign.flag == flag).map(Known::Foreign)
+        self.foreign.iter().copied().find(|foreign| foreign.flag == flag).map(NameTarget::Foreign)
     }
 
     /// Returns the flag that a misspelt flag or key most likely means.

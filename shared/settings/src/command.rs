@@ -10,8 +10,8 @@ use clap::{
 use serde_json::json;
 
 use crate::{
-    About, Catalogue, Kind,
-    catalogue::{Entry, Known, SPECIAL},
+    AboutProgram, Catalogue, ValueKind,
+    catalogue::{CatalogueEntry, NameTarget, SPECIAL},
     setting::key_of,
 };
 
@@ -92,7 +92,7 @@ pub fn parse(catalogue: &Catalogue, arguments: &[OsString]) -> Result<CommandLin
 }
 
 fn action(catalogue: &Catalogue, matches: &ArgMatches) -> Action {
-    let About { binary, version, commit, .. } = catalogue.about();
+    let AboutProgram { binary, version, commit, .. } = catalogue.about();
     if let Some(form) = matches.get_one::<String>("version") {
         Action::Print(match form.as_str() {
             "json" => {
@@ -150,7 +150,7 @@ fn command(catalogue: &Catalogue) -> Command {
     command
 }
 
-fn setting(Entry { setting, default, .. }: &Entry) -> Arg {
+fn setting(CatalogueEntry { setting, default, .. }: &CatalogueEntry) -> Arg {
     let mut help = setting.meaning.to_owned();
     if !default.is_empty() {
         help = format!("{help} [default: {default}]");
@@ -162,8 +162,8 @@ fn setting(Entry { setting, default, .. }: &Entry) -> Arg {
         Arg::new(setting.flag).long(setting.flag).help(help).value_name(setting.kind.placeholder());
     let arg = if setting.flag == "v" { arg.short('v') } else { arg };
     match setting.kind {
-        Kind::Switch => switch(arg),
-        Kind::List => arg.allow_hyphen_values(true).action(ArgAction::Append),
+        ValueKind::Switch => switch(arg),
+        ValueKind::List => arg.allow_hyphen_values(true).action(ArgAction::Append),
         _ => arg.allow_hyphen_values(true),
     }
 }
@@ -203,7 +203,7 @@ fn explain(catalogue: &Catalogue, error: &clap::Error) -> UsageError {
             if context(ContextKind::InvalidValue).is_none_or(|value| value.is_empty()) =>
         {
             let example = match catalogue.find(&name) {
-                Some(Known::Setting(entry)) => entry.setting.kind.placeholder(),
+                Some(NameTarget::Setting(entry)) => entry.setting.kind.placeholder(),
                 _ => "value",
             };
             format!("--{name} needs a value: --{name}=<{example}>")

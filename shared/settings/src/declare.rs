@@ -92,7 +92,7 @@ macro_rules! settings {
     ) => {
         impl $crate::Schema for $name {
             const TABLE: &'static [$crate::Setting] = &[
-                $($crate::Setting::$live($crate::Kind::$kind, $flag, $default, concat!($($text),*))),*
+                $($crate::Setting::$live($crate::ValueKind::$kind, $flag, $default, concat!($($text),*))),*
             ];
 
             fn read(raw: &$crate::RawSettings, problems: &mut $crate::Problems) -> Option<Self> {

@@ -6,7 +6,7 @@ use config::{Config, FileFormat, Map, Source as _, Value, ValueKind};
 
 use crate::{
     Catalogue, Origin, Problems, RawSettings, RawValue,
-    catalogue::Known,
+    catalogue::NameTarget,
     setting::{VARIABLE_PREFIX, key_of, variable_of},
     unreadable,
     yaml::check_yaml,
@@ -123,7 +123,7 @@ fn file_values(
             _ if key_of(&key) == "config" => {
                 problems.add(format!("{key} ({path})"), "must be given as flag --config");
             }
-            Some(Known::Setting(_)) => match text_of(&value) {
+            Some(NameTarget::Setting(_)) => match text_of(&value) {
                 Some(text) => {
                     if known.insert(key_of(&key), text).is_some() {
                         problems.add(format!("{key} ({path})"), "must be given once");
@@ -136,7 +136,7 @@ fn file_values(
                 ),
                 None => problems.add(format!("{key} ({path})"), "must be a single value or a list"),
             },
-            Some(Known::Foreign(foreign)) => {
+            Some(NameTarget::Foreign(foreign)) => {
                 problems.warn(format!("{key} ({path}) has no effect here: {}", foreign.why));
             }
             None => problems.add(format!("{key} ({path})"), unknown(catalogue, &key, key_of)),
@@ -165,10 +165,10 @@ fn environment_values(
             continue;
         };
         match catalogue.find(&key) {
-            Some(Known::Setting(_)) => {
+            Some(NameTarget::Setting(_)) => {
                 known.insert(key, text.clone());
             }
-            Some(Known::Foreign(foreign)) => {
+            Some(NameTarget::Foreign(foreign)) => {
                 problems
                     .warn(format!("{variable} (environment) has no effect here: {}", foreign.why));
             }

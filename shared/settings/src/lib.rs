@@ -25,14 +25,14 @@ mod unreadable;
 mod value;
 mod yaml;
 
-pub use catalogue::{About, Catalogue, Entry, Foreign};
+pub use catalogue::{AboutProgram, Catalogue, CatalogueEntry, Foreign};
 pub use command::{Action, CommandLine, UsageError, parse};
 pub use declare::Schema;
 pub use load::{Changes, Invocation, LoadError, Loaded, configuration_files, load};
 pub use page::{keys, markdown};
-pub use problem::{Problem, Problems};
+pub use problem::{Problems, SettingProblem};
 pub use raw::{Origin, RawSettings, RawValue};
-pub use setting::{Kind, Setting};
+pub use setting::{Setting, ValueKind};
 pub use value::{
     SettingValue, at_least, checked, one_of, parsed, positive, quoted, redact, within,
 };

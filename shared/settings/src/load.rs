@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::{
-    Action, Catalogue, Kind, Origin, Problems, RawSettings, RawValue, Setting, UsageError,
-    catalogue::Known,
+    Action, Catalogue, Origin, Problems, RawSettings, RawValue, Setting, UsageError, ValueKind,
+    catalogue::NameTarget,
     layers::{Given, merge},
     parse, redact,
     yaml::LARGEST,
@@ -186,7 +186,7 @@ impl<T> Loaded<T> {
         let mut effective = RawSettings::default();
         for (key, value) in new.iter() {
             let kept = match (self.catalogue.find(key), self.raw.value(key)) {
-                (Some(Known::Setting(entry)), Some(old)) => {
+                (Some(NameTarget::Setting(entry)), Some(old)) => {
                     let fate = Fate::of(&entry.setting, old, value);
                     changes.note(fate, key, old, value);
                     if matches!(fate, Fate::Restart | Fate::Stop) { old } else { value }
@@ -218,7 +218,7 @@ impl Fate {
         let is_stop = || old.text.trim_end_matches('%').trim().parse() == Ok(0_u32);
         if old.text == new.text {
             Self::Same
-        } else if has_gone && setting.kind == Kind::Limit && is_stop() {
+        } else if has_gone && setting.kind == ValueKind::Limit && is_stop() {
             Self::Stop
         } else if !setting.live {
             Self::Restart

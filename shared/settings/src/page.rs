@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{Catalogue, Setting, catalogue::Entry};
+use crate::{Catalogue, Setting, catalogue::CatalogueEntry};
 
 /// Returns the reference page of a program: every setting with its flag, environment variable, key,
 /// default and meaning, and the flags that have no effect.
@@ -28,7 +28,7 @@ pub fn markdown(catalogue: &Catalogue) -> String {
                 format_args!("\n## {section}\n\n| flag | default | meaning |\n|---|---|---|"),
             );
         }
-        let Entry { setting, default, .. } = entry;
+        let CatalogueEntry { setting, default, .. } = entry;
         row(&mut text, &format!("--{}", setting.flag), setting, default);
     }
     line(

@@ -6,14 +6,14 @@ use ccm_base::message::{LONGEST_LINE, one_line};
 
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct SettingProblem {
     /// The setting with its value and origin, or the file, or the flag.
     pub subject: String,
     /// The rule that it breaks.
     pub rule: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SettingProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.subject, self.rule)
     }
@@ -22,7 +22,7 @@ impl fmt::Display for Problem {
 /// All problems of one load.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Problems {
-    list: Vec<Problem>,
+    list: Vec<SettingProblem>,
     warnings: Vec<String>,
 }
 
@@ -46,11 +46,11 @@ impl Problems {
 
     /// Adds a problem.
     pub fn add(&mut self, subject: impl Into<String>, rule: impl Into<String>) {
-        self.list.push(Problem { subject: subject.into(), rule: rule.into() });
+        self.list.push(SettingProblem { subject: subject.into(), rule: rule.into() });
     }
 
     /// Adds an existing problem.
-    pub(crate) fn push(&mut self, problem: Problem) {
+    pub(crate) fn push(&mut self, problem: SettingProblem) {
         self.list.push(problem);
     }
 
@@ -70,7 +70,7 @@ impl Problems {
     /// Returns all problems in one line, for an error with a single text. The warnings follow: a
     /// misspelt key is often the reason why another key is missing.
     pub fn in_one_line(&self) -> String {
-        let short = |problem: &Problem| one_line(&problem.to_string(), LONGEST_LINE);
+        let short = |problem: &SettingProblem| one_line(&problem.to_string(), LONGEST_LINE);
         let problems = self.list.iter().map(short);
         let warnings = self.warnings.iter().map(|warning| format!("also {warning}"));
         problems.chain(warnings).collect::<Vec<_>>().join("; ")
@@ -82,7 +82,7 @@ impl Problems {
     }
 
     /// Returns all problems.
-    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+    pub fn iter(&self) -> impl Iterator<Item = &SettingProblem> {
         self.list.iter()
     }
 }

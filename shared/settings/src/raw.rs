@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use zeroize::Zeroizing;
 
 use crate::{
-    Kind, Problems, Setting,
+    Problems, Setting, ValueKind,
     setting::{flag_of, key_of, variable_of},
     value::{may_hold_secret, redact},
 };
@@ -52,9 +52,9 @@ pub struct RawValue {
 impl RawValue {
     /// Returns a value of a file with its own keys. Its problems show it, unless it is or may hold
     /// a secret, or is long.
-    pub fn at(place: impl fmt::Display, kind: Kind, text: impl Into<String>) -> Self {
+    pub fn at(place: impl fmt::Display, kind: ValueKind, text: impl Into<String>) -> Self {
         let text = text.into();
-        let is_hidden = kind == Kind::Secret || may_hold_secret(&text);
+        let is_hidden = kind == ValueKind::Secret || may_hold_secret(&text);
         let place = match text.chars().count() {
             1..=MOST_SHOWN if !is_hidden => format!("{place} = {text:?}"),
             _ => place.to_string(),

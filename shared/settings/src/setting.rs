@@ -3,7 +3,7 @@
 
 /// The kind of value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// `true` or `false`; the flag may omit the value.
     Switch,
     /// A whole number.
@@ -27,7 +27,7 @@ pub enum Kind {
     Path,
 }
 
-impl Kind {
+impl ValueKind {
     /// Returns the placeholder for the value in `--help` and in the table of options.
     pub const fn placeholder(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ pub struct Setting {
     /// The flag without hyphens in front, for instance `concurrent-node-syncs`.
     pub flag: &'static str,
     /// The kind of its value.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The default, as on the command line; empty if there is no default.
     pub default: &'static str,
     /// Its meaning, with the unit, and the reason for the default.
@@ -63,7 +63,7 @@ pub struct Setting {
 impl Setting {
     /// Returns a setting that changes only with a restart.
     pub const fn fixed(
-        kind: Kind,
+        kind: ValueKind,
         flag: &'static str,
         default: &'static str,
         meaning: &'static str,
@@ -74,7 +74,7 @@ impl Setting {
 
     /// Returns a setting that can change while the process runs.
     pub const fn live(
-        kind: Kind,
+        kind: ValueKind,
         flag: &'static str,
         default: &'static str,
         meaning: &'static str,

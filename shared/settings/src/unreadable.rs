@@ -1,20 +1,20 @@
 //! Problems with a configuration file that cannot be read: the line, and the parser's words.
 
-use crate::{Problem, YamlError};
+use crate::{SettingProblem, YamlError};
 
 /// Returns the problem with the file at `path`, with the line if the parser reports it.
-pub(crate) fn problem(path: &str, error: &str) -> Problem {
+pub(crate) fn problem(path: &str, error: &str) -> SettingProblem {
     let line = line_of(error).map(|line| format!(", line {line}")).unwrap_or_default();
-    Problem { subject: format!("{path}{line}"), rule: cannot_be_read(without_place(error)) }
+    SettingProblem { subject: format!("{path}{line}"), rule: cannot_be_read(without_place(error)) }
 }
 
 /// Returns the problem with YAML that is invalid or out of bounds.
-pub(crate) fn yaml(path: &str, error: &YamlError) -> Problem {
+pub(crate) fn yaml(path: &str, error: &YamlError) -> SettingProblem {
     let (line, why) = match error {
         YamlError::Invalid { line, why } => (line, why.as_str()),
         YamlError::OutOfBounds { line, what } => (line, *what),
     };
-    Problem { subject: format!("{path}, line {line}"), rule: cannot_be_read(why) }
+    SettingProblem { subject: format!("{path}, line {line}"), rule: cannot_be_read(why) }
 }
 
 /// Returns the line that the parser's message names. The first line is 1.

@@ -7,7 +7,7 @@ use ccm_objects::{Node, Shared as Name};
 use lifecycle_ccm::{
     machine::{
         Event,
-        event::{Listed, Unlisted},
+        event::{FleetList, Unlisted},
     },
     policy::{Ghosts, NodeView},
 };
@@ -89,7 +89,7 @@ impl Run {
         if self.sabotage == Some(Sabotage::Arrival) {
             as_of = u64::MAX;
         }
-        let listed = Listed { instances: shown.len(), malformed: 0 };
+        let listed = FleetList { instances: shown.len(), malformed: 0 };
         let list = error.map_or(Ok(listed), |kind| Err(faults::error(kind)));
         self.leader.tell(now, Event::Listed(list));
         if error.is_none() {

@@ -11,12 +11,12 @@ use ccm_objects::Node;
 use lifecycle_ccm::{
     machine::{
         Effect, Event,
-        event::{Answer, Left},
+        event::{HandoverNote, WriteAnswer},
     },
     policy::{
         At, Decider, Decision, Limit, NodeView, Replaced, Verdict,
         action::{Action, Write},
-        shutdown::Step,
+        shutdown::TaintStep,
     },
 };
 
@@ -93,7 +93,7 @@ impl Outcome {
         }
     }
 
-    fn answer(self, stored: Option<Arc<Node>>) -> Answer {
+    fn answer(self, stored: Option<Arc<Node>>) -> WriteAnswer {
         match self {
             Self::Done => Ok(stored),
             Self::Conflict => Err(Some(ApiError::Conflict)),
@@ -107,7 +107,8 @@ impl Outcome {
 impl Run {
     /// Begins the term of the leader.
     pub fn begin(&mut self, now: u64) {
-        let mut left = serde_json::from_str(&self.lease.stored).unwrap_or_else(|_| Left::default());
+        let mut left =
+            serde_json::from_str(&self.lease.stored).unwrap_or_else(|_| HandoverNote::default());
         if self.sabotage == Some(Sabotage::Memory) {
             left.deleted = Window::default();
         }
@@ -153,7 +154,7 @@ impl Run {
         &mut self,
         now: u64,
         decisions: &[Decision],
-        left: Option<Left>,
+        left: Option<HandoverNote>,
     ) -> Result<Fate, String> {
         let mut left = left.ok_or("nothing is left to the next leader")?;
         if self.observes {
@@ -386,7 +387,7 @@ impl Run {
     }
 
     /// Returns the answer, or another one if a rule is missing.
-    fn told(&self, action: &Action, outcome: Outcome, stored: Option<Arc<Node>>) -> Answer {
+    fn told(&self, action: &Action, outcome: Outcome, stored: Option<Arc<Node>>) -> WriteAnswer {
         let is_deletion = matches!(action.write, Write::Delete(_));
         let outcome = match (self.sabotage, outcome) {
             (Some(Sabotage::Dropped), Outcome::Done) if !is_deletion => {
@@ -414,7 +415,7 @@ impl Run {
                 marks.is_unapproved |= written.end_approval;
                 marks.proof.take_if(|_| written.end_proof);
                 if let Some((step, _)) = written.taint {
-                    marks.is_shut_down = step == Step::Add;
+                    marks.is_shut_down = step == TaintStep::Add;
                 }
             }
         }

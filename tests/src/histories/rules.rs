@@ -8,12 +8,12 @@ use ccm_objects::{Node, Shared as Name, instance_gone};
 use lifecycle_ccm::{
     machine::{
         Effect,
-        effect::{Ask, Page},
+        effect::{Ask, NodePlan},
     },
     policy::{
         Decision, Doubt, NodeView, PROVEN, Source, Verdict,
         action::{APPROVED, Action, Marks, Write},
-        shutdown::{self, Removal, Step},
+        shutdown::{self, Removal, TaintStep},
     },
 };
 
@@ -326,13 +326,13 @@ impl Run {
             let page = self.leader.trail.plans.get(&node.name);
             let is_marked = has_approval(node) || has_proof(node) || has_taint(node);
             let is_right = match (node.is_ready(), known.in_reach() && !node.deleting) {
-                (true, true) if is_marked => matches!(page, Some(Page::Steps(_))),
+                (true, true) if is_marked => matches!(page, Some(NodePlan::Steps(_))),
                 (true, _) => page.is_none(),
                 (false, true) => true,
-                (false, false) if known.in_reach() => matches!(page, Some(Page::Blocked(_))),
+                (false, false) if known.in_reach() => matches!(page, Some(NodePlan::Blocked(_))),
                 (false, false) => {
                     let is_it = |left_out: &bool| *left_out == known.selected();
-                    matches!(page, Some(Page::LeftOut { is_selected }) if is_it(is_selected))
+                    matches!(page, Some(NodePlan::LeftOut { is_selected }) if is_it(is_selected))
                 }
             };
             if !is_right {
@@ -357,7 +357,7 @@ impl Run {
                 Some(Effect::Write(Action { write: Write::Marks(marks), .. })) => *marks,
                 _ => Marks::default(),
             };
-            let is_untainted = marks.taint.is_some_and(|(step, _)| step == Step::Remove);
+            let is_untainted = marks.taint.is_some_and(|(step, _)| step == TaintStep::Remove);
             if (has_taint(node), has_approval(node), has_proof(node))
                 != (is_untainted, marks.end_approval, marks.end_proof)
             {
@@ -388,7 +388,7 @@ impl Run {
             {
                 wrong("a fresh proof is written again")
             }
-            Write::Marks(Marks { taint: Some((Step::Remove, _)), .. })
+            Write::Marks(Marks { taint: Some((TaintStep::Remove, _)), .. })
                 if !node.is_ready() && self.removal == Removal::Ready =>
             {
                 wrong("its taint should stay until it is Ready")
@@ -428,7 +428,7 @@ impl Run {
             Write::Delete(_) => false,
             Write::Proof(..) => marks.proof.is_some(),
             Write::Marks(Marks { taint, end_approval, end_proof }) => {
-                taint.is_none_or(|(step, _)| marks.is_shut_down == (step == Step::Add))
+                taint.is_none_or(|(step, _)| marks.is_shut_down == (step == TaintStep::Add))
                     && (marks.is_unapproved || !end_approval)
                     && (marks.proof.is_none() || !end_proof)
             }

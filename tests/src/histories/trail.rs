@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_objects::{Node, Shared as Name};
 use lifecycle_ccm::{
-    machine::{Effect, effect::Page},
+    machine::{Effect, effect::NodePlan},
     policy::action::{Action, Write},
 };
 
@@ -12,7 +12,7 @@ use lifecycle_ccm::{
 #[derive(Default)]
 pub struct Trail {
     /// The page `/plan`.
-    pub plans: BTreeMap<Name, Page>,
+    pub plans: BTreeMap<Name, NodePlan>,
     /// The last confirmed write of each kind to each node, by its UID.
     written: BTreeMap<(Box<str>, &'static str), Made>,
     /// When each node was looked up last, by its UID.

@@ -68,7 +68,7 @@ pub fn identity(object: &Value) -> String {
     format!("{} {}/{}", at(object, "/kind"), at(object, "/metadata/namespace"), name_of(object))
 }
 
-/// Returns all containers of a pod template, side-cars included.
+/// Returns all containers of a pod template, sidecars included.
 pub fn containers(deployment: &Value) -> impl Iterator<Item = &Value> {
     let spec = "/spec/template/spec";
     let beside = list(deployment, &format!("{spec}/initContainers"));

@@ -263,6 +263,36 @@ fn every_runbook_belongs_to_an_alert_and_answers_the_same_questions() {
     check("runbooks", &broken);
 }
 
+/// The parts of a line between backticks.
+fn code(line: &str) -> String {
+    line.split('`').skip(1).step_by(2).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_runbook_says_when_its_alert_fires() {
+    let (mut broken, recordings) = (Vec::new(), recordings());
+    for (_, rule) in alerts() {
+        let text = read(&root().join(RUNBOOKS).join(format!("{}.md", name(&rule))));
+        let start = match rule.lasts.as_deref() {
+            None | Some("0s") => "Fires when ".to_owned(),
+            Some("1m") => "Fires after a minute of ".to_owned(),
+            Some(time) => format!("Fires after {} minutes of ", time.trim_end_matches('m')),
+        };
+        let Some(line) = text.lines().find(|line| line.starts_with(&start)) else {
+            broken.push(format!("{}: no line begins with {start:?}", name(&rule)));
+            continue;
+        };
+        let (code, expr) = (code(line), expanded(&rule.expr, &recordings));
+        let (named, used) = (words(&code), words(&expr));
+        let of_others = named.iter().filter(|word| word.contains('_') && !used.contains(*word));
+        broken.extend(of_others.map(|word| format!("{}: {word} is not in the rule", name(&rule))));
+        if named.is_disjoint(&used) {
+            broken.push(format!("{}: the line does not name a metric of the rule", name(&rule)));
+        }
+    }
+    check("each runbook names the metrics of its alert", &broken);
+}
+
 #[test]
 fn rules_for_every_controller_name_none() {
     // `node-ccm` and its metrics, `ccm_node_*`.

@@ -1,4 +1,4 @@
-//! A provider of k8s.io/cloud-provider behind the side-car `tests/go-provider`: a cloud without a
+//! A provider of k8s.io/cloud-provider behind the sidecar `tests/go-provider`: a cloud without a
 //! list, whose only proof of absence is the provider's answer.
 
 use std::{
@@ -23,7 +23,7 @@ use tokio::{
 /// How soon the node of a deleted machine is deleted with the default settings.
 const GONE: Duration = Duration::from_secs(75);
 
-/// The side-car and its machines.
+/// The sidecar and its machines.
 struct SideCar {
     machines: PathBuf,
     config: PathBuf,
@@ -45,7 +45,7 @@ impl SideCar {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .context("starting the side-car")?;
+            .context("starting the sidecar")?;
         Ok(Self { machines: file, config, _process: process })
     }
 
@@ -54,7 +54,7 @@ impl SideCar {
     }
 }
 
-/// Replaces the file as a whole, because the side-car may read it at any time.
+/// Replaces the file as a whole: the sidecar reads it at any time.
 fn write(file: &Path, machines: &Value) -> Result<()> {
     let aside = file.with_extension("new");
     std::fs::write(&aside, machines.to_string())?;

@@ -9,7 +9,7 @@ use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use serde::Serialize;
 
-use super::event::Left;
+use super::event::HandoverNote;
 use crate::policy::{
     Breaker, Decision, Verdict,
     action::{APPROVED, Action, GONE, Marks, Words, Write},
@@ -25,7 +25,7 @@ pub enum Effect {
     /// Forget what was reported about a node that is gone, and clear its plan.
     Forget(Name),
     /// Show the plan of a node.
-    Page(Arc<Node>, Page),
+    Page(Arc<Node>, NodePlan),
     /// Clear the plan of a node.
     Clear(Name),
     /// Write to a node. The answer is an event.
@@ -58,7 +58,7 @@ pub enum Effect {
     },
     /// Leave this to the next leader. The deletions after it wait until the API server has stored
     /// it.
-    Leave(Left),
+    Leave(HandoverNote),
     /// Report a decision.
     Decided(Box<Decided>),
     /// The next pass is due then.
@@ -67,7 +67,7 @@ pub enum Effect {
 
 /// The plan of a node.
 #[derive(Clone, Debug, Serialize)]
-pub enum Page {
+pub enum NodePlan {
     /// The steps that lifecycle-ccm takes.
     Steps(Vec<Planned>),
     /// The reason why lifecycle-ccm does nothing.

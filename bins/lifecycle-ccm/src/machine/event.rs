@@ -18,7 +18,7 @@ pub enum Event {
     /// The settings are these now.
     Parameters(Box<Parameters>),
     /// The term of this leader begins.
-    Began(Left),
+    Began(HandoverNote),
     /// The approval on the Lease has changed.
     Approved(Option<SetApproval>),
     /// The API server shows a node that is new or has changed.
@@ -60,7 +60,7 @@ pub enum Event {
         result: LookupResult,
     },
     /// The cloud has listed the fleet, or failed to.
-    Listed(Result<Listed, CloudError>),
+    Listed(Result<FleetList, CloudError>),
     /// All calls to the cloud have ended.
     Answered,
     /// The Lease of a node's kubelet was read.
@@ -82,7 +82,7 @@ pub enum Event {
         /// The write.
         action: Action,
         /// The answer.
-        answer: Answer,
+        answer: WriteAnswer,
     },
     /// The pass ends.
     Ended,
@@ -90,7 +90,7 @@ pub enum Event {
 
 /// The API server's answer to a write: the node after the write, unless it was deleted. The error
 /// is `None` if nothing was sent.
-pub type Answer = Result<Option<Arc<Node>>, Option<ApiError>>;
+pub type WriteAnswer = Result<Option<Arc<Node>>, Option<ApiError>>;
 
 /// The settings that the machine uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,7 +107,7 @@ pub struct Parameters {
 
 /// The note of a leader to the next one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Left {
+pub struct HandoverNote {
     /// The deletions that may still count for the budget.
     #[serde(default)]
     pub deleted: Window,
@@ -138,7 +138,7 @@ pub struct Claimed {
 
 /// A list of the fleet.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Listed {
+pub struct FleetList {
     /// The number of instances in it.
     pub instances: usize,
     /// The number of entries that could not be parsed.

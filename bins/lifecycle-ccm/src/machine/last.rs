@@ -8,7 +8,7 @@ use ccm_kube::ApiError;
 use ccm_objects::Shared as Name;
 use serde::{Deserialize, Serialize};
 
-use super::event::Answer;
+use super::event::WriteAnswer;
 use crate::policy::{
     Answers, Decision, Listing, LookedUp, Reason, Verdict,
     action::{Action, Write},
@@ -96,7 +96,7 @@ impl Last {
 
     /// Records the API server's answer to a write to an existing node. A conflict does not count as
     /// a failure, because the changed node is decided again.
-    pub(super) fn wrote(&mut self, at: At, action: &Action, answer: &Answer) {
+    pub(super) fn wrote(&mut self, at: At, action: &Action, answer: &WriteAnswer) {
         let name = &action.node.name;
         match answer {
             // Nothing was sent.

@@ -25,7 +25,7 @@ use crate::policy::{
 /// All nodes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Nodes {
-    seen: BTreeMap<Name, Seen>,
+    seen: BTreeMap<Name, KnownNode>,
     /// The UIDs of nodes whose system UUID has changed: they run on another machine.
     replaced: BTreeSet<Box<str>>,
     /// The time of the wall clock at the last look.
@@ -36,7 +36,7 @@ pub(super) struct Nodes {
 
 /// A node.
 #[derive(Debug, Serialize, Deserialize)]
-struct Seen {
+struct KnownNode {
     node: Arc<Node>,
     claim: Option<Claim>,
     /// When it appeared, if it was created while this process was watching.
@@ -58,7 +58,7 @@ impl Nodes {
             self.arrivals += 1;
             let (is_well, name) = (node.is_ready(), Arc::clone(&node.name));
             let (appeared, arrival) = (is_new.then_some(now), self.arrivals);
-            self.seen.insert(name, Seen { node, claim, appeared, arrival });
+            self.seen.insert(name, KnownNode { node, claim, appeared, arrival });
             return !is_well;
         };
         self.put(Arc::clone(&node));
@@ -146,7 +146,7 @@ impl Nodes {
     /// Returns true if a list lacks this node. A list does not show a node that arrived after the
     /// comparison.
     pub(super) fn is_unlisted(&self, name: &Name, unlisted: &Unlisted) -> bool {
-        let is_late = |seen: &Seen| seen.arrival > unlisted.as_of;
+        let is_late = |seen: &KnownNode| seen.arrival > unlisted.as_of;
         unlisted.missing.contains(name) || self.seen.get(name).is_none_or(is_late)
     }
 
@@ -158,7 +158,7 @@ impl Nodes {
         parameters: &Parameters,
         approval: Option<&SetApproval>,
     ) -> Vec<NodeView> {
-        let view = |Seen { node, claim, appeared, .. }: &Seen| {
+        let view = |KnownNode { node, claim, appeared, .. }: &KnownNode| {
             let age = shortest(node.age(self.wall), appeared.map(|appeared| now.since(appeared)));
             let mut view = view(node, (*claim)?, age);
             view.selected = parameters.node_selector.matches(node);

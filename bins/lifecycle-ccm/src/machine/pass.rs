@@ -12,9 +12,9 @@ use ccm_objects::{Node, Shared as Name};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Machine, Shown,
-    effect::{Ask, Decided, Effect, Page, Planned},
-    event::{Left, Listed, Sight, Unlisted},
+    Machine, ShownFleet,
+    effect::{Ask, Decided, Effect, NodePlan, Planned},
+    event::{FleetList, HandoverNote, Sight, Unlisted},
 };
 use crate::policy::{
     Abilities, Agenda, Answers, Decision, Deletion, Heartbeat, Listing, LookedUp, NodeView, Reason,
@@ -30,7 +30,7 @@ type ByName = HashMap<Name, Arc<Node>>;
 
 /// The look at the cloud that is under way.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct LookUnderWay {
     pub(super) answers: Answers,
     /// The nodes whose kubelet's Lease is read after an answer "gone".
     heartbeats: BTreeSet<Name>,
@@ -49,7 +49,7 @@ impl Machine {
             self.last.is_well(&view.name);
             let action = action::marks(view, &node, None, removal);
             let steps = action.iter().map(Planned::marks).collect();
-            effects.extend(self.page(&node, Page::Steps(steps)));
+            effects.extend(self.page(&node, NodePlan::Steps(steps)));
             actions.extend(action);
         }
         self.write(now, actions, &mut effects);
@@ -75,7 +75,7 @@ impl Machine {
         effects.push(Effect::Ask(Ask { look_up, witnesses, list: agenda.list && lists }));
         let list = (agenda.list && !lists).then_some(Listing::Witnesses);
         let answers = Answers { asked: now, lookups: Vec::new(), witnesses: Vec::new(), list };
-        self.asked = Some(Asked { answers, heartbeats: agenda.heartbeats });
+        self.asked = Some(LookUnderWay { answers, heartbeats: agenda.heartbeats });
         effects
     }
 
@@ -88,19 +88,19 @@ impl Machine {
         is_witness: bool,
         result: LookupResult,
     ) {
-        let Some(Asked { answers, .. }) = &mut self.asked else { return };
+        let Some(LookUnderWay { answers, .. }) = &mut self.asked else { return };
         let looked_up = LookedUp { name, uid, answered, result, heartbeat: None };
         let known = if is_witness { &mut answers.witnesses } else { &mut answers.lookups };
         known.push(looked_up);
     }
 
     /// Keeps the list until it is compared with the nodes.
-    pub(super) fn listed(&mut self, answered: At, list: Result<Listed, CloudError>) {
-        let Some(Asked { answers, .. }) = &mut self.asked else { return };
+    pub(super) fn listed(&mut self, answered: At, list: Result<FleetList, CloudError>) {
+        let Some(LookUnderWay { answers, .. }) = &mut self.asked else { return };
         let (asked, missing) = (answers.asked, BTreeSet::new());
         answers.list = Some(match list {
             Err(error) => Listing::Failed(error),
-            Ok(Listed { instances, malformed }) => {
+            Ok(FleetList { instances, malformed }) => {
                 Listing::Read { asked, answered, instances, malformed, missing }
             }
         });
@@ -108,7 +108,7 @@ impl Machine {
 
     /// Requests the Leases of the kubelets whose instances the cloud reports as gone.
     pub(super) fn heartbeats(&self) -> Vec<Effect> {
-        let Some(Asked { answers, heartbeats }) = &self.asked else { return Vec::new() };
+        let Some(LookUnderWay { answers, heartbeats }) = &self.asked else { return Vec::new() };
         let gone = answers.lookups.iter().filter(|lookup| {
             matches!(lookup.result, Ok(Lookup::Gone(_))) && heartbeats.contains(&lookup.name)
         });
@@ -118,7 +118,7 @@ impl Machine {
 
     /// A Lease that was not read in time keeps its node.
     pub(super) fn beat(&mut self, name: &str, shown: Option<Heartbeat>) {
-        let Some(Asked { answers, .. }) = &mut self.asked else { return };
+        let Some(LookUnderWay { answers, .. }) = &mut self.asked else { return };
         let lookup = answers.lookups.iter_mut().find(|lookup| *lookup.name == *name);
         if let Some(lookup) = lookup {
             lookup.heartbeat = shown;
@@ -128,7 +128,7 @@ impl Machine {
     /// Decides from the answers and the current nodes.
     pub(super) fn decide(&mut self, now: At, sight: Sight, unlisted: &Unlisted) -> Vec<Effect> {
         self.nodes.sight(sight);
-        let Some(Asked { answers, .. }) = self.asked.take() else { return Vec::new() };
+        let Some(LookUnderWay { answers, .. }) = self.asked.take() else { return Vec::new() };
         let views = self.views(now);
         let answers = self.compared_with(answers, unlisted, &views);
         let mut effects = failures(&answers);
@@ -142,7 +142,8 @@ impl Machine {
         let (after, deleted) = (*self.decider.breaker(), self.decider.window(now, policy));
         effects.push(Effect::Breaker { before, after });
         // Deletions wait until this is stored.
-        effects.push(Effect::Leave(Left { deleted, replaced: self.nodes.replaced().clone() }));
+        effects
+            .push(Effect::Leave(HandoverNote { deleted, replaced: self.nodes.replaced().clone() }));
         let known = views.iter().filter_map(|view| self.nodes.get(&view.name));
         let known: ByName = known.map(|node| (Arc::clone(&node.name), Arc::clone(node))).collect();
         self.plan(&known, (&marks, &decisions), &errors, &mut effects);
@@ -165,8 +166,8 @@ impl Machine {
             let Some(node) = self.nodes.get(&view.name).cloned() else { continue };
             let is_left = !view.selected || view.claim == ccm_cloud::Claim::Foreign;
             let page = match is_left {
-                true => Page::LeftOut { is_selected: view.selected },
-                false => Page::Blocked(kept(Reason::Deleting).text),
+                true => NodePlan::LeftOut { is_selected: view.selected },
+                false => NodePlan::Blocked(kept(Reason::Deleting).text),
             };
             effects.extend(self.page(&node, page));
         }
@@ -250,16 +251,16 @@ impl Machine {
             let page = match decision.blocked() {
                 Some(why) if steps.is_empty() => {
                     let error = errors.get(name).map(|error| format!(" ({error})"));
-                    Page::Blocked(why + &error.unwrap_or_default())
+                    NodePlan::Blocked(why + &error.unwrap_or_default())
                 }
-                _ => Page::Steps(steps),
+                _ => NodePlan::Steps(steps),
             };
             effects.extend(self.page(node, page));
         }
     }
 
-    fn page(&mut self, node: &Arc<Node>, page: Page) -> Option<Effect> {
-        if matches!(&page, Page::Steps(steps) if steps.is_empty()) {
+    fn page(&mut self, node: &Arc<Node>, page: NodePlan) -> Option<Effect> {
+        if matches!(&page, NodePlan::Steps(steps) if steps.is_empty()) {
             let is_shown = self.planned.remove(&node.name);
             return is_shown.then(|| Effect::Clear(Arc::clone(&node.name)));
         }
@@ -309,18 +310,18 @@ fn failures(answers: &Answers) -> Vec<Effect> {
 }
 
 /// Counts the initialised nodes that the list has shown, or the witnesses that lookups have found.
-fn shown(answers: &Answers, views: &[NodeView]) -> Option<Shown> {
+fn shown(answers: &Answers, views: &[NodeView]) -> Option<ShownFleet> {
     match answers.list.as_ref()? {
         Listing::Read { missing, .. } => {
             let initialised = views.iter().filter(|view| view.in_reach() && !view.uninitialised);
             let found = initialised.clone().filter(|view| !missing.contains(&view.name));
-            Some(Shown { by: Source::List, found: found.count(), of: initialised.count() })
+            Some(ShownFleet { by: Source::List, found: found.count(), of: initialised.count() })
         }
         Listing::Witnesses => {
             let is_gone = |one: &&LookedUp| matches!(one.result, Ok(Lookup::Gone(_)));
             let (of, gone) =
                 (answers.witnesses.len(), answers.witnesses.iter().filter(is_gone).count());
-            Some(Shown { by: Source::Lookups, found: of - gone, of })
+            Some(ShownFleet { by: Source::Lookups, found: of - gone, of })
         }
         Listing::Failed(_) => None,
     }

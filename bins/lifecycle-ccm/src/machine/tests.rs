@@ -8,8 +8,8 @@ use ccm_objects::{Condition, instance_gone};
 use jiff::Timestamp;
 
 use super::{
-    effect::{Ask, Page, Told},
-    event::{Answer, Left, Listed, Sight, Unlisted},
+    effect::{Ask, NodePlan, Told},
+    event::{FleetList, HandoverNote, Sight, Unlisted, WriteAnswer},
     *,
 };
 use crate::policy::{
@@ -51,7 +51,7 @@ pub(super) fn see(machine: &mut Machine, now: At, node: Arc<Node>) -> Vec<Effect
 /// Returns a machine with this node, which is not Ready, and ten that are.
 pub(super) fn with_nodes(observes: bool) -> Machine {
     let mut machine = Machine::new(parameters(), observes);
-    machine.apply(Event::Began(Left::default()), at(0));
+    machine.apply(Event::Began(HandoverNote::default()), at(0));
     see(&mut machine, at(0), node("a", 1, false));
     for number in 0..10 {
         see(&mut machine, at(0), node(&format!("ready-{number}"), 1, true));
@@ -92,7 +92,7 @@ pub(super) fn pass(machine: &mut Machine, now: At) -> Vec<Effect> {
         machine.apply(Event::LookedUp { name, uid, is_witness: false, result }, now);
     }
     if *list {
-        machine.apply(Event::Listed(Ok(Listed { instances: 10, malformed: 0 })), now);
+        machine.apply(Event::Listed(Ok(FleetList { instances: 10, malformed: 0 })), now);
     }
     for effect in machine.apply(Event::Answered, now) {
         let Effect::ReadLeases(names) = effect else { panic!("{effect:?}") };
@@ -127,7 +127,7 @@ pub(super) fn answered(
     machine: &mut Machine,
     now: At,
     action: &Action,
-    answer: Answer,
+    answer: WriteAnswer,
 ) -> Vec<Effect> {
     machine.apply(Event::Written { action: action.clone(), answer }, now)
 }
@@ -181,7 +181,7 @@ fn an_observer_decides_and_writes_nothing() {
     let effects = pass(&mut machine, at(1021));
     assert_eq!(writes(&effects).len(), 0, "{effects:?}");
     let page = effects.iter().find_map(|effect| match effect {
-        Effect::Page(node, Page::Steps(steps)) => Some((&*node.name, steps[0].step)),
+        Effect::Page(node, NodePlan::Steps(steps)) => Some((&*node.name, steps[0].step)),
         _ => None,
     });
     assert_eq!(page, Some(("a", "delete")));
@@ -197,7 +197,7 @@ fn a_list_is_compared_with_the_nodes_in_reach() {
     machine.apply(other, at(0));
     pass(&mut machine, at(1000));
     due(&mut machine, at(1021));
-    machine.apply(Event::Listed(Ok(Listed { instances: 10, malformed: 1 })), at(1022));
+    machine.apply(Event::Listed(Ok(FleetList { instances: 10, malformed: 1 })), at(1022));
     let missing = ["a".into(), "other".into()].into();
     let unlisted = Unlisted { missing, as_of: u64::MAX };
     machine.apply(Event::Decide { sight: sight(at(1023)), unlisted }, at(1023));
@@ -221,7 +221,7 @@ fn the_plan_of_a_node_ends_when_it_is_ready() {
     assert!(matches!(&effects[..], [Effect::Wake]), "{effects:?}");
     due(&mut machine, at(1000));
     let effects = machine.apply(Event::Ended, at(1000));
-    let is_blocked = |effect: &Effect| matches!(effect, Effect::Page(node, Page::LeftOut { is_selected: false }) if &*node.name == "b");
+    let is_blocked = |effect: &Effect| matches!(effect, Effect::Page(node, NodePlan::LeftOut { is_selected: false }) if &*node.name == "b");
     assert_eq!(effects.iter().filter(|effect| is_blocked(effect)).count(), 1, "{effects:?}");
     see(&mut machine, at(1001), node("b", 2, true));
     let effects = machine.apply(Event::Pass(sight(at(1002))), at(1002));

@@ -10,7 +10,7 @@ use ccm_objects::{Node, instance_gone};
 use super::{
     Machine,
     effect::{Effect, Told},
-    event::Answer,
+    event::WriteAnswer,
 };
 use crate::policy::{
     Decision, Deletion,
@@ -25,7 +25,7 @@ const PROOF: &str = "proof";
 
 /// Returns the result of a deletion: a rejected request had no effect; without a response, the
 /// effect is unknown.
-fn outcome(answer: &Answer) -> Deletion {
+fn outcome(answer: &WriteAnswer) -> Deletion {
     match answer {
         Ok(_) => Deletion::Done,
         Err(None | Some(ApiError::Conflict)) => Deletion::NotDone,
@@ -37,7 +37,8 @@ fn outcome(answer: &Answer) -> Deletion {
 /// Returns true if the node, as the API server has answered, has these marks.
 fn shows(node: &Node, marks: Marks) -> bool {
     let has_taint = node.taints.iter().any(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));
-    let is_tainted = marks.taint.is_none_or(|(step, _)| has_taint == (step == shutdown::Step::Add));
+    let is_tainted =
+        marks.taint.is_none_or(|(step, _)| has_taint == (step == shutdown::TaintStep::Add));
     is_tainted
         && !(marks.end_approval && action::has_approval(node))
         && !(marks.end_proof && action::has_proof(node))
@@ -68,7 +69,7 @@ impl Machine {
     }
 
     /// Records the API server's answer to a write, or that nothing was sent.
-    pub(super) fn written(&mut self, now: At, action: Action, answer: Answer) -> Vec<Effect> {
+    pub(super) fn written(&mut self, now: At, action: Action, answer: WriteAnswer) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.nodes.has(&action.node.name, &action.node.uid) {
             self.last.wrote(now, &action, &answer);
@@ -97,7 +98,7 @@ impl Machine {
         now: At,
         action: &Action,
         marks: Marks,
-        answer: Answer,
+        answer: WriteAnswer,
         effects: &mut Vec<Effect>,
     ) {
         self.has_failed |= answer.is_err();
@@ -116,7 +117,7 @@ impl Machine {
         now: At,
         action: Action,
         decision: &Decision,
-        answer: Answer,
+        answer: WriteAnswer,
         effects: &mut Vec<Effect>,
     ) {
         if matches!(answer, Err(None | Some(ApiError::Conflict))) {
@@ -145,7 +146,7 @@ impl Machine {
         now: At,
         action: Action,
         decision: &Decision,
-        answer: Answer,
+        answer: WriteAnswer,
         effects: &mut Vec<Effect>,
     ) {
         let policy = &self.parameters.policy;

@@ -9,7 +9,7 @@ use ccm_runtime::program::{Context, Program};
 
 use super::{Performer, kubelets::Kubelets, reports::unusable_list};
 use crate::{
-    machine::{Event, Machine, effect::Ask, event::Listed},
+    machine::{Event, Machine, effect::Ask, event::FleetList},
     policy::{Heartbeat, LOOKUPS_PER_PASS},
 };
 
@@ -68,7 +68,7 @@ impl Asker {
                 return None;
             }
             let fleet = instances::list(&*self.cloud, call).await;
-            let listed = fleet.as_ref().map_err(Clone::clone).map(|fleet| Listed {
+            let listed = fleet.as_ref().map_err(Clone::clone).map(|fleet| FleetList {
                 instances: fleet.instances.len(),
                 malformed: fleet.malformed.len(),
             });

@@ -4,7 +4,7 @@ use ccm_cloud::CloudError;
 use ccm_controller::{
     brake::Transition,
     fleet::{FleetLine, Oddity},
-    reports::{Memory, REPEAT},
+    reports::{REPEAT, ReportMemory},
 };
 use ccm_kube::ApiError;
 use ccm_runtime::{
@@ -14,7 +14,7 @@ use ccm_runtime::{
 use parking_lot::Mutex;
 
 use crate::{
-    machine::{Shown, event::Listed},
+    machine::{ShownFleet, event::FleetList},
     metrics::LifecycleMetrics,
     policy::{Breaker, Source},
 };
@@ -25,7 +25,7 @@ pub(crate) struct CloudReports {
     /// The line `breaker` of `/readyz?verbose`.
     condition: Condition,
     /// The kinds of cloud errors that were already reported.
-    kinds: Memory,
+    kinds: ReportMemory,
     /// The line `fleet` of `/readyz?verbose`.
     fleet: Mutex<FleetLine>,
 }
@@ -37,7 +37,7 @@ impl CloudReports {
         let fleet = context.health.condition("fleet", Scope::Information, "not checked yet");
         fleet.pass("not checked: this replica does not lead");
         let fleet = Mutex::new(FleetLine::new(fleet));
-        Self { metrics, condition, kinds: Memory::new(REPEAT), fleet }
+        Self { metrics, condition, kinds: ReportMemory::new(REPEAT), fleet }
     }
 
     /// Shows the breaker as closed when this replica becomes the leader.
@@ -60,14 +60,14 @@ impl CloudReports {
 
     /// Shows what is odd about the nodes: according to their provider IDs, or else to the last
     /// list.
-    pub(crate) fn survey(&self, of_ids: Option<Oddity>, shown: Option<Shown>) {
-        let of_answers = |shown: Shown| Oddity::of_answers(shown.found, shown.of);
+    pub(crate) fn survey(&self, of_ids: Option<Oddity>, shown: Option<ShownFleet>) {
+        let of_answers = |shown: ShownFleet| Oddity::of_answers(shown.found, shown.of);
         let oddity = of_ids.or_else(|| shown.and_then(of_answers));
         let text = match shown {
-            Some(Shown { by: Source::List, found, of }) => {
+            Some(ShownFleet { by: Source::List, found, of }) => {
                 format!("the last list has shown {found} of {of} nodes")
             }
-            Some(Shown { by: Source::Lookups, found, of }) => {
+            Some(ShownFleet { by: Source::Lookups, found, of }) => {
                 format!("the last lookups have shown {found} of {of} Ready nodes")
             }
             None => "no list of the fleet has been needed yet".to_owned(),
@@ -109,12 +109,12 @@ impl CloudReports {
 }
 
 /// Reports a list that is unusable, or only partly usable.
-pub(super) fn unusable_list(list: &Result<Listed, CloudError>) {
+pub(super) fn unusable_list(list: &Result<FleetList, CloudError>) {
     match list {
         Err(error) => {
             tracing::warn!(%error, "cannot list the fleet; no node is deleted until a list succeeds");
         }
-        Ok(Listed { malformed, .. }) if *malformed > 0 => {
+        Ok(FleetList { malformed, .. }) if *malformed > 0 => {
             tracing::warn!(
                 malformed,
                 "{malformed} entries of the cloud's list could not be parsed; their nodes are kept"

@@ -46,7 +46,7 @@ pub enum Write {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marks {
     /// The shutdown taint, and the state of the machine, if the cloud was asked.
-    pub taint: Option<(shutdown::Step, Option<PowerState>)>,
+    pub taint: Option<(shutdown::TaintStep, Option<PowerState>)>,
     /// The approval of the deletion is removed, since the node is Ready.
     pub end_approval: bool,
     /// The proof that its instance is gone is removed, because the node is Ready.
@@ -83,11 +83,13 @@ impl Write {
             }
             Self::Marks(Marks { taint: Some((step, power)), .. }) => {
                 let (kind, reason) = match (step, power) {
-                    (shutdown::Step::Add, _) => ("shutdown-taint", "the machine is shut down"),
-                    (shutdown::Step::Remove, Some(_)) => {
+                    (shutdown::TaintStep::Add, _) => ("shutdown-taint", "the machine is shut down"),
+                    (shutdown::TaintStep::Remove, Some(_)) => {
                         ("shutdown-untaint", "the machine is running")
                     }
-                    (shutdown::Step::Remove, None) => ("shutdown-untaint", "the node is Ready"),
+                    (shutdown::TaintStep::Remove, None) => {
+                        ("shutdown-untaint", "the node is Ready")
+                    }
                 };
                 (kind, reason, "update of the shutdown taint")
             }

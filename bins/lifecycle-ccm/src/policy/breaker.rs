@@ -65,7 +65,7 @@ impl Cause {
 pub type Breaker = brake::Breaker<Cause>;
 
 /// The result of one look at the fleet.
-pub struct Shown {
+pub struct FleetLook {
     /// When it began.
     pub asked: At,
     /// The number of instances.
@@ -76,7 +76,7 @@ pub struct Shown {
     pub witnesses: Option<(usize, usize)>,
 }
 
-impl Shown {
+impl FleetLook {
     fn by(&self) -> Source {
         if self.witnesses.is_some() { Source::Lookups } else { Source::List }
     }
@@ -115,7 +115,7 @@ impl Decider {
     pub(super) fn measure(
         &mut self,
         views: &[NodeView],
-        shown: &Shown,
+        shown: &FleetLook,
         policy: &Policy,
     ) -> (ListCoverage, Option<Cause>) {
         let of = |nodes: &[&NodeView]| {
@@ -172,7 +172,7 @@ fn identifies_the_fleet(view: &NodeView) -> bool {
 /// measured by.
 fn doubt(
     views: &[NodeView],
-    shown: &Shown,
+    shown: &FleetLook,
     expected: ListCoverage,
     ready: ListCoverage,
 ) -> Option<Cause> {

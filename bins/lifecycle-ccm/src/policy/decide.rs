@@ -11,7 +11,7 @@ use ccm_controller::brake::{Hold, Transition};
 use super::{
     Answers, At, Decider, Decision, Doubt, Evidence, Heartbeat, ListCoverage, Listing, LookedUp,
     NodeView, Policy, Proof, Reason, Replaced, Verdict, agenda,
-    breaker::Shown,
+    breaker::FleetLook,
     record::{Case, Record},
 };
 
@@ -101,11 +101,11 @@ impl Decider {
 
     /// Returns the result of the list, or of the witnesses. A list that failed or took too long
     /// proves nothing, nor do witnesses without an answer in time.
-    fn shown(&self, views: &[NodeView], answers: &Answers, policy: &Policy) -> Option<Shown> {
+    fn shown(&self, views: &[NodeView], answers: &Answers, policy: &Policy) -> Option<FleetLook> {
         let in_time = |answered: At, asked: At| answered.since(asked) <= policy.evidence_age;
         match answers.list.as_ref()? {
             Listing::Read { asked, answered, instances, missing, .. } => {
-                let shown = Shown {
+                let shown = FleetLook {
                     asked: *asked,
                     instances: *instances,
                     missing: missing.clone(),
@@ -124,7 +124,8 @@ impl Decider {
                 let cases = self.records.iter().filter(|(_, record)| record.case.is_some());
                 let missing = cases.map(|(name, _)| Arc::clone(name)).collect();
                 let witnesses = Some((found, gone));
-                let shown = Shown { asked: answers.asked, instances: found, missing, witnesses };
+                let shown =
+                    FleetLook { asked: answers.asked, instances: found, missing, witnesses };
                 (found + gone > 0 || asked.count() == 0).then_some(shown)
             }
             Listing::Failed(_) => None,
@@ -134,7 +135,7 @@ impl Decider {
     /// Forgets the answers of a cloud whose list was implausible: every case starts over, except
     /// the cases of approved nodes, which the breaker does not hold, and the cases that were proven
     /// for so long that they have closed it.
-    fn forget_evidence(&mut self, views: &[NodeView], shown: &Shown) {
+    fn forget_evidence(&mut self, views: &[NodeView], shown: &FleetLook) {
         for view in views.iter().filter(|view| !view.approved) {
             if self.is_proven(&view.name) && shown.missing.contains(&view.name) {
                 continue;
@@ -199,7 +200,7 @@ enum Evaluation<'a> {
 struct PassInput<'a> {
     now: At,
     asked: At,
-    list: Option<(Shown, ListCoverage)>,
+    list: Option<(FleetLook, ListCoverage)>,
     is_listed: bool,
     policy: &'a Policy,
 }

@@ -30,7 +30,7 @@ pub enum Removal {
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames,
 )]
 #[strum(serialize_all = "snake_case")]
-pub enum Step {
+pub enum TaintStep {
     /// The node gets it.
     Add,
     /// The node loses it.
@@ -43,19 +43,21 @@ pub(crate) fn plan(
     taints: &[Taint],
     power: Option<PowerState>,
     removal: Removal,
-) -> Option<Step> {
+) -> Option<TaintStep> {
     let tainted = taints.iter().any(|taint| taint.is(KEY, EFFECT));
     match (tainted, ready, power) {
-        (true, true, _) => Some(Step::Remove),
-        (true, false, Some(PowerState::Running)) if removal == Removal::Cloud => Some(Step::Remove),
-        (false, false, Some(PowerState::Stopped)) => Some(Step::Add),
+        (true, true, _) => Some(TaintStep::Remove),
+        (true, false, Some(PowerState::Running)) if removal == Removal::Cloud => {
+            Some(TaintStep::Remove)
+        }
+        (false, false, Some(PowerState::Stopped)) => Some(TaintStep::Add),
         _ => None,
     }
 }
 
 /// Returns the complete new list of taints.
-pub(crate) fn apply(taints: &[Taint], step: Step) -> Vec<Taint> {
-    Taint::set(taints, KEY, EFFECT, step == Step::Add)
+pub(crate) fn apply(taints: &[Taint], step: TaintStep) -> Vec<Taint> {
+    Taint::set(taints, KEY, EFFECT, step == TaintStep::Add)
 }
 
 #[cfg(test)]
@@ -78,7 +80,7 @@ mod tests {
                 "{tainted} {ready} {power:?} {removal:?}"
             );
         };
-        let (add, remove) = (Some(Step::Add), Some(Step::Remove));
+        let (add, remove) = (Some(TaintStep::Add), Some(TaintStep::Remove));
         for removal in [Removal::Cloud, Removal::Ready] {
             check(false, false, Some(Stopped), removal, add);
             check(true, false, Some(Stopped), removal, None);
@@ -100,13 +102,13 @@ mod tests {
         let other = Taint { value: Some("x".into()), ..taint("other", "NoExecute") };
         let same_key = taint(KEY, "NoExecute");
         let before = [other.clone(), same_key.clone()];
-        let tainted = apply(&before, Step::Add);
+        let tainted = apply(&before, TaintStep::Add);
         assert_eq!(tainted, [other.clone(), same_key.clone(), taint(KEY, EFFECT)]);
-        assert_eq!(apply(&tainted, Step::Add), tainted, "twice is once");
-        assert_eq!(apply(&tainted, Step::Remove), before);
+        assert_eq!(apply(&tainted, TaintStep::Add), tainted, "twice is once");
+        assert_eq!(apply(&tainted, TaintStep::Remove), before);
         assert_eq!(
             plan(false, &before, Some(PowerState::Stopped), Removal::Cloud),
-            Some(Step::Add)
+            Some(TaintStep::Add)
         );
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     At, Cause, Decision, Doubt, Policy, Reason, Source, Verdict,
     action::{APPROVED, Marks, PROTECTED, is_approved},
-    shutdown::Step,
+    shutdown::TaintStep,
 };
 
 /// The message about a verdict.
@@ -146,11 +146,11 @@ pub(crate) fn deleted(node: &Node, decision: &Decision) -> (&'static str, String
 /// Returns the events for a node with changed marks.
 pub(crate) fn marked(marks: Marks) -> impl Iterator<Item = (&'static str, String)> {
     let taint = marks.taint.map(|(step, power)| match (step, power) {
-        (Step::Add, _) => ("NodeShutdown", "the machine is shut down; taint added".to_owned()),
-        (Step::Remove, Some(_)) => {
+        (TaintStep::Add, _) => ("NodeShutdown", "the machine is shut down; taint added".to_owned()),
+        (TaintStep::Remove, Some(_)) => {
             ("NodeRunning", "the machine is running; shutdown taint removed".to_owned())
         }
-        (Step::Remove, None) => {
+        (TaintStep::Remove, None) => {
             ("NodeRunning", "the node is Ready; shutdown taint removed".to_owned())
         }
     });

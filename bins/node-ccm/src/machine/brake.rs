@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Effect, Machine, Queued,
-    entry::Entry,
+    entry::NodeMemory,
     gathered::{Gathered, Pause, TooMany},
 };
 use crate::plan::{Plan, is_approved, is_protected};
@@ -71,8 +71,9 @@ impl Machine {
     pub(super) fn approved(&mut self, approval: Option<SetApproval>) {
         self.brake.approval = approval;
         let gathered = &self.brake.gathered;
-        let is_held =
-            |entry: &Entry| entry.node.as_ref().is_some_and(|node| gathered.is_held(&node.uid));
+        let is_held = |entry: &NodeMemory| {
+            entry.node.as_ref().is_some_and(|node| gathered.is_held(&node.uid))
+        };
         let held = self.entries.iter().filter(|(_, entry)| is_held(entry));
         let held: Vec<_> = held.map(|(name, _)| Name::clone(name)).collect();
         for name in held {
@@ -154,7 +155,7 @@ impl Machine {
         if let Some((_, population)) = self.brake.population.filter(is_recent) {
             return population;
         }
-        let counts = |entry: &&Entry| {
+        let counts = |entry: &&NodeMemory| {
             let is_ours = matches!(entry.claim, Some(Claim::Ours | Claim::Unclaimed));
             let is_meant = |node: &Node| is_protected(node) && self.params.selector.matches(node);
             is_ours && entry.node.as_deref().is_some_and(is_meant)

@@ -12,7 +12,7 @@ use ccm_objects::{Node, Shared as Name};
 use serde::Serialize;
 
 use super::{
-    Problem, State,
+    NodeState, Problem,
     gathered::{Pause, TooMany},
 };
 use crate::plan::{Note, Outcome, Plan, Step, Wait};
@@ -23,9 +23,9 @@ pub(crate) enum Effect {
     /// The queue does this with the node.
     Queue(Name, Queued),
     /// The node is tried again, and the user learns why and when.
-    Retry(Arc<Node>, Again, Failure),
+    Retry(Arc<Node>, Again, RetryReason),
     /// This number of nodes has entered the state, or left it if negative.
-    Counts(State, i64),
+    Counts(NodeState, i64),
     /// The number of nodes that wait for their turn has changed.
     TurnsWait,
     /// The brake opens.
@@ -145,7 +145,7 @@ impl Again {
 
 /// The reason why a node is tried again, for a report that says when.
 #[derive(Debug, Serialize)]
-pub(crate) enum Failure {
+pub(crate) enum RetryReason {
     /// It keeps its taint.
     Waits(Wait),
     /// The API server rejects a write of this kind.

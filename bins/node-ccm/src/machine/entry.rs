@@ -20,7 +20,7 @@ const FRESH: Duration = Duration::from_secs(30);
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames,
 )]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum State {
+pub(crate) enum NodeState {
     /// node-ccm has not synced it yet, or does not have an answer about it.
     #[default]
     Unknown,
@@ -74,14 +74,14 @@ pub(crate) enum Problem {
 
 /// The memory of a node. A new leader begins without it, and decides the same.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct NodeMemory {
     /// The node as it was last heard of, and which provider owns it.
     pub(super) node: Option<Arc<Node>>,
     pub(super) claim: Option<Claim>,
-    pub(super) state: Option<State>,
+    pub(super) state: Option<NodeState>,
     /// True if the next work on the node asks the cloud even if an answer is known.
     pub(super) is_required: bool,
-    kept: Option<Box<Kept>>,
+    kept: Option<Box<LastAnswer>>,
     /// The confirmed writes to it.
     pub(super) made: Repeats,
     /// The cloud's answer at the time when the node last agreed with it.
@@ -136,22 +136,23 @@ impl Came {
 
 /// The cloud's last answer.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct LastAnswer {
     node: Arc<Node>,
     answer: LookupResult,
     at: At,
 }
 
-impl Entry {
+impl NodeMemory {
     /// Keeps the cloud's answer about this node for a while.
     pub(super) fn remember(&mut self, node: Arc<Node>, answer: LookupResult, at: At) {
-        self.kept = Some(Box::new(Kept { node, answer, at }));
+        self.kept = Some(Box::new(LastAnswer { node, answer, at }));
     }
 
     /// Returns the cloud's last answer, if it is fresh and the node is still the same object.
     pub(super) fn recall(&mut self, node: &Node, now: At) -> Option<&LookupResult> {
-        let is_old =
-            |kept: &mut Box<Kept>| !kept.node.has_identity_of(node) || now.since(kept.at) > FRESH;
+        let is_old = |kept: &mut Box<LastAnswer>| {
+            !kept.node.has_identity_of(node) || now.since(kept.at) > FRESH
+        };
         self.kept.take_if(is_old);
         self.kept.as_ref().map(|kept| &kept.answer)
     }
@@ -199,8 +200,8 @@ mod tests {
     fn an_answer_is_reused_for_30_s_and_for_the_same_node_only() {
         let at = |milliseconds| At(Duration::from_millis(milliseconds));
         let answer: LookupResult = Err(CloudError::new(ErrorKind::Invalid, "no"));
-        let mut entry = Entry::default();
-        let keep = |entry: &mut Entry| entry.remember(node("a"), answer.clone(), at(0));
+        let mut entry = NodeMemory::default();
+        let keep = |entry: &mut NodeMemory| entry.remember(node("a"), answer.clone(), at(0));
         keep(&mut entry);
         assert_eq!(entry.recall(&node("a"), at(0)), Some(&answer));
         assert_eq!(entry.recall(&node("a"), at(30_000)), Some(&answer));

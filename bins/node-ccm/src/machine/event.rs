@@ -9,7 +9,7 @@ use ccm_kube::selector::NodeSelector;
 use ccm_objects::{Node, Shared as Name};
 use serde::{Deserialize, Serialize};
 
-use super::inventory::Answer;
+use super::inventory::KnownAnswer;
 use crate::plan::Policy;
 
 /// The settings that the machine uses.
@@ -31,7 +31,7 @@ pub(crate) struct Params {
 
 /// A node, and what the traits of the cloud say of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct SeenNode {
     /// The node.
     pub(crate) node: Arc<Node>,
     /// The provider's claim to it; `None` while the claim is unknown.
@@ -48,7 +48,7 @@ pub(crate) struct Work {
     /// The node as it was when the cloud was asked.
     pub(crate) asked: Arc<Node>,
     /// The node now.
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenNode,
     /// The cloud's answer.
     pub(crate) answer: LookupResult,
     /// The other nodes with the provider ID of the instance.
@@ -72,15 +72,15 @@ pub(crate) enum Event {
     /// The store is new: from now on nodes are queued.
     Leads,
     /// A node that existed before this replica led.
-    Listed(Seen),
+    Listed(SeenNode),
     /// A node is new.
-    Added(Seen),
+    Added(SeenNode),
     /// A node has changed.
     Updated {
         /// The node as it was.
         old: Arc<Node>,
         /// The node now.
-        new: Seen,
+        new: SeenNode,
     },
     /// A node is gone.
     Deleted(Arc<Node>),
@@ -89,7 +89,7 @@ pub(crate) enum Event {
     /// The approval of a user on the Lease.
     Approved(Option<SetApproval>),
     /// It is the node's turn in the queue: should the cloud be asked?
-    Look(Seen),
+    Look(SeenNode),
     /// A call had too many nodes; this one is queued again.
     AskedAgain(Name),
     /// The cloud's answers in a call.
@@ -116,7 +116,7 @@ pub(crate) enum Event {
         what: String,
     },
     /// A refresh begins: these are all nodes.
-    Refresh(Vec<Seen>),
+    Refresh(Vec<SeenNode>),
     /// A lookup of many nodes has found these instances.
     Found {
         /// The time since it began.
@@ -127,9 +127,9 @@ pub(crate) enum Event {
     /// The answer about one of the nodes of a refresh.
     Compare {
         /// The node as it was when the refresh began.
-        seen: Seen,
+        seen: SeenNode,
         /// The answer.
-        answer: Answer,
+        answer: KnownAnswer,
     },
     /// All nodes of the refresh were compared.
     Compared {

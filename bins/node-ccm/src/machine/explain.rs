@@ -16,20 +16,20 @@ use ccm_objects::Node;
 use ccm_runtime::explain::{Explanation, Fares, fares, moment};
 
 use super::{
-    Machine, Seen,
-    entry::{Came, Entry, Last},
+    Machine, SeenNode,
+    entry::{Came, Last, NodeMemory},
     lookups::{STALE_PERIODS, unknown_schemes_error},
 };
 use crate::plan::{
-    Known, Note, Outcome, PROVIDED_NODE_IP, Plan, Step, UNINITIALIZED, WaitReason, addresses,
+    Note, Outcome, PROVIDED_NODE_IP, Plan, PlanInputs, Step, UNINITIALIZED, WaitReason, addresses,
     follow, text,
 };
 
 /// The facts about a node that are not in the memory.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct NodeFacts {
     /// The node in the store, and what the traits of the cloud say of it.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<SeenNode>,
     /// The other nodes with its provider ID.
     pub(crate) rivals: Vec<Arc<Node>>,
     /// True if `--node-selector` selects it.
@@ -43,7 +43,7 @@ pub(crate) struct Shown {
 /// A node of this provider, and what the cloud has last said of it.
 struct Own<'a> {
     node: &'a Node,
-    entry: Option<&'a Entry>,
+    entry: Option<&'a NodeMemory>,
     /// Its instance, and when the cloud has shown it like this.
     known: Option<(&'a Instance, At)>,
     /// The plan by that.
@@ -52,7 +52,7 @@ struct Own<'a> {
 
 impl Machine {
     /// Explains the node with this name.
-    pub(crate) fn explain(&self, name: &str, shown: &Shown, now: At) -> Explanation {
+    pub(crate) fn explain(&self, name: &str, shown: &NodeFacts, now: At) -> Explanation {
         let Some(seen) = &shown.seen else { return without_node(name, shown.is_listed) };
         let node = &*seen.node;
         let mut told = match &shown.why_left_out {
@@ -79,7 +79,7 @@ impl Machine {
         told
     }
 
-    fn own<'a>(&'a self, seen: &'a Seen, rivals: &[Arc<Node>]) -> Own<'a> {
+    fn own<'a>(&'a self, seen: &'a SeenNode, rivals: &[Arc<Node>]) -> Own<'a> {
         let node = &*seen.node;
         let entry = self.entries.get(&node.name);
         let listed = seen.id.as_deref().and_then(|id| self.inventory.get(id));
@@ -88,14 +88,14 @@ impl Machine {
         let known = listed.into_iter().chain(answered).max_by_key(|(_, at)| *at);
         let agreed = entry.map(|entry| entry.agreed).unwrap_or_default();
         let policy = self.policy(seen.labels_only_add);
-        let plan =
-            known.map(|(instance, _)| follow(node, instance, policy, Known { rivals, agreed }));
+        let plan = known
+            .map(|(instance, _)| follow(node, instance, policy, PlanInputs { rivals, agreed }));
         Own { node, entry, known, plan }
     }
 
     /// Explains a node of this provider. The first reason that applies is the one that an operator
     /// needs to know.
-    fn explain_own(&self, own: &Own<'_>, seen: &Seen, now: At) -> Explanation {
+    fn explain_own(&self, own: &Own<'_>, seen: &SeenNode, now: At) -> Explanation {
         let node = own.node;
         if self.claim(seen).is_none() {
             let cause = unknown_schemes_error().message;

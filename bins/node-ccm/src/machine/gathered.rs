@@ -44,7 +44,7 @@ impl Pause {
 
 /// A change that is wanted and not made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Wanted {
+struct WantedChange {
     since: At,
     is_charged: bool,
     is_held: bool,
@@ -57,7 +57,7 @@ struct Wanted {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Gathered {
     brake: Brake<TooMany>,
-    wanted: BTreeMap<Box<str>, Wanted>,
+    wanted: BTreeMap<Box<str>, WantedChange>,
     /// Changed past the open breaker: approved, or not protected any more.
     passed: BTreeSet<Box<str>>,
     /// The number of wanted changes that are held, and why the last one was.
@@ -74,7 +74,7 @@ impl Gathered {
     /// Records that the object with this UID should be changed.
     pub(super) fn wants(&mut self, now: At, uid: &str) {
         if !self.wanted.contains_key(uid) {
-            let wanted = Wanted { since: now, is_charged: false, is_held: false };
+            let wanted = WantedChange { since: now, is_charged: false, is_held: false };
             self.wanted.insert(uid.into(), wanted);
         }
     }
@@ -86,7 +86,7 @@ impl Gathered {
         }
     }
 
-    fn forget(&mut self, uid: &str) -> Option<Wanted> {
+    fn forget(&mut self, uid: &str) -> Option<WantedChange> {
         let wanted = self.wanted.remove(uid)?;
         self.held -= usize::from(wanted.is_held);
         Some(wanted)

@@ -5,7 +5,7 @@ use ccm_cloud::Claim;
 use ccm_controller::queue::Priority;
 use ccm_objects::{Node, Shared as Name};
 
-use super::{Effect, Machine, Params, Queued, Seen, State};
+use super::{Effect, Machine, NodeState, Params, Queued, SeenNode};
 use crate::plan::WaitReason;
 
 impl Machine {
@@ -25,7 +25,7 @@ impl Machine {
 
     /// Records a node that existed before this replica led. The first refresh compares the
     /// initialised ones with the fleet.
-    pub(super) fn listed(&mut self, seen: &Seen) {
+    pub(super) fn listed(&mut self, seen: &SeenNode) {
         // A change that came after the list is newer.
         if self.entry(&seen.node.name).node.is_none() {
             self.saw(&seen.node, seen.claim);
@@ -36,7 +36,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn added(&mut self, seen: &Seen) {
+    pub(super) fn added(&mut self, seen: &SeenNode) {
         if !self.leads {
             return;
         }
@@ -51,7 +51,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn updated(&mut self, old: &Node, new: &Seen) {
+    pub(super) fn updated(&mut self, old: &Node, new: &SeenNode) {
         if !self.leads {
             return;
         }
@@ -68,7 +68,7 @@ impl Machine {
         self.leaves_brake(&node.uid);
         self.forget(&node.name);
         // One of them may have its provider ID.
-        let is_held = |state| state == Some(State::Waiting(WaitReason::Identity));
+        let is_held = |state| state == Some(NodeState::Waiting(WaitReason::Identity));
         let held = self.entries.iter().filter(|(_, entry)| is_held(entry.state));
         let held: Vec<_> = held.map(|(name, _)| Name::clone(name)).collect();
         for name in held {
@@ -85,10 +85,10 @@ impl Machine {
     }
 
     /// Records a node that is new to this leader.
-    fn classify(&mut self, seen: &Seen) {
+    fn classify(&mut self, seen: &SeenNode) {
         if self.is_ours(seen) != Some(false) {
             let is_new = seen.node.is_uninitialised();
-            let state = if is_new { State::Pending } else { State::Unknown };
+            let state = if is_new { NodeState::Pending } else { NodeState::Unknown };
             self.set_state(&seen.node.name, state);
         }
     }

@@ -16,14 +16,14 @@ use self::index::Index;
 
 /// One instance, and when it was last seen in this state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Known {
+pub(super) struct KnownInstance {
     /// The instance.
     pub(super) instance: Arc<Instance>,
     /// The start of the request that returned this state.
     pub(super) seen: At,
 }
 
-impl Known {
+impl KnownInstance {
     fn id(&self) -> &ProviderId {
         &self.instance.provider_id
     }
@@ -31,14 +31,14 @@ impl Known {
 
 /// The cloud's answer about a node, without the instance, which is in the inventory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(crate) enum KnownAnswer {
     /// The instance of this ID.
     Found(ProviderId),
     /// Any other.
     Other(LookupResult),
 }
 
-impl Answer {
+impl KnownAnswer {
     /// Returns the error in place of an answer.
     pub(crate) const fn error(&self) -> Option<&CloudError> {
         match self {
@@ -50,26 +50,26 @@ impl Answer {
 
 /// Instances, sorted by provider ID.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "Vec<Known>", into = "Vec<Known>")]
-struct Snapshot {
-    entries: Vec<Known>,
+#[serde(from = "Vec<KnownInstance>", into = "Vec<KnownInstance>")]
+struct SortedInstances {
+    entries: Vec<KnownInstance>,
     ids: Index,
 }
 
-impl From<Snapshot> for Vec<Known> {
-    fn from(snapshot: Snapshot) -> Self {
+impl From<SortedInstances> for Vec<KnownInstance> {
+    fn from(snapshot: SortedInstances) -> Self {
         snapshot.entries
     }
 }
 
-impl From<Vec<Known>> for Snapshot {
-    fn from(entries: Vec<Known>) -> Self {
+impl From<Vec<KnownInstance>> for SortedInstances {
+    fn from(entries: Vec<KnownInstance>) -> Self {
         Self::new(entries)
     }
 }
 
-impl Snapshot {
-    fn new(mut entries: Vec<Known>) -> Self {
+impl SortedInstances {
+    fn new(mut entries: Vec<KnownInstance>) -> Self {
         entries.sort_by(|a, b| a.id().cmp(b.id()));
         let ids = Index::new(&entries);
         Self { entries, ids }
@@ -77,7 +77,7 @@ impl Snapshot {
 
     /// Returns the instance with this provider ID, in any of its spellings; `None` also if several
     /// claim it: the right one cannot be determined.
-    fn get(&self, id: &str) -> Option<&Known> {
+    fn get(&self, id: &str) -> Option<&KnownInstance> {
         let mut found = self.ids.find(&self.entries, id);
         found.next().filter(|_| found.next().is_none())
     }
@@ -86,7 +86,7 @@ impl Snapshot {
 /// The instances that lookups have found.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Inventory {
-    snapshot: Snapshot,
+    snapshot: SortedInstances,
     /// The start of the last refresh.
     refreshed: Option<At>,
 }
@@ -97,7 +97,7 @@ impl Inventory {
     /// Each call costs a pass over the whole inventory: apply a batch at once. Unchanged
     /// instances keep their allocation.
     pub(super) fn update(&mut self, found: impl IntoIterator<Item = Instance>, at: At) {
-        self.snapshot = Snapshot::new(entries::update(&self.snapshot.entries, found, at));
+        self.snapshot = SortedInstances::new(entries::update(&self.snapshot.entries, found, at));
     }
 
     /// Removes instances that the nodes of these names and IDs do not have: otherwise every instance that a lookup found would
@@ -114,11 +114,11 @@ impl Inventory {
     }
 
     fn prune(&mut self, is_needed: impl Fn(&Instance) -> bool) {
-        let is_kept = |entry: &Known| is_needed(&entry.instance);
+        let is_kept = |entry: &KnownInstance| is_needed(&entry.instance);
         if !self.snapshot.entries.iter().all(is_kept) {
             let mut entries = mem::take(&mut self.snapshot).entries;
             entries.retain(is_kept);
-            self.snapshot = Snapshot::new(entries);
+            self.snapshot = SortedInstances::new(entries);
         }
     }
 
@@ -129,12 +129,12 @@ impl Inventory {
 
     /// Returns the instance with this provider ID, in any of its spellings; `None` also if two
     /// instances claim it.
-    pub(super) fn get(&self, id: &str) -> Option<&Known> {
+    pub(super) fn get(&self, id: &str) -> Option<&KnownInstance> {
         self.snapshot.get(id)
     }
 
     /// Returns the instance of this main ID, whatever other instances claim it.
-    pub(super) fn found(&self, id: &ProviderId) -> Option<&Known> {
+    pub(super) fn found(&self, id: &ProviderId) -> Option<&KnownInstance> {
         let entries = &self.snapshot.entries;
         let place = entries.binary_search_by(|entry| entry.id().cmp(id)).ok()?;
         entries.get(place)

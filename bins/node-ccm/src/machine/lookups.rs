@@ -6,19 +6,19 @@ use ccm_base::At;
 use ccm_cloud::{CloudError, ErrorKind, Instance, Lookup, LookupResult};
 use ccm_objects::Node;
 
-use super::{Due, Effect, Machine, Request, Seen};
+use super::{Due, Effect, Machine, Request, SeenNode};
 
 /// After this number of refresh periods without an answer, known facts about an instance are no
 /// longer written to its node.
 pub(super) const STALE_PERIODS: u32 = 2;
 
 impl Machine {
-    pub(super) fn look(&mut self, seen: &Seen) {
+    pub(super) fn look(&mut self, seen: &SeenNode) {
         let due = self.due(seen);
         self.say(Effect::Request(Request::Due(due)));
     }
 
-    fn due(&mut self, seen: &Seen) -> Due {
+    fn due(&mut self, seen: &SeenNode) -> Due {
         let (node, now) = (&seen.node, self.now);
         let uninitialised = node.is_uninitialised();
         match self.is_ours(seen) {

@@ -10,13 +10,14 @@ use ccm_controller::queue::Priority;
 use ccm_objects::Node;
 
 use super::{
-    Answer, Came, Effect, Machine, Problem, Queued, Report, Request, Seen, State, inventory::Known,
+    Came, Effect, KnownAnswer, Machine, NodeState, Problem, Queued, Report, Request, SeenNode,
+    inventory::KnownInstance,
 };
 use crate::plan::{self, Outcome, addresses, follow};
 
 impl Machine {
     /// Begins a refresh of these nodes.
-    pub(super) fn refresh(&mut self, nodes: Vec<Seen>) {
+    pub(super) fn refresh(&mut self, nodes: Vec<SeenNode>) {
         for seen in &nodes {
             // A node of the same name was deleted and created again since its work ended.
             if self.entry(&seen.node.name).node.is_none() {
@@ -38,7 +39,7 @@ impl Machine {
     }
 
     /// Counts the nodes that have a problem, and reports them.
-    fn census(&mut self, nodes: &[Seen]) {
+    fn census(&mut self, nodes: &[SeenNode]) {
         let mut counts: BTreeMap<Problem, usize> = BTreeMap::new();
         let mut count = |problem: Problem| *counts.entry(problem).or_default() += 1;
         let mut by_id: BTreeMap<&str, Vec<&Arc<Node>>> = BTreeMap::new();
@@ -48,9 +49,9 @@ impl Machine {
                 entry.claim = seen.claim;
             }
             match self.state(&node.name) {
-                Some(State::Unconfirmed) => count(Problem::Unconfirmed),
-                Some(State::InstanceGone) if node.is_ready() => count(Problem::InstanceGone),
-                Some(State::Foreign | State::NotOurs | State::NotSelected) => {}
+                Some(NodeState::Unconfirmed) => count(Problem::Unconfirmed),
+                Some(NodeState::InstanceGone) if node.is_ready() => count(Problem::InstanceGone),
+                Some(NodeState::Foreign | NodeState::NotOurs | NodeState::NotSelected) => {}
                 _ if !node.is_uninitialised() && !addresses::have_ip(&node.addresses) => {
                     count(Problem::NoAddress);
                 }
@@ -74,7 +75,7 @@ impl Machine {
     }
 
     /// Compares a node with the cloud's answer, unless it was deleted after the refresh began.
-    pub(super) fn compare(&mut self, seen: &Seen, answer: Answer) {
+    pub(super) fn compare(&mut self, seen: &SeenNode, answer: KnownAnswer) {
         let node = &seen.node;
         let entry = self.entries.get(&node.name);
         let is_there =
@@ -99,18 +100,18 @@ impl Machine {
     }
 
     /// Returns how soon the node is synced if it differs from the cloud's answer.
-    fn differs(&mut self, seen: &Seen, answer: Answer) -> Option<Priority> {
+    fn differs(&mut self, seen: &SeenNode, answer: KnownAnswer) -> Option<Priority> {
         let (node, now) = (&seen.node, self.now);
         let is_new = node.is_uninitialised();
-        let Known { instance, seen: at } = match answer {
-            Answer::Found(id) => self.inventory.found(&id)?.clone(),
+        let KnownInstance { instance, seen: at } = match answer {
+            KnownAnswer::Found(id) => self.inventory.found(&id)?.clone(),
             // A node that waits to be initialised is retried anyway.
-            Answer::Other(_) if is_new => return None,
-            Answer::Other(Err(error)) => {
+            KnownAnswer::Other(_) if is_new => return None,
+            KnownAnswer::Other(Err(error)) => {
                 self.unanswered(node, &error);
                 return None;
             }
-            Answer::Other(answer) => {
+            KnownAnswer::Other(answer) => {
                 self.entry(&node.name).remember(Arc::clone(node), answer, now);
                 return Some(Priority::Routine);
             }
@@ -119,7 +120,7 @@ impl Machine {
         let entry = self.entry(&node.name);
         entry.is_shown(at);
         // The other nodes with its ID are compared when it is synced.
-        let known = plan::Known { agreed: entry.agreed, ..plan::Known::default() };
+        let known = plan::PlanInputs { agreed: entry.agreed, ..plan::PlanInputs::default() };
         let plan = follow(node, &instance, policy, known);
         entry.agreed.note(node, &instance);
         if !is_new {
@@ -128,7 +129,7 @@ impl Machine {
         if plan.steps.is_empty() && !matches!(plan.outcome, Outcome::Unconfirmed(_)) {
             if !is_new {
                 self.entry(&node.name).take_last();
-                self.set_state(&node.name, State::Initialised);
+                self.set_state(&node.name, NodeState::Initialised);
                 self.report(node, Report::Notes(Arc::new(plan)));
                 self.say(Effect::Clear(Arc::clone(&node.name)));
             }
@@ -142,7 +143,7 @@ impl Machine {
     /// Records that an initialised node has no answer, and looks it up again, unless that cannot
     /// help.
     fn unanswered(&mut self, node: &Node, error: &CloudError) {
-        self.set_state(&node.name, State::Unknown);
+        self.set_state(&node.name, NodeState::Unknown);
         self.came(&node.name, Came::Unanswered(error.clone()), None);
         if error.class() != RetryClass::Permanent {
             self.ask_again(&node.name, error.class());

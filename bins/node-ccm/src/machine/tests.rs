@@ -50,9 +50,9 @@ pub(super) fn tainted(name: &str) -> Node {
     Node { taints: vec![taint], ..node(name) }
 }
 
-pub(super) fn seen(node: Node) -> Seen {
+pub(super) fn seen(node: Node) -> SeenNode {
     let id = node.provider_id.as_deref().map(str::to_owned);
-    Seen { node: Arc::new(node), claim: Some(Claim::Ours), id, labels_only_add: false }
+    SeenNode { node: Arc::new(node), claim: Some(Claim::Ours), id, labels_only_add: false }
 }
 
 pub(super) fn instance(name: &str) -> Instance {
@@ -87,7 +87,7 @@ fn each_node_counts_in_its_last_state_until_it_is_gone() {
     hear(Event::Added(seen(tainted("one"))));
     assert_eq!(hear(Event::Added(seen(tainted("two")))), "pending 2");
     assert_eq!(hear(Event::Added(seen(tainted("two")))), "pending 2");
-    let foreign = Seen { claim: Some(Claim::Foreign), ..seen(tainted("two")) };
+    let foreign = SeenNode { claim: Some(Claim::Foreign), ..seen(tainted("two")) };
     assert_eq!(hear(Event::Look(foreign)), "foreign 1, pending 1");
     let edge = Node { labels: [("edge".into(), "".into())].into(), ..tainted("one") };
     assert_eq!(hear(Event::Look(seen(edge))), "foreign 1, not_selected 1");
@@ -120,7 +120,7 @@ fn the_cloud_is_asked_about_new_nodes_once_about_required_ones_and_when_it_was_s
     assert!(matches!(due(&mut machine, node("one"), at(600)), Due::Known(Ok(_))), "required once");
     assert!(is_asked(due(&mut machine, node("one"), at(601))), "two periods ago");
     assert!(matches!(due(&mut machine, node("two"), at(0)), Due::Nothing));
-    let unknown = Seen { claim: None, ..seen(tainted("one")) };
+    let unknown = SeenNode { claim: None, ..seen(tainted("one")) };
     let said = machine.apply(Event::Look(unknown), at(0));
     assert!(matches!(&said[..], [Effect::Request(Request::Due(Due::Known(Err(_))))]), "{said:?}");
 }
@@ -178,7 +178,7 @@ fn a_node_that_is_tainted_again_waits_for_no_turn() {
     machine.check_turn(&"node-1".into(), 1, &[]).unwrap_err();
     assert_eq!(machine.waiting(), 1);
     machine.apply(work(tainted("node-1")), at(0));
-    assert_eq!(machine.state("node-1"), Some(State::Waiting(WaitReason::NoAddress)));
+    assert_eq!(machine.state("node-1"), Some(NodeState::Waiting(WaitReason::NoAddress)));
     assert_eq!(machine.waiting(), 0);
 }
 
@@ -207,8 +207,8 @@ fn a_step_that_another_client_sets_back_counts_although_the_next_one_meets_a_con
 #[test]
 fn all_nodes_of_one_instance_are_named() {
     let mut machine = machine();
-    let same = Seen { id: Some("sim://one".to_owned()), ..seen(node("two")) };
-    let foreign = Seen { claim: Some(Claim::Foreign), ..seen(node("one")) };
+    let same = SeenNode { id: Some("sim://one".to_owned()), ..seen(node("two")) };
+    let foreign = SeenNode { claim: Some(Claim::Foreign), ..seen(node("one")) };
     let said = machine.apply(Event::Refresh(vec![seen(node("one")), same, foreign]), at(0));
     let named = said.iter().filter_map(|effect| match effect {
         Effect::Report(node, Report::Duplicate { names, .. }) => Some((&*node.name, &**names)),

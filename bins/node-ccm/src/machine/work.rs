@@ -9,7 +9,7 @@ use ccm_controller::repeats::Repeated;
 use ccm_objects::{Node, Shared as Name};
 
 use super::{
-    Again, Came, Effect, Failure, Machine, Queued, Report, State, Work,
+    Again, Came, Effect, Machine, NodeState, Queued, Report, RetryReason, Work,
     corrections::Later,
     gathered::Pause,
     written::{Inputs, Writing},
@@ -88,10 +88,10 @@ impl Machine {
             self.came(name, Came::Observed, None);
         }
         if plan.outcome == Outcome::Initialised {
-            self.set_state(name, State::Pending);
+            self.set_state(name, NodeState::Pending);
             self.again(name, Again::Rarely);
         } else {
-            self.set_state(name, State::Initialised);
+            self.set_state(name, NodeState::Initialised);
         }
     }
 
@@ -101,7 +101,7 @@ impl Machine {
         let Err(Later { wait, repeated }) = self.check_turn(&node.name, 0, &plan.fields()) else {
             return true;
         };
-        self.set_state(&node.name, State::WriteFailing);
+        self.set_state(&node.name, NodeState::WriteFailing);
         self.taken_back(node, plan, repeated);
         self.queue(&node.name, Queued::Again(Again::Every(wait)));
         false
@@ -139,7 +139,7 @@ impl Machine {
         match pause {
             Pause::Gathers(until) => self.later(node, until.since(self.now)),
             Pause::Held(hold) => {
-                self.set_state(&node.name, State::Initialised);
+                self.set_state(&node.name, NodeState::Initialised);
                 self.report(node, Report::Held(Arc::clone(plan), hold));
                 self.queue(&node.name, Queued::Forget);
             }
@@ -148,7 +148,7 @@ impl Machine {
 
     /// Lets the node wait: it keeps its taint.
     fn wait(&mut self, node: &Arc<Node>, wait: &Wait, answer: &LookupResult, failures: u32) {
-        let (name, state) = (&node.name, State::Waiting(wait.reason));
+        let (name, state) = (&node.name, NodeState::Waiting(wait.reason));
         if wait.reason == WaitReason::Identity && self.state(name) != Some(state) {
             self.say(Effect::HeldUnconfirmed);
         }
@@ -169,7 +169,7 @@ impl Machine {
             }
             return self.queue(name, Queued::Again(again));
         }
-        self.say(Effect::Retry(Arc::clone(node), again, Failure::Waits(wait.clone())));
+        self.say(Effect::Retry(Arc::clone(node), again, RetryReason::Waits(wait.clone())));
     }
 
     fn skip(&mut self, node: &Arc<Node>, outcome: &Outcome, answer: &LookupResult, failures: u32) {
@@ -179,10 +179,10 @@ impl Machine {
                 self.queue(name, Queued::Forget);
                 return self.left_out(node);
             }
-            Outcome::NotOurs(_) => State::NotOurs,
-            Outcome::InstanceGone => State::InstanceGone,
-            Outcome::Unconfirmed(_) | Outcome::Doubted(_) => State::Unconfirmed,
-            _ => State::Unknown,
+            Outcome::NotOurs(_) => NodeState::NotOurs,
+            Outcome::InstanceGone => NodeState::InstanceGone,
+            Outcome::Unconfirmed(_) | Outcome::Doubted(_) => NodeState::Unconfirmed,
+            _ => NodeState::Unknown,
         };
         if !matches!(outcome, Outcome::Unanswered(_)) {
             self.leaves_brake(&node.uid);
@@ -198,7 +198,7 @@ impl Machine {
             return self.ask_again(name, error.class());
         }
         self.queue(name, Queued::Forget);
-        if node.is_uninitialised() && state == State::NotOurs {
+        if node.is_uninitialised() && state == NodeState::NotOurs {
             self.again(name, Again::Rarely);
         }
     }

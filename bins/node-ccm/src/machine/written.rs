@@ -10,8 +10,8 @@ use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
 use serde::{Deserialize, Serialize};
 
-use super::{Again, Came, Effect, Failure, Machine, Queued, Report, Request, State};
-use crate::plan::{Agreed, Known, Outcome, Plan, Policy, Step, plan};
+use super::{Again, Came, Effect, Machine, NodeState, Queued, Report, Request, RetryReason};
+use crate::plan::{Agreed, Outcome, Plan, PlanInputs, Policy, Step, plan};
 
 /// After this number of consecutive conflicts the usual back-off applies.
 const MANY_CONFLICTS: u32 = 8;
@@ -31,7 +31,7 @@ pub(super) struct Inputs {
 impl Inputs {
     /// Returns the plan for this version of the node.
     pub(super) fn plan(&self, node: &Node) -> Plan {
-        let known = Known { rivals: &self.rivals, agreed: self.agreed };
+        let known = PlanInputs { rivals: &self.rivals, agreed: self.agreed };
         plan(node, self.claim, &self.answer, self.policy, known)
     }
 }
@@ -154,7 +154,7 @@ impl Machine {
             if is_initialised {
                 self.report(node, Report::Initialised);
             }
-            self.set_state(name, State::Initialised);
+            self.set_state(name, NodeState::Initialised);
             self.say(Effect::Clear(Name::clone(name)));
             return self.settled(name);
         };
@@ -164,7 +164,10 @@ impl Machine {
         }
         self.entry(name).take_last();
         let still_waits = latest.is_uninitialised();
-        self.set_state(name, if still_waits { State::WriteFailing } else { State::Initialised });
+        self.set_state(
+            name,
+            if still_waits { NodeState::WriteFailing } else { NodeState::Initialised },
+        );
         self.queue(name, Queued::Again(Again::Every(wait)));
     }
 
@@ -202,10 +205,10 @@ impl Machine {
 
     fn rejected(&mut self, node: &Arc<Node>, what: String, error: ApiError) {
         if node.is_uninitialised() {
-            self.set_state(&node.name, State::WriteFailing);
+            self.set_state(&node.name, NodeState::WriteFailing);
         }
         let again = Again::As(error.class());
         self.came(&node.name, Came::Refused(what.clone(), error.clone()), Some(again));
-        self.say(Effect::Retry(Arc::clone(node), again, Failure::Refused(what, error)));
+        self.say(Effect::Retry(Arc::clone(node), again, RetryReason::Refused(what, error)));
     }
 }

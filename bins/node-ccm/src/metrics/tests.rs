@@ -28,26 +28,26 @@ fn sample(metrics: &Metrics, begin: &str) -> Option<String> {
 fn gauges_follow_the_states() {
     let metrics = Metrics::new();
     let nodes = NodeMetrics::new(&metrics);
-    let goes = |from: Option<State>, to: Option<State>| {
+    let goes = |from: Option<NodeState>, to: Option<NodeState>| {
         for (state, by) in [(from, -1), (to, 1)] {
             if let Some(state) = state {
                 nodes.count(state, by);
             }
         }
     };
-    let throttled = State::Waiting(WaitReason::Cloud(ErrorKind::Throttled));
-    goes(None, Some(State::Pending));
-    goes(None, Some(State::Foreign));
+    let throttled = NodeState::Waiting(WaitReason::Cloud(ErrorKind::Throttled));
+    goes(None, Some(NodeState::Pending));
+    goes(None, Some(NodeState::Foreign));
     assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"pending\"}").as_deref(), Some("1"));
     assert_eq!(sample(&metrics, "ccm_node_foreign_nodes").as_deref(), Some("1"));
-    goes(Some(State::Pending), Some(throttled));
+    goes(Some(NodeState::Pending), Some(throttled));
     assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"pending\"}").as_deref(), Some("0"));
     assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"waiting\"}").as_deref(), Some("1"));
     assert_eq!(sample(&metrics, "ccm_node_waiting{reason=\"throttled\"}").as_deref(), Some("1"));
-    goes(Some(throttled), Some(State::Initialised));
+    goes(Some(throttled), Some(NodeState::Initialised));
     assert_eq!(sample(&metrics, "ccm_node_waiting{reason=\"throttled\"}").as_deref(), Some("0"));
-    goes(Some(State::Initialised), None);
-    goes(Some(State::Foreign), None);
+    goes(Some(NodeState::Initialised), None);
+    goes(Some(NodeState::Foreign), None);
     assert_eq!(sample(&metrics, "ccm_node_nodes{state=\"initialised\"}").as_deref(), Some("0"));
     assert_eq!(sample(&metrics, "ccm_node_foreign_nodes").as_deref(), Some("0"));
 }

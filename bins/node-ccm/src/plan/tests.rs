@@ -65,7 +65,7 @@ fn full_instance() -> Instance {
 }
 
 fn plan_for(node: &Node, instance: Instance) -> Plan {
-    plan(node, Claim::Unclaimed, &found(instance), Policy::default(), Known::default())
+    plan(node, Claim::Unclaimed, &found(instance), Policy::default(), PlanInputs::default())
 }
 
 fn failed(kind: ErrorKind) -> LookupResult {
@@ -102,7 +102,8 @@ fn foreign_taints_and_a_present_provider_id_are_kept() {
         effect: "Odd".into(),
         ..taint("x", "")
     });
-    let got = plan(&node, Claim::Ours, &found(instance()), Policy::default(), Known::default());
+    let got =
+        plan(&node, Claim::Ours, &found(instance()), Policy::default(), PlanInputs::default());
     assert_snapshot!(got, @r"
     initialised
     1. addresses: InternalIP 10.0.0.1, ExternalIP 132.143.154.163, Hostname node0-own (the node has Hostname node0-own)
@@ -174,7 +175,7 @@ fn without_addresses_of_the_cloud_the_node_keeps_its_own() {
         "waits (no_address): neither the cloud nor the kubelet knows an IP address of the node"
     );
     let lenient = Policy { without_address: true, ..Policy::default() };
-    assert_snapshot!(plan(&tainted(), Claim::Unclaimed, &found(instance.clone()), lenient, Known::default()), @r"
+    assert_snapshot!(plan(&tainted(), Claim::Unclaimed, &found(instance.clone()), lenient, PlanInputs::default()), @r"
     initialised
     1. node: set the provider ID of the instance; remove the uninitialized taint
        providerID: fake://12345
@@ -235,7 +236,8 @@ fn a_node_whose_lookup_fails_keeps_its_taint_with_a_reason() {
         (tainted(), Ok(Lookup::NotOurs("another region".to_owned())), "not ours: another region"),
     ] {
         assert_eq!(
-            plan(&node, Claim::Unclaimed, &answer, Policy::default(), Known::default()).to_string(),
+            plan(&node, Claim::Unclaimed, &answer, Policy::default(), PlanInputs::default())
+                .to_string(),
             expect
         );
     }
@@ -246,7 +248,7 @@ fn a_foreign_node_is_skipped_whatever_the_lookup_returns() {
     let node = Node { provider_id: Some("elsewhere://i-1".into()), ..tainted() };
     let answer = found(full_instance());
     assert_eq!(
-        plan(&node, Claim::Foreign, &answer, Policy::default(), Known::default()).to_string(),
+        plan(&node, Claim::Foreign, &answer, Policy::default(), PlanInputs::default()).to_string(),
         "foreign: skipped"
     );
 }
@@ -319,7 +321,7 @@ fn a_changed_first_internal_ip_of_a_ready_node_is_reported_or_held() {
     let found = found(moved);
     let holding = Policy { internal_ip_change: InternalIpChange::Hold, ..Policy::default() };
     let notes_and_steps = |node: &Node, policy| {
-        let got = plan(node, Claim::Ours, &found, policy, Known::default());
+        let got = plan(node, Claim::Ours, &found, policy, PlanInputs::default());
         let addressed = got.steps.iter().any(|step| matches!(step, Step::SetAddresses { .. }));
         (
             got.notes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
@@ -438,7 +440,7 @@ fn the_label_policy_says_when_labels_follow() {
             None => node,
         };
         let labels = |node: &Node, instance| {
-            let got = plan(node, Claim::Unclaimed, &found(instance), policy, Known::default());
+            let got = plan(node, Claim::Unclaimed, &found(instance), policy, PlanInputs::default());
             let note = Note::InvalidLabelPolicy("never".to_owned());
             assert_eq!(got.notes.contains(&note), own == Some("never"), "{got}");
             let labels = |step: &Step| match step {

@@ -23,10 +23,10 @@ fn tainted(name: &str, minutes: u32) -> Node {
 #[test]
 fn only_nodes_of_this_provider_count() {
     let state = |name: &str| match name {
-        "waits" => Some(State::Pending),
-        "foreign" => Some(State::Foreign),
-        "elsewhere" => Some(State::NotOurs),
-        "not-selected" => Some(State::NotSelected),
+        "waits" => Some(NodeState::Pending),
+        "foreign" => Some(NodeState::Foreign),
+        "elsewhere" => Some(NodeState::NotOurs),
+        "not-selected" => Some(NodeState::NotSelected),
         _ => None,
     };
     let check = |nodes: &[Node], minutes: u64| {
@@ -46,7 +46,7 @@ fn only_nodes_of_this_provider_count() {
 
 #[test]
 fn who_waits_longest_is_said_and_is_a_fault_after_five_minutes() {
-    let lost = State::Waiting(WaitReason::InstanceNotFound);
+    let lost = NodeState::Waiting(WaitReason::InstanceNotFound);
     let state = |name: &str| (name == "lost").then_some(lost);
     let said = |minutes: u32, is_observing| {
         let nodes = [tainted("lost", minutes), tainted("new", 1)].map(Arc::new);

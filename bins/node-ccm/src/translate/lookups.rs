@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::Call;
 use ccm_controller::{
-    lookups::{Asker, BATCH, Next, Stage, Work},
+    lookups::{Asker, BATCH, NextStep, Stage, Work},
     queue::BatchWindowConfig,
 };
 use ccm_objects::{Node, Shared as Name};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{Source, workers::Senders};
+use super::{Translator, workers::Senders};
 use crate::{
     machine::{Due, Event, Request},
     perform::Performer,
@@ -24,32 +24,32 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 
 /// The stage's questions and answers.
 struct Lookups {
-    source: Source,
+    source: Translator,
     performer: Arc<Performer>,
     senders: Senders,
 }
 
 /// Runs the stage until the token is cancelled; `closing` ends pending calls.
 pub(crate) async fn run(
-    source: Source,
+    source: Translator,
     performer: Arc<Performer>,
     senders: Senders,
     closing: CancellationToken,
     token: CancellationToken,
 ) {
     performer.metrics().limit_lookups(BATCH);
-    let (Source { cloud, store, .. }, queue) = (source.clone(), performer.queue().clone());
+    let (Translator { cloud, store, .. }, queue) = (source.clone(), performer.queue().clone());
     let lookups = Lookups { source, performer, senders };
     let window = BatchWindowConfig { first: FIRST_WAIT, ..BatchWindowConfig::default() };
     Stage::new(lookups, &cloud, &store, &queue, &closing).run(window, token).await;
 }
 
 impl Asker for Lookups {
-    fn next(&self, node: &Arc<Node>) -> Next {
+    fn next(&self, node: &Arc<Node>) -> NextStep {
         match self.performer.hear(Event::Look(self.source.seen(node))).pop() {
-            Some(Request::Due(Due::Known(answer))) => Next::Known(answer),
-            Some(Request::Due(Due::Ask)) => Next::Ask,
-            _ => Next::Nothing,
+            Some(Request::Due(Due::Known(answer))) => NextStep::Known(answer),
+            Some(Request::Due(Due::Ask)) => NextStep::Ask,
+            _ => NextStep::Nothing,
         }
     }
 

@@ -6,15 +6,15 @@ use ccm_cloud::{Call, CloudError, Detail, Lookup, LookupResult};
 use ccm_controller::{
     fleet::{FleetLine, Oddity},
     lookups::SizedLookups,
-    passes::{Next, Pass},
+    passes::{NextPass, Pass},
 };
 use ccm_objects::Node;
 use ccm_runtime::health::Condition;
 use tokio::time::Instant;
 
-use super::Source;
+use super::Translator;
 use crate::{
-    machine::{Answer, Event, Request},
+    machine::{Event, KnownAnswer, Request},
     perform::Performer,
 };
 
@@ -24,14 +24,14 @@ const MOST: usize = 10_000;
 
 /// Looks up all nodes, and lets the machine compare them with their instances.
 pub(crate) struct Refresh {
-    source: Source,
+    source: Translator,
     performer: Arc<Performer>,
     line: FleetLine,
     sized: SizedLookups,
 }
 
 impl Pass for Refresh {
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> NextPass {
         let nodes = self.source.store.list();
         let seen = nodes.iter().map(|node| self.source.seen(node)).collect();
         let mut requests = self.performer.hear(Event::Refresh(seen));
@@ -44,16 +44,16 @@ impl Pass for Refresh {
         let foreign = Oddity::of_ids(&*self.source.cloud, &selected);
         let Some(Request::LookUp(nodes)) = requests.pop() else {
             self.line.show(foreign.as_ref(), "no initialised nodes, so no lookup was made");
-            return Next::Period;
+            return NextPass::Period;
         };
         match self.refresh(&nodes, foreign).await {
             Ok((oddity, line)) => {
                 self.line.show(oddity.as_ref(), line);
-                Next::Period
+                NextPass::Period
             }
             Err(error) => {
                 self.line.fail(format!("cannot look up the nodes: {error}"));
-                Next::Failed(error.class())
+                NextPass::Failed(error.class())
             }
         }
     }
@@ -64,7 +64,7 @@ impl Pass for Refresh {
 }
 
 impl Refresh {
-    pub(crate) fn new(source: &Source, performer: &Arc<Performer>, health: Condition) -> Self {
+    pub(crate) fn new(source: &Translator, performer: &Arc<Performer>, health: Condition) -> Self {
         let (source, performer) = (source.clone(), Arc::clone(performer));
         let sized = SizedLookups::new(Arc::clone(&source.cloud), MOST);
         Self { source, performer, line: FleetLine::new(health), sized }
@@ -84,8 +84,8 @@ impl Refresh {
     ) -> Result<(Option<Oddity>, String), CloudError> {
         let (started, metrics) = (Instant::now(), self.performer.metrics());
         let answers = self.look_up(nodes).await;
-        let unanswered = answers.iter().filter_map(Answer::error).count();
-        let error = answers.iter().find_map(Answer::error).cloned();
+        let unanswered = answers.iter().filter_map(KnownAnswer::error).count();
+        let error = answers.iter().find_map(KnownAnswer::error).cloned();
         if let Some(error) = error.clone().filter(|_| unanswered == nodes.len()) {
             metrics.refreshed(started.elapsed(), Err(error.kind));
             tracing::warn!(%error, "cannot look up the nodes; initialised nodes are not updated until a lookup succeeds");
@@ -113,8 +113,8 @@ impl Refresh {
 
     /// Looks up all of these nodes. The machine keeps the instances that are found. Returns exactly one answer for
     /// each node.
-    async fn look_up(&self, nodes: &[Arc<Node>]) -> Vec<Answer> {
-        let mut answers: BTreeMap<usize, Answer> = BTreeMap::new();
+    async fn look_up(&self, nodes: &[Arc<Node>]) -> Vec<KnownAnswer> {
+        let mut answers: BTreeMap<usize, KnownAnswer> = BTreeMap::new();
         let take = |started: Instant, part: Vec<(usize, LookupResult)>| {
             let mut instances = Vec::new();
             for (at, answer) in part {
@@ -123,9 +123,9 @@ impl Refresh {
                     Ok(Lookup::Found(instance)) => {
                         let id = instance.provider_id.clone();
                         instances.push(*instance);
-                        Answer::Found(id)
+                        KnownAnswer::Found(id)
                     }
-                    other => Answer::Other(other),
+                    other => KnownAnswer::Other(other),
                 };
                 answers.insert(at, answer);
             }
@@ -133,16 +133,16 @@ impl Refresh {
         };
         let call = || Call::routine(self.source.settings.borrow().cloud_call_timeout);
         let late = self.sized.ask_all(nodes, Detail::Everything, call, take).await;
-        answers.extend(late.into_iter().map(|(at, answer)| (at, Answer::Other(answer))));
+        answers.extend(late.into_iter().map(|(at, answer)| (at, KnownAnswer::Other(answer))));
         answers.into_values().collect()
     }
 }
 
 /// Returns a finding if the cloud does not know any of the initialised nodes. A node without an
 /// answer counts as known.
-fn not_found(nodes: &[Arc<Node>], answers: &[Answer]) -> Option<Oddity> {
+fn not_found(nodes: &[Arc<Node>], answers: &[KnownAnswer]) -> Option<Oddity> {
     let initialised = nodes.iter().zip(answers).filter(|(node, _)| !node.is_uninitialised());
-    let is_gone = |answer: &Answer| matches!(answer, Answer::Other(Ok(Lookup::Gone(_))));
+    let is_gone = |answer: &KnownAnswer| matches!(answer, KnownAnswer::Other(Ok(Lookup::Gone(_))));
     let gone = initialised.clone().filter(|(_, answer)| is_gone(answer)).count();
     let of = initialised.count();
     Oddity::of_answers(of - gone, of)

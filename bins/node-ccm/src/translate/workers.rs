@@ -11,7 +11,7 @@ use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::supervisor::Supervisor;
 use tokio::sync::mpsc;
 
-use super::Source;
+use super::Translator;
 use crate::{
     machine::{Event, Work},
     perform::Performer,
@@ -32,7 +32,7 @@ pub(crate) struct Senders {
 
 /// Starts both pools. Returns their channels.
 pub(crate) fn start(
-    source: &Source,
+    source: &Translator,
     performer: &Arc<Performer>,
     writer: Writer<Node>,
     tasks: &Supervisor,
@@ -62,7 +62,7 @@ pub(crate) fn start(
     }
 }
 
-impl Source {
+impl Translator {
     /// Returns the event of a node whose answer has arrived, unless the node is gone.
     fn work(&self, performer: &Performer, work: lookups::Work) -> Option<Event> {
         let lookups::Work { node: asked, answer } = work;

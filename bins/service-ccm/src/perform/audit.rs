@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_cloud::{
     CloudError, Depth, Detail, LoadBalancerList, LoadBalancers, Lookup, NodeIdentity, Scope,
 };
-use ccm_controller::passes::{Next, Pass};
+use ccm_controller::passes::{NextPass, Pass};
 use ccm_objects::{Node, Shared as Name, WhoseNode, whose_node};
 
 use super::{by_id, unexpected};
@@ -24,13 +24,13 @@ const INSTANCES: usize = 3;
 pub(crate) struct Audit(pub(crate) Arc<Translator>);
 
 impl Pass for Audit {
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> NextPass {
         match self.audit().await {
-            Ok(()) => Next::Period,
+            Ok(()) => NextPass::Period,
             Err(error) => {
                 let (class, services) = (error.class(), self.0.concerned());
                 self.0.performer.apply(Event::NotListed { error, services });
-                Next::Failed(class)
+                NextPass::Failed(class)
             }
         }
     }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{CloudError, LoadBalancers, Unwanted};
 use ccm_controller::{
-    passes::{Next, Pass},
+    passes::{NextPass, Pass},
     reader::Reader,
 };
 use ccm_objects::Service;
@@ -27,7 +27,7 @@ pub(crate) struct Deletions {
 }
 
 impl Pass for Deletions {
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> NextPass {
         let performer = &self.translator.performer;
         let rules = self.translator.settings.borrow().orphans();
         for request in performer.apply(Event::OrphansDue(rules)) {
@@ -35,11 +35,11 @@ impl Pass for Deletions {
                 // They are charged to the budget.
                 self.translator.store_note().await;
                 self.delete(due).await;
-                return Next::At(Instant::now());
+                return NextPass::At(Instant::now());
             }
         }
         let next = performer.door.read(|machine, _| machine.next_orphan());
-        next.map_or(Next::Period, |next| Next::At(performer.door.timeline().instant(next)))
+        next.map_or(NextPass::Period, |next| NextPass::At(performer.door.timeline().instant(next)))
     }
 
     fn period(&self) -> Duration {

@@ -136,7 +136,7 @@ impl Reason {
             ErrorKind::QuotaExceeded => Self::QuotaExceeded,
             ErrorKind::Invalid | ErrorKind::Unsupported => Self::InvalidConfiguration,
             ErrorKind::Conflict => Self::Conflict,
-            ErrorKind::Busy => Self::WaitingForCloud,
+            ErrorKind::Busy | ErrorKind::Pending => Self::WaitingForCloud,
             _ => Self::CloudUnavailable,
         }
     }
@@ -152,6 +152,14 @@ mod tests {
             let word = reason.as_str();
             assert!(word.chars().all(|c| c.is_ascii_alphanumeric()), "{word}");
             assert!(reason.meaning().ends_with('.'), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_cloud_that_is_at_work_is_waited_for() {
+        for kind in ErrorKind::ALL {
+            let reason = Reason::of(&CloudError::new(*kind, "words"));
+            assert_eq!(reason == Reason::WaitingForCloud, kind.is_at_work(), "{kind:?}");
         }
     }
 }

@@ -106,10 +106,10 @@ pub struct Inputs {
 }
 
 impl Failed {
-    /// Returns true if a concurrent change by another client caused this, or a call without enough
+    /// Returns true if a change that is under way in the cloud caused this, or a call without enough
     /// time for all its items. This does not count as a failure unless it lasts for a minute.
     pub fn may_pass(&self) -> bool {
-        (self.error.kind == ErrorKind::Busy || self.error.unsent) && self.times < PASSES
+        (self.error.kind.is_at_work() || self.error.unsent) && self.times < PASSES
     }
 
     /// When it is made again.

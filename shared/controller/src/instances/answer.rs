@@ -5,7 +5,7 @@ use strum::{IntoStaticStr, VariantNames};
 /// The result of a lookup, besides errors: the values of a metric's label.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
-pub enum Answer {
+pub enum LookupOutcome {
     /// The cloud knows the instance.
     Found,
     /// The cloud proves that there is no instance.
@@ -14,9 +14,9 @@ pub enum Answer {
     NotOurs,
 }
 
-label!(Answer);
+label!(LookupOutcome);
 
-impl Answer {
+impl LookupOutcome {
     /// Returns the answer, or the kind of the error.
     pub fn of(result: &LookupResult) -> Result<Self, ErrorKind> {
         match result {

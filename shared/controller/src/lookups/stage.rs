@@ -40,7 +40,7 @@ pub struct Work {
 }
 
 /// The next step for a node from the queue.
-pub enum Next {
+pub enum NextStep {
     /// Nothing: the node should not be worked on now.
     Nothing,
     /// Work with this answer.
@@ -52,7 +52,7 @@ pub enum Next {
 /// The controller that looks up nodes.
 pub trait Asker: Send + Sync + 'static {
     /// Returns the next step for this node.
-    fn next(&self, node: &Arc<Node>) -> Next;
+    fn next(&self, node: &Arc<Node>) -> NextStep;
 
     /// Returns a call about these nodes.
     fn call(&self, nodes: &[Arc<Node>]) -> Call;
@@ -163,9 +163,9 @@ impl<A: Asker> Stage<A> {
                 continue;
             };
             match self.asker.next(&node) {
-                Next::Ask => asked.push(node),
-                Next::Known(answer) => known.push(Work { node, answer }),
-                Next::Nothing => {
+                NextStep::Ask => asked.push(node),
+                NextStep::Known(answer) => known.push(Work { node, answer }),
+                NextStep::Nothing => {
                     self.queue.forget(name);
                     self.done(name);
                 }

@@ -8,7 +8,7 @@ async fn periods_vary_by_ten_percent() {
     let period = Duration::from_mins(5);
     for (unit, seconds) in [(0.0, 270), (0.5, 300), (1.0, 330)] {
         let ended = Instant::now();
-        let wait = Wait { next: Next::Period, failures: 0, unit, ended };
+        let wait = Wait { next: NextPass::Period, failures: 0, unit, ended };
         let got = (wait.due(period) - ended).as_secs_f64();
         assert!((got - f64::from(seconds)).abs() < 0.001, "{unit}: {got}");
     }
@@ -41,12 +41,12 @@ struct Noted {
 
 #[derive(Clone, Copy)]
 struct Plan {
-    next: fn() -> Next,
+    next: fn() -> NextPass,
     period: u64,
 }
 
 impl Pass for Noted {
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> NextPass {
         self.began.send(self.start.elapsed().as_secs_f64()).ok();
         sleep(self.takes).await;
         let next = self.next.borrow().next;
@@ -66,7 +66,7 @@ struct Loop {
     task: tokio::task::JoinHandle<()>,
 }
 
-fn begin(takes: u64, next: fn() -> Next, period: u64) -> Loop {
+fn begin(takes: u64, next: fn() -> NextPass, period: u64) -> Loop {
     let (sender, began) = mpsc::unbounded_channel();
     let (plan, seen) = watch::channel(Plan { next, period });
     let takes = Duration::from_secs(takes);
@@ -90,7 +90,7 @@ fn about(got: f64, expect: f64, spread: f64) {
 
 #[tokio::test(start_paused = true)]
 async fn periods_start_at_the_end_of_a_pass_and_changes_apply_at_once() {
-    let mut passes = begin(2, || Next::Period, 100);
+    let mut passes = begin(2, || NextPass::Period, 100);
     about(passes.next().await, 0.0, 0.0);
     about(passes.next().await, 102.0, 10.0);
     sleep(Duration::from_secs(20)).await;
@@ -100,7 +100,7 @@ async fn periods_start_at_the_end_of_a_pass_and_changes_apply_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_passes_are_retried_within_a_period() {
-    let failed = || Next::Failed(RetryClass::Retry);
+    let failed = || NextPass::Failed(RetryClass::Retry);
     let mut passes = begin(0, failed, 15);
     about(passes.next().await, 0.0, 0.0);
     about(passes.next().await, 5.0, 0.0);
@@ -110,7 +110,7 @@ async fn failed_passes_are_retried_within_a_period() {
 
 #[tokio::test(start_paused = true)]
 async fn wake_ups_start_a_pass_soon_and_are_rate_limited() {
-    let idle = || Next::At(Instant::now() + Duration::from_secs(60));
+    let idle = || NextPass::At(Instant::now() + Duration::from_secs(60));
     let mut passes = begin(0, idle, 1);
     about(passes.next().await, 0.0, 0.0);
     passes.passes.wake();
@@ -126,7 +126,7 @@ async fn wake_ups_start_a_pass_soon_and_are_rate_limited() {
 
 #[tokio::test(start_paused = true)]
 async fn draining_awaits_the_current_pass_and_starts_no_other() {
-    let mut passes = begin(5, || Next::Period, 1);
+    let mut passes = begin(5, || NextPass::Period, 1);
     about(passes.next().await, 0.0, 0.0);
     sleep(Duration::from_secs(1)).await;
     let start = Instant::now();

@@ -7,7 +7,7 @@ pub(super) type Group<K> = fn(&K) -> u64;
 
 /// Waiting keys.
 #[derive(Debug)]
-pub(super) struct Line<K> {
+pub(super) struct FairLine<K> {
     group: Group<K>,
     by_age: BTreeMap<u64, K>,
     /// The sequence numbers of the keys of each group. A group in `turns` is also here, even if all
@@ -18,7 +18,7 @@ pub(super) struct Line<K> {
     turns: VecDeque<u64>,
 }
 
-impl<K> Line<K> {
+impl<K> FairLine<K> {
     pub(super) fn new(group: Group<K>) -> Self {
         let (by_age, groups, turns) = Default::default();
         Self { group, by_age, groups, turns }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn groups_take_turns() {
-        let mut line: Line<u64> = Line::new(|key| key / 100);
+        let mut line: FairLine<u64> = FairLine::new(|key| key / 100);
         for key in (100..110).chain([200, 201]) {
             line.insert(key, key);
         }

@@ -9,13 +9,13 @@ use ccm_metrics::{Family, Histogram, Row, computed, exponential_buckets, metrics
 use ccm_runtime::metrics::Metrics;
 use parking_lot::Mutex;
 
-use super::state::Snapshot;
+use super::state::QueueSnapshot;
 
 /// The queue's name: a constant of the program.
 type Name = &'static str;
 
 /// Reads one queue. Returns `None` once the queue is dropped.
-type Read = Box<dyn Fn() -> Option<Snapshot> + Send + Sync>;
+type Read = Box<dyn Fn() -> Option<QueueSnapshot> + Send + Sync>;
 
 /// Returns bounds from 10 ns to 10 s, each ten times the previous one.
 fn bounds() -> impl Iterator<Item = f64> {
@@ -32,7 +32,7 @@ metrics! {
 }
 
 computed! {
-    static QUEUES: Snapshot { name } = {
+    static QUEUES: QueueSnapshot { name } = {
         /// Keys that wait to be taken
         [BETA] Gauge workqueue_depth = |queue| queue.depth as f64;
         /// The times that all keys have been in work, summed up; grows while workers are stuck
@@ -76,7 +76,7 @@ impl QueueMetrics {
     /// Creates the sample series for the metrics reference, for a queue with this name.
     pub fn specimens(&self, name: &'static str) {
         drop(self.histograms(name));
-        self.watch(name, || Some(Snapshot::default()));
+        self.watch(name, || Some(QueueSnapshot::default()));
     }
 
     /// Returns how long keys wait in this queue, and how long they are in work.
@@ -87,13 +87,13 @@ impl QueueMetrics {
     pub(super) fn watch(
         &self,
         name: &'static str,
-        read: impl Fn() -> Option<Snapshot> + Send + Sync + 'static,
+        read: impl Fn() -> Option<QueueSnapshot> + Send + Sync + 'static,
     ) {
         self.queues.lock().push((name, Box::new(read)));
     }
 
     /// Returns the state of all queues. Removes queues that were dropped.
-    fn read(&self) -> Vec<Row<Snapshot>> {
+    fn read(&self) -> Vec<Row<QueueSnapshot>> {
         let mut snapshots = Vec::new();
         self.queues.lock().retain(|(name, read)| {
             let snapshot = read();

@@ -12,7 +12,7 @@ use ccm_base::{FairOrder, later};
 
 use super::{
     Priority, QueueConfig, backoff,
-    line::{Group, Line},
+    line::{FairLine, Group},
     paces::Paces,
     rate::RateLimiter,
 };
@@ -25,7 +25,7 @@ type Due = (Instant, u64);
 /// A held key is never wanted: adds are merged into the hold and come out of it as one add
 /// when the hold ends.
 #[derive(Debug, Default)]
-struct Entry {
+struct KeyState {
     wanted: Option<Wanted>,
     work: Option<Work>,
     hold: Option<Hold>,
@@ -34,7 +34,7 @@ struct Entry {
     conflicts: u32,
 }
 
-impl Entry {
+impl KeyState {
     /// Returns true if the key is a retry, or was added by a timer only.
     fn is_again(&self) -> bool {
         self.failures > 0 || self.wanted.is_some_and(|wanted| wanted.timed)
@@ -95,7 +95,7 @@ pub(super) struct Taken<K> {
 
 /// The state of a queue for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Snapshot {
+pub(super) struct QueueSnapshot {
     pub(super) depth: usize,
     pub(super) adds: u64,
     pub(super) retries: u64,
@@ -111,9 +111,9 @@ pub(super) struct Snapshot {
 #[derive(Debug)]
 pub(super) struct Core<K> {
     config: QueueConfig,
-    entries: HashMap<K, Entry>,
-    urgent: Line<K>,
-    routine: Line<K>,
+    entries: HashMap<K, KeyState>,
+    urgent: FairLine<K>,
+    routine: FairLine<K>,
     paces: Paces<K>,
     timers: BTreeMap<Due, (K, Timer)>,
     turns: FairOrder,
@@ -135,8 +135,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
             paces: Paces::new(config.key_rate),
             config,
             entries: HashMap::new(),
-            urgent: Line::new(group),
-            routine: Line::new(group),
+            urgent: FairLine::new(group),
+            routine: FairLine::new(group),
             timers: BTreeMap::new(),
             seq: 0,
             processing: 0,
@@ -246,8 +246,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
     /// Forgets everything about the key. If a worker has it, only forgets what would follow.
     pub(super) fn remove(&mut self, key: &K) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let empty = Entry { work: entry.work, ..Entry::default() };
-        let Entry { wanted, hold, delayed, .. } = std::mem::replace(entry, empty);
+        let empty = KeyState { work: entry.work, ..KeyState::default() };
+        let KeyState { wanted, hold, delayed, .. } = std::mem::replace(entry, empty);
         let timers = [hold.map(|hold| hold.due), delayed.map(|delayed| delayed.due)];
         for due in timers.into_iter().flatten() {
             self.timers.remove(&due);
@@ -294,7 +294,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.routine.clear();
         self.timers.clear();
         self.entries.retain(|_, entry| {
-            *entry = Entry { work: entry.work, ..Entry::default() };
+            *entry = KeyState { work: entry.work, ..KeyState::default() };
             entry.work.is_some()
         });
     }
@@ -345,12 +345,12 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }
 
-    pub(super) fn snapshot(&mut self, now: Instant) -> Snapshot {
+    pub(super) fn snapshot(&mut self, now: Instant) -> QueueSnapshot {
         let depth = self.ready_len(now);
         let age = |since: Instant| now.saturating_duration_since(since);
         let work =
             || self.entries.values().filter_map(|entry| entry.work).map(|work| age(work.started));
-        Snapshot {
+        QueueSnapshot {
             depth,
             adds: self.adds,
             retries: self.retries,
@@ -366,7 +366,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.seq
     }
 
-    fn ready(&mut self, priority: Priority) -> &mut Line<K> {
+    fn ready(&mut self, priority: Priority) -> &mut FairLine<K> {
         match priority {
             Priority::Urgent => &mut self.urgent,
             Priority::Routine => &mut self.routine,
@@ -478,7 +478,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
 
     /// Drops an entry without state.
     fn prune(&mut self, key: &K) {
-        let idle = |entry: &Entry| {
+        let idle = |entry: &KeyState| {
             entry.wanted.is_none()
                 && entry.work.is_none()
                 && entry.hold.is_none()

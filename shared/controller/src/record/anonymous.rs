@@ -20,7 +20,9 @@ use serde_json::Value;
 use self::{names::Names, texts::Texts};
 use super::{
     Recorded,
-    format::{End, Happened, Header, Line, Memory, Reader, write_begin, write_end, write_line},
+    format::{
+        End, Happened, Header, MemoryLine, Reader, RecordLine, write_begin, write_end, write_line,
+    },
 };
 
 /// Writes the record with these lines without names. Reads the lines twice.
@@ -53,11 +55,11 @@ fn collect<M: Recorded>(lines: Box<dyn Read + '_>, names: &mut Names) -> Result<
         let number = reader.number;
         let failed = || format!("line {number} cannot be read, so the names in it are not known");
         match line {
-            Ok(Line::Memory(memory)) => {
+            Ok(RecordLine::Memory(memory)) => {
                 let memory: M = reader.then(|| read(memory.get())).ok_or_else(failed)?;
                 reader.then(|| memory.serialize(Texts::collect(names))).map_err(|_| failed())?;
             }
-            Ok(Line::Happened { event, .. }) => {
+            Ok(RecordLine::Happened { event, .. }) => {
                 let event: M::Event = reader.then(|| read(&event)).ok_or_else(failed)?;
                 reader.then(|| event.serialize(Texts::collect(names))).map_err(|_| failed())?;
             }
@@ -85,14 +87,14 @@ fn rewrite<M: Recorded>(
         let number = reader.number;
         let failed = |what| Ok(Err(format!("line {number} cannot be made anonymous: {what}")));
         match line {
-            Ok(Line::Begin(set)) => write_begin(to, set)?,
-            Ok(Line::Memory(memory)) => {
+            Ok(RecordLine::Begin(set)) => write_begin(to, set)?,
+            Ok(RecordLine::Memory(memory)) => {
                 let replaced = reader.then(|| replaced::<M>(memory.get(), names));
                 let Some((memory, value)) = replaced else { return failed("the memory") };
-                write_line(to, &Memory { memory: value })?;
+                write_line(to, &MemoryLine { memory: value })?;
                 machine = Some(memory);
             }
-            Ok(Line::Happened { at, event, effects }) => {
+            Ok(RecordLine::Happened { at, event, effects }) => {
                 let Some(machine) = &mut machine else { continue };
                 let replaced = reader.then(|| replaced::<M::Event>(&event, names));
                 let Some((event, value)) = replaced else { return failed("the event") };
@@ -105,7 +107,7 @@ fn rewrite<M: Recorded>(
                 let line = Happened { at, event: value, effects: followed };
                 reader.then(|| write_line(to, &line))?;
             }
-            Ok(Line::Header(_) | Line::End(_)) => {}
+            Ok(RecordLine::Header(_) | RecordLine::End(_)) => {}
             Err(_) => return failed("the line"),
         }
     }

@@ -37,22 +37,22 @@ pub(super) fn pack(raw: &[u8]) -> io::Result<Block> {
 /// Blocks and, after them, bytes that are not compressed yet, read as one text.
 #[derive(Default)]
 pub(super) struct Unpacked {
-    blocks: VecDeque<Part>,
+    blocks: VecDeque<BlockPart>,
     current: Cursor<Vec<u8>>,
 }
 
-enum Part {
+enum BlockPart {
     Packed(Block),
     Plain(Vec<u8>),
 }
 
 impl Unpacked {
     pub(super) fn add_block(&mut self, block: &Block) {
-        self.blocks.push_back(Part::Packed(Arc::clone(block)));
+        self.blocks.push_back(BlockPart::Packed(Arc::clone(block)));
     }
 
     pub(super) fn add(&mut self, plain: Vec<u8>) {
-        self.blocks.push_back(Part::Plain(plain));
+        self.blocks.push_back(BlockPart::Plain(plain));
     }
 }
 
@@ -66,8 +66,8 @@ impl Read for Unpacked {
             let mut plain = std::mem::take(&mut self.current).into_inner();
             match self.blocks.pop_front() {
                 None => return Ok(0),
-                Some(Part::Plain(text)) => plain = text,
-                Some(Part::Packed(block)) => {
+                Some(BlockPart::Plain(text)) => plain = text,
+                Some(BlockPart::Packed(block)) => {
                     plain.clear();
                     DeflateDecoder::new(&*block).read_to_end(&mut plain)?;
                 }

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{
     Recorded,
-    format::{Happened, Line, Memory, Reader, write_begin, write_line},
-    ring::Snapshot,
+    format::{Happened, MemoryLine, Reader, RecordLine, write_begin, write_line},
+    ring::RecordSnapshot,
 };
 
 /// A longer cut is not worth more than the whole record.
@@ -21,30 +21,31 @@ pub(super) struct Alone {
 
 /// Cuts out the record of this object, and replays both records: the effects on the object must be
 /// the same. The error says in words why the record cannot be cut.
-pub(super) fn cut<M: Recorded>(snapshot: &Snapshot, name: &str) -> Result<Alone, String> {
+pub(super) fn cut<M: Recorded>(snapshot: &RecordSnapshot, name: &str) -> Result<Alone, String> {
     let mut reader = Reader::new(snapshot.lines());
     let mut alone = Alone { text: Vec::new(), events: 0, own: 0 };
     let mut machines: Option<(M, M)> = None;
     let failed = |error: &dyn std::fmt::Display| format!("it cannot be written: {error}");
     while let Some(line) = reader.next() {
         match line? {
-            Line::Begin(set) => {
+            RecordLine::Begin(set) => {
                 write_begin(&mut alone.text, set).map_err(|error| failed(&error))?;
             }
-            Line::Memory(memory) => {
+            RecordLine::Memory(memory) => {
                 let read = || serde_json::from_str::<M>(memory.get());
                 let whole = reader.then(read).map_err(|error| failed(&error))?;
                 let own = reader.then(read).map_err(|error| failed(&error))?.only(name);
-                let written = reader.then(|| write_line(&mut alone.text, &Memory { memory: &own }));
+                let written =
+                    reader.then(|| write_line(&mut alone.text, &MemoryLine { memory: &own }));
                 written.map_err(|error| failed(&error))?;
                 machines = Some((whole, own));
             }
-            Line::Happened { at, event, effects } => {
+            RecordLine::Happened { at, event, effects } => {
                 let Some((whole, own)) = &mut machines else { continue };
                 let happened = Happened { at, event: &*event, effects };
                 reader.then(|| alone.follow(whole, own, happened, name))?;
             }
-            Line::Header(_) | Line::End(_) => {}
+            RecordLine::Header(_) | RecordLine::End(_) => {}
         }
         if alone.text.len() > LONGEST {
             return Err("it is too long".to_owned());

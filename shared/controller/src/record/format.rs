@@ -78,7 +78,7 @@ pub(super) struct Happened<E, F> {
 
 /// The line of a memory.
 #[derive(Serialize)]
-pub(super) struct Memory<M> {
+pub(super) struct MemoryLine<M> {
     pub(super) memory: M,
 }
 
@@ -97,7 +97,7 @@ pub(super) fn write_end(to: &mut dyn Write, end: End) -> io::Result<()> {
 }
 
 /// A line.
-pub(super) enum Line {
+pub(super) enum RecordLine {
     Header(Box<Header>),
     Begin(SignedDuration),
     Memory(Box<RawValue>),
@@ -145,7 +145,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Returns the next line; in words why it cannot be read.
-    pub(super) fn next(&mut self) -> Option<Result<Line, String>> {
+    pub(super) fn next(&mut self) -> Option<Result<RecordLine, String>> {
         let text = loop {
             self.number += 1;
             match self.lines.next()? {
@@ -158,7 +158,7 @@ impl<R: Read> Reader<R> {
         Some(clock::while_set_by(set, || self.line(&text)))
     }
 
-    fn line(&mut self, text: &str) -> Result<Line, String> {
+    fn line(&mut self, text: &str) -> Result<RecordLine, String> {
         if text.starts_with("{\"record\":") {
             (self.set, self.elements) = (SignedDuration::ZERO, Elements::default());
             return header(text);
@@ -167,23 +167,23 @@ impl<R: Read> Reader<R> {
         if let Some(begin) = any.segment {
             self.set = SignedDuration::from_millis(begin.clock_set_ms);
             self.elements = Elements::default();
-            return Ok(Line::Begin(self.set));
+            return Ok(RecordLine::Begin(self.set));
         }
         if let Some(memory) = any.memory {
-            return Ok(Line::Memory(memory.to_owned()));
+            return Ok(RecordLine::Memory(memory.to_owned()));
         }
         if let Some(end) = any.end {
-            return Ok(Line::End(end));
+            return Ok(RecordLine::End(end));
         }
         let (Some(at), Some(event), Some(effects)) = (any.at, any.event, any.effects) else {
             return Err("a line has at, event and effects".to_owned());
         };
         let event = self.elements.expand(event.get()).map_err(|error| error.to_string())?;
-        Ok(Line::Happened { at, event, effects })
+        Ok(RecordLine::Happened { at, event, effects })
     }
 }
 
-fn header(text: &str) -> Result<Line, String> {
+fn header(text: &str) -> Result<RecordLine, String> {
     /// The only part that all formats share.
     #[derive(Deserialize)]
     struct Numbered {
@@ -193,5 +193,5 @@ fn header(text: &str) -> Result<Line, String> {
     if record != FORMAT {
         return Err(format!("the format {record} is unknown; this version reads {FORMAT}"));
     }
-    serde_json::from_str(text).map(Line::Header).map_err(|error| error.to_string())
+    serde_json::from_str(text).map(RecordLine::Header).map_err(|error| error.to_string())
 }

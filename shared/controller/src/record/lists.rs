@@ -137,11 +137,11 @@ fn is_composite(element: &[u8]) -> bool {
 
 /// The elements of a segment, by their fingerprints.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownElements {
     numbers: HashMap<[u32; 3], u32>,
 }
 
-impl Known {
+impl KnownElements {
     /// Returns the memory that this takes.
     pub(super) fn bytes(&self) -> usize {
         // Each place takes one byte, and a part of the places stays free.
@@ -167,7 +167,7 @@ fn fingerprint(element: &[u8]) -> [u32; 3] {
 pub(super) struct Shortened<'a>(Walk<'a, Shorten<'a>>);
 
 struct Shorten<'a> {
-    known: &'a mut Known,
+    known: &'a mut KnownElements,
     /// The first elements of an array that may turn out to be short.
     held: Vec<Vec<u8>>,
     is_long: bool,
@@ -177,7 +177,7 @@ struct Shorten<'a> {
 }
 
 impl<'a> Shortened<'a> {
-    pub(super) fn new(to: &'a mut dyn Write, known: &'a mut Known) -> Self {
+    pub(super) fn new(to: &'a mut dyn Write, known: &'a mut KnownElements) -> Self {
         let (held, run) = (Vec::new(), None);
         Self(Walk::new(to, Shorten { known, held, is_long: false, is_first: true, run }))
     }
@@ -350,7 +350,7 @@ mod tests {
 
     use super::*;
 
-    fn shortened(event: &Value, known: &mut Known) -> String {
+    fn shortened(event: &Value, known: &mut KnownElements) -> String {
         let mut text = Vec::new();
         serde_json::to_writer(Shortened::new(&mut text, known), event).unwrap();
         String::from_utf8(text).unwrap()
@@ -375,7 +375,7 @@ mod tests {
             json!("text ["),
             list(&numbers, "b"),
         ];
-        let (mut known, mut elements) = (Known::default(), Elements::default());
+        let (mut known, mut elements) = (KnownElements::default(), Elements::default());
         let mut sizes = Vec::new();
         for event in &events {
             let text = shortened(event, &mut known);

@@ -5,18 +5,18 @@ use std::io::{self, Write};
 use ccm_base::{At, clock};
 use ccm_runtime::{
     program::{COMMIT, VERSION},
-    records::{Asked, Kept, Record},
+    records::{Record, RecordQuery, RecordSize},
 };
 
 use super::{
     Recorded, Recorder, anonymous,
     cut::cut,
     format::{End, FORMAT, Header, write_end, write_line},
-    ring::Snapshot,
+    ring::RecordSnapshot,
 };
 
 impl<M: Recorded> Recorder<M> {
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> RecordSnapshot {
         let written = At::from(clock::wall());
         let mut snapshot = self.ring.lock().snapshot(written);
         let header = &mut snapshot.header;
@@ -27,7 +27,7 @@ impl<M: Recorded> Recorder<M> {
 }
 
 impl<M: Recorded> Record for Recorder<M> {
-    fn write(&self, asked: &Asked, to: &mut dyn Write) -> io::Result<()> {
+    fn write(&self, asked: &RecordQuery, to: &mut dyn Write) -> io::Result<()> {
         let mut snapshot = self.snapshot();
         let mut alone = None;
         if let Some(name) = &asked.name {
@@ -64,9 +64,9 @@ impl<M: Recorded> Record for Recorder<M> {
         write_end(to, End { events, ..End::default() })
     }
 
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> RecordSize {
         let size = self.ring.lock().size();
-        Kept { bytes: size.bytes, events: size.events, since: size.since }
+        RecordSize { bytes: size.bytes, events: size.events, since: size.since }
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     Recorded,
-    format::{Header, Line, Reader},
+    format::{Header, Reader, RecordLine},
 };
 
 /// The exit code if nothing differs.
@@ -131,21 +131,21 @@ pub fn replay<M: Recorded>(record: &mut dyn Read) -> Report {
         let number = reader.number;
         match line {
             Err(why) => report.cannot(number, why),
-            Ok(Line::Header(header)) => report.header = *header,
-            Ok(Line::Begin(_)) => {}
-            Ok(Line::Memory(memory)) => match reader.then(|| read::<M>(memory.get())) {
+            Ok(RecordLine::Header(header)) => report.header = *header,
+            Ok(RecordLine::Begin(_)) => {}
+            Ok(RecordLine::Memory(memory)) => match reader.then(|| read::<M>(memory.get())) {
                 Ok((read, unknown)) => {
                     machine = Some(read);
                     report.unknown(number, unknown);
                 }
                 Err(why) => report.cannot(number, format!("the memory: {why}")),
             },
-            Ok(Line::Happened { at, event, effects }) => {
+            Ok(RecordLine::Happened { at, event, effects }) => {
                 happened += 1;
                 let Some(machine) = &mut machine else { continue };
                 reader.then(|| report.follow(machine, number, at, event, effects));
             }
-            Ok(Line::End(end)) => {
+            Ok(RecordLine::End(end)) => {
                 has_end = true;
                 if end.events != happened {
                     let why = format!("the record has {happened} events, not {}", end.events);
@@ -278,7 +278,7 @@ fn one(
     out: &mut dyn Write,
 ) -> io::Result<u8> {
     let header = match Reader::new(first.as_bytes()).next() {
-        Some(Ok(Line::Header(header))) => header,
+        Some(Ok(RecordLine::Header(header))) => header,
         Some(Err(why)) => {
             writeln!(out, "line 1 cannot be read: {why}")?;
             return Ok(UNREADABLE);

@@ -12,7 +12,7 @@ use jiff::SignedDuration;
 use super::{
     blocks::{self, BLOCK, Block, OVERHEAD, Unpacked, WORK},
     format::Header,
-    lists::Known,
+    lists::KnownElements,
 };
 
 /// After a failure nothing is recorded for this long, because the next attempt may cost as much as
@@ -42,7 +42,7 @@ pub(super) struct Ring {
     bytes: usize,
     /// The part of the last segment that is not compressed yet.
     open: Vec<u8>,
-    known: Known,
+    known: KnownElements,
     /// True once events are not in the record any more.
     was_cut: bool,
     problem: Option<String>,
@@ -51,7 +51,7 @@ pub(super) struct Ring {
 
 /// The reason why a line or a memory is not in the record.
 #[derive(Debug, thiserror::Error)]
-enum Refused {
+enum RingError {
     #[error("what the program remembers does not fit; raise --record-bytes")]
     Memory,
     #[error("one event does not fit; raise --record-bytes")]
@@ -59,7 +59,7 @@ enum Refused {
 }
 
 /// A record as it is at one moment. It shares the blocks.
-pub(super) struct Snapshot {
+pub(super) struct RecordSnapshot {
     pub(super) header: Header,
     segments: Vec<(SignedDuration, Vec<Block>)>,
     open: Vec<u8>,
@@ -82,7 +82,7 @@ impl Ring {
             segments: VecDeque::new(),
             bytes: 0,
             open: Vec::new(),
-            known: Known::default(),
+            known: KnownElements::default(),
             was_cut: false,
             problem: None,
             rests_until: None,
@@ -139,7 +139,7 @@ impl Ring {
 
     /// Compresses the rest of the last segment.
     fn close(&mut self) -> io::Result<()> {
-        self.known = Known::default();
+        self.known = KnownElements::default();
         if self.segments.is_empty() {
             self.open.clear();
             return Ok(());
@@ -151,7 +151,7 @@ impl Ring {
     pub(super) fn write(
         &mut self,
         now: At,
-        write: impl FnOnce(&mut dyn Write, &mut Known) -> io::Result<()>,
+        write: impl FnOnce(&mut dyn Write, &mut KnownElements) -> io::Result<()>,
     ) -> bool {
         let mut known = std::mem::take(&mut self.known);
         let written = write(&mut Sink { ring: self, is_memory: false }, &mut known);
@@ -171,7 +171,7 @@ impl Ring {
     fn shrink(&mut self) -> io::Result<()> {
         while self.bytes + self.known.bytes() > self.room {
             if self.segments.len() < 2 {
-                return Err(io::Error::other(Refused::Event));
+                return Err(io::Error::other(RingError::Event));
             }
             let Some(oldest) = self.segments.pop_front() else { break };
             self.bytes -= oldest.bytes;
@@ -187,7 +187,7 @@ impl Ring {
         let was_new = self.segments.back().is_none_or(|last| last.events == 0);
         self.segments.clear();
         self.open = Vec::new();
-        self.known = Known::default();
+        self.known = KnownElements::default();
         self.bytes = 0;
         self.was_cut = true;
         self.problem = Some(error.to_string());
@@ -203,7 +203,7 @@ impl Ring {
         }
     }
 
-    pub(super) fn snapshot(&self, written: At) -> Snapshot {
+    pub(super) fn snapshot(&self, written: At) -> RecordSnapshot {
         let size = self.size();
         let header = Header {
             program: self.program.clone(),
@@ -220,11 +220,11 @@ impl Ring {
             blocks.extend(segment.lines.iter().cloned());
             (segment.set, blocks)
         });
-        Snapshot { header, segments: segments.collect(), open: self.open.clone() }
+        RecordSnapshot { header, segments: segments.collect(), open: self.open.clone() }
     }
 }
 
-impl Snapshot {
+impl RecordSnapshot {
     /// Returns the lines of the record between the header and the end.
     pub(super) fn lines(&self) -> Unpacked {
         let mut lines = Unpacked::default();
@@ -265,7 +265,7 @@ impl Sink<'_> {
             let blocks = if *is_memory { &mut last.memory } else { &mut last.lines };
             blocks.push(block);
             if *is_memory && last.bytes > ring.room / 4 * 3 {
-                return Err(io::Error::other(Refused::Memory));
+                return Err(io::Error::other(RingError::Memory));
             }
         }
         ring.shrink()

@@ -4,7 +4,7 @@ mod toy;
 use std::{fs, io::Write as _, time::Duration};
 
 use ccm_base::{At, clock};
-use ccm_runtime::records::{Asked, Kept, Record as _};
+use ccm_runtime::records::{Record as _, RecordQuery, RecordSize};
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ impl Rig {
 
     fn page(&self, name: Option<&str>, anonymous: bool) -> String {
         let mut page = Vec::new();
-        let asked = Asked { name: name.map(str::to_owned), anonymous };
+        let asked = RecordQuery { name: name.map(str::to_owned), anonymous };
         self.recorder.write(&asked, &mut page).unwrap();
         String::from_utf8(page).unwrap()
     }
@@ -81,7 +81,7 @@ fn a_record_is_replayed_without_a_difference() {
     assert_eq!(page.matches("\n{\"memory\":").count(), 1);
     assert!(page.contains(r#"{"=":["#), "lists are differences");
     // The memory at the end equals the machine's memory.
-    let Kept { bytes, events, since } = rig.recorder.kept();
+    let RecordSize { bytes, events, since } = rig.recorder.kept();
     assert!(bytes < 2_000_000 && events == 800 && since.is_some());
 }
 
@@ -93,7 +93,7 @@ fn a_door_is_recorded() {
         door.clone().apply(world.event());
     }
     let mut page = Vec::new();
-    recorder.clone().write(&Asked::default(), &mut page).unwrap();
+    recorder.clone().write(&RecordQuery::default(), &mut page).unwrap();
     assert_eq!(is_replayed(&String::from_utf8(page).unwrap()), 20);
 }
 
@@ -327,7 +327,7 @@ fn a_memory_that_does_not_fit_is_said() {
     rig.apply(Event::Passed);
     let note = header(&rig.page(None, false))["note"].as_str().unwrap().to_owned();
     assert!(note.contains("what the program remembers does not fit"), "{note}");
-    assert_eq!(rig.recorder.kept(), Kept::default());
+    assert_eq!(rig.recorder.kept(), RecordSize::default());
     // The machine's memory is small again.
     rig.apply(Event::Listed { instances: Vec::new() });
     rig.now = rig.now + Duration::from_secs(601);

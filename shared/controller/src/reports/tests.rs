@@ -4,7 +4,7 @@ const NODE: &str = "node-1";
 
 #[tokio::test(start_paused = true)]
 async fn a_lasting_state_is_reported_on_change_and_every_ten_minutes() {
-    let memory = Memory::new(Duration::ZERO);
+    let memory = ReportMemory::new(Duration::ZERO);
     for (advance, state, expect) in [
         (0, "throttled", true),
         (1, "throttled", false),
@@ -24,7 +24,7 @@ async fn a_lasting_state_is_reported_on_change_and_every_ten_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flapping_state_is_reported_once_a_minute() {
-    let memory = Memory::new(Duration::from_mins(1));
+    let memory = ReportMemory::new(Duration::from_mins(1));
     for (advance, state, expect) in [
         (0, "a", true),
         (0, "b", true),
@@ -42,7 +42,7 @@ async fn a_flapping_state_is_reported_once_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fact_is_reported_once_and_the_memory_is_bounded() {
-    let memory = Memory::new(Duration::ZERO);
+    let memory = ReportMemory::new(Duration::ZERO);
     assert!(memory.first(NODE, "InvalidLabel", "a"));
     tokio::time::advance(REPEAT * 10).await;
     assert!(!memory.first(NODE, "InvalidLabel", "a"));
@@ -57,7 +57,7 @@ async fn a_fact_is_reported_once_and_the_memory_is_bounded() {
 /// Each attempt has a new request ID: with it, each attempt would cause an event.
 #[tokio::test(start_paused = true)]
 async fn the_id_of_a_request_is_no_news() {
-    let memory = Memory::new(Duration::ZERO);
+    let memory = ReportMemory::new(Duration::ZERO);
     assert!(memory.changed("o", "topic", "not found (request req-0a1b-2c)"));
     assert!(!memory.changed("o", "topic", "not found (request req-ffff-00)"));
     assert!(memory.changed("o", "topic", "forbidden (request req-ffff-00)"));
@@ -68,7 +68,7 @@ async fn the_id_of_a_request_is_no_news() {
 /// The size of a project changes with each machine, although no node is found.
 #[tokio::test(start_paused = true)]
 async fn a_count_is_no_news() {
-    let memory = Memory::new(Duration::ZERO);
+    let memory = ReportMemory::new(Duration::ZERO);
     let none = |servers| format!("none of the {servers} servers of the project has the name \"n\"");
     assert!(memory.changed("o", "topic", &none(2)));
     for servers in 3..9 {

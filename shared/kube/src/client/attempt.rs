@@ -21,7 +21,7 @@ use tower::ServiceExt as _;
 use super::{
     RequestClass, RequestLimiter,
     class::{classify, is_watch},
-    middleware::{Answer, Next},
+    middleware::{InnerService, RequestResult},
     retry_after::retry_after,
     server_clock::ServerClock,
 };
@@ -65,7 +65,7 @@ impl Attempts {
         self.recorder.limiter_wait(method, asked.elapsed());
     }
 
-    pub(super) async fn send(self, request: Request<Body>, next: Next) -> Answer {
+    pub(super) async fn send(self, request: Request<Body>, next: InnerService) -> RequestResult {
         let (method, endless) = (request.method().clone(), is_watch(request.uri()));
         let class = classify(&request);
         let is_admitted = request.extensions().get().is_some_and(Admitted::take);

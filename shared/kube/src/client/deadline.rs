@@ -17,7 +17,7 @@ use tower::{BoxError, ServiceExt as _};
 use super::{
     ResponseBody,
     class::is_watch,
-    middleware::{Answer, Next},
+    middleware::{InnerService, RequestResult},
 };
 use crate::error::DeadlineExceeded;
 
@@ -29,7 +29,11 @@ const LONGEST: Duration = Duration::from_hours(24);
 pub(super) struct Deadline(pub(super) Instant);
 
 /// Bounds a call by a deadline.
-pub(super) async fn bounded(timeout: Duration, mut request: Request<Body>, next: Next) -> Answer {
+pub(super) async fn bounded(
+    timeout: Duration,
+    mut request: Request<Body>,
+    next: InnerService,
+) -> RequestResult {
     let timeout = timeout.min(LONGEST);
     let (deadline, late) = (Instant::now() + timeout, DeadlineExceeded(timeout));
     let endless = is_watch(request.uri());

@@ -11,11 +11,11 @@ use kube::client::Body;
 use tower::ServiceBuilder;
 use tower_http::decompression::{DecompressionBody, DecompressionLayer};
 
-use super::{class::is_watch, middleware::Next};
+use super::{class::is_watch, middleware::InnerService};
 
 /// Decompresses responses, but requests uncompressed ones for watches; with `gzip` false it
 /// requests no compression.
-pub(super) fn decompressed(gzip: bool, next: Next) -> Next {
+pub(super) fn decompressed(gzip: bool, next: InnerService) -> InnerService {
     let service = ServiceBuilder::new()
         .map_request(|mut request: Request<Body>| {
             if is_watch(request.uri()) {
@@ -28,5 +28,5 @@ pub(super) fn decompressed(gzip: bool, next: Next) -> Next {
         })
         .layer(DecompressionLayer::new().no_br().no_deflate().no_zstd().gzip(gzip))
         .service(next);
-    Next::new(service)
+    InnerService::new(service)
 }

@@ -11,17 +11,17 @@ use tower::{BoxError, service_fn, util::BoxCloneSyncService};
 use super::ResponseBody;
 
 /// The result of a request.
-pub(super) type Answer = Result<Response<ResponseBody>, BoxError>;
+pub(super) type RequestResult = Result<Response<ResponseBody>, BoxError>;
 
 /// The layers below.
-pub(super) type Next = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
+pub(super) type InnerService = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
 /// Wraps the layers below in a layer: `handle` gets each request and passes it on, as often
 /// as needed.
-pub(super) fn around<F, A>(next: Next, handle: F) -> Next
+pub(super) fn around<F, A>(next: InnerService, handle: F) -> InnerService
 where
-    F: Fn(Request<Body>, Next) -> A + Clone + Send + Sync + 'static,
-    A: Future<Output = Answer> + Send + 'static,
+    F: Fn(Request<Body>, InnerService) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = RequestResult> + Send + 'static,
 {
-    Next::new(service_fn(move |request| handle(request, next.clone())))
+    InnerService::new(service_fn(move |request| handle(request, next.clone())))
 }

@@ -29,12 +29,12 @@ pub enum ClientError {
 }
 
 /// A problem and its remedy, before its origin is known.
-pub(super) struct Problem {
+pub(super) struct ConfigProblem {
     pub(super) what: String,
     pub(super) remedy: String,
 }
 
-impl Problem {
+impl ConfigProblem {
     pub(super) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { what: one_line(&what.into(), LONGEST_LINE), remedy: remedy.into() }
     }
@@ -45,7 +45,7 @@ impl Problem {
     }
 }
 
-impl From<KubeconfigError> for Problem {
+impl From<KubeconfigError> for ConfigProblem {
     fn from(error: KubeconfigError) -> Self {
         use KubeconfigError as E;
         let what = match &error {
@@ -73,7 +73,7 @@ impl From<KubeconfigError> for Problem {
     }
 }
 
-impl From<kube::Error> for Problem {
+impl From<kube::Error> for ConfigProblem {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::InferKubeconfig(problem) => problem.into(),

@@ -23,7 +23,7 @@ use tower::ServiceExt as _;
 use super::{
     class::is_watch,
     deadline::Deadline,
-    middleware::{Answer, Next},
+    middleware::{InnerService, RequestResult},
     retry_after::retry_after,
 };
 use crate::{error::causes, metrics::Recorder};
@@ -35,7 +35,11 @@ const DELAY: Backoff =
     Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
 
 /// Retries requests that are safe to repeat.
-pub(super) async fn retry(recorder: Recorder, request: Request<Body>, next: Next) -> Answer {
+pub(super) async fn retry(
+    recorder: Recorder,
+    request: Request<Body>,
+    next: InnerService,
+) -> RequestResult {
     let (parts, body) = request.into_parts();
     let deadline = parts.extensions.get::<Deadline>().copied();
     // A streaming body cannot be sent twice.
@@ -60,7 +64,7 @@ pub(super) async fn retry(recorder: Recorder, request: Request<Body>, next: Next
 }
 
 /// Returns the wait before the next attempt, or `None` if this result is final.
-fn wait_before_retry(method: &Method, answer: &Answer, attempt: u32) -> Option<Duration> {
+fn wait_before_retry(method: &Method, answer: &RequestResult, attempt: u32) -> Option<Duration> {
     let read = matches!(*method, Method::GET | Method::HEAD);
     let asked = match answer {
         Ok(response) => {

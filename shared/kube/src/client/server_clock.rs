@@ -23,12 +23,12 @@ const SLOW: SignedDuration = SignedDuration::from_secs(5);
 /// The difference that the API server's last answer has shown. Clones share it.
 #[derive(Clone)]
 pub struct ServerClock {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ClockState>>,
     metrics: Arc<RestMetrics>,
 }
 
 #[derive(Default)]
-struct State {
+struct ClockState {
     ahead: Option<SignedDuration>,
     throttle: LogThrottle,
 }

@@ -12,7 +12,7 @@ use kube::{
 use super::{
     ClientConfig,
     identity::ReloadingIdentity,
-    problem::{ClientError, Problem},
+    problem::{ClientError, ConfigProblem},
 };
 
 /// The process's environment, as a value for tests.
@@ -37,7 +37,7 @@ impl Surroundings {
 
 /// The configuration that was found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundConfig {
     pub(super) config: Config,
     /// The setting or place that it comes from, for errors.
     pub(super) origin: String,
@@ -54,7 +54,7 @@ pub(super) fn find(
     settings: &ClientConfig,
     surroundings: &Surroundings,
     files: &mut Files,
-) -> Result<Found, ClientError> {
+) -> Result<FoundConfig, ClientError> {
     let master = settings.master.as_deref().filter(|value| !value.is_empty());
     let flag = settings.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty());
     let (origin, config) = if let Some(path) = flag {
@@ -78,10 +78,10 @@ pub(super) fn find(
     if !settings.credentials_over_http {
         stays_secret(&config).map_err(|problem| problem.of(named_by))?;
     }
-    Ok(Found { config, origin, own_proxy })
+    Ok(FoundConfig { config, origin, own_proxy })
 }
 
-fn read(path: &Path, files: &mut Files) -> Result<(Config, bool), Problem> {
+fn read(path: &Path, files: &mut Files) -> Result<(Config, bool), ConfigProblem> {
     // The file is noticed before it is read, so that a change right after that is noticed as well.
     files.notice(path);
     let file = Kubeconfig::read_from(path)?;
@@ -93,7 +93,7 @@ fn read(path: &Path, files: &mut Files) -> Result<(Config, bool), Problem> {
         context.and_then(|context| context.user.as_ref()).filter(|user| !user.is_empty())
         && !file.auth_infos.iter().any(|known| known.name == *user)
     {
-        return Err(Problem::new(
+        return Err(ConfigProblem::new(
             format!("the context's user {user:?} is not among the users"),
             "name a user of this file in the context",
         ));
@@ -127,9 +127,9 @@ fn read_once<'a>(
     ca.into_iter().chain(halves.into_iter().flatten().flatten())
 }
 
-fn of_pod(pod: fn() -> Result<Config, InClusterError>) -> Result<(Config, bool), Problem> {
+fn of_pod(pod: fn() -> Result<Config, InClusterError>) -> Result<(Config, bool), ConfigProblem> {
     let config = pod().map_err(|error| {
-        Problem::new(
+        ConfigProblem::new(
             chain(&error),
             "the pod needs a service account with automountServiceAccountToken, and \
              KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT of an API server; or give --kubeconfig=<file>",
@@ -139,12 +139,12 @@ fn of_pod(pod: fn() -> Result<Config, InClusterError>) -> Result<(Config, bool),
 }
 
 /// Rejects a configuration that kube accepts although requests could not be sent with it.
-fn check(config: &Config) -> Result<(), Problem> {
+fn check(config: &Config) -> Result<(), ConfigProblem> {
     if !is_usable(&config.cluster_url) {
         return Err(no_server(&config.cluster_url));
     }
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
-        return Err(Problem::new(
+        return Err(ConfigProblem::new(
             "certificate-authority holds no certificate",
             "give the API server's CA certificates in PEM",
         ));
@@ -154,7 +154,7 @@ fn check(config: &Config) -> Result<(), Problem> {
 
 /// Rejects a server without TLS that would get credentials, also on loopback, because any user of
 /// the machine may listen there.
-fn stays_secret(config: &Config) -> Result<(), Problem> {
+fn stays_secret(config: &Config) -> Result<(), ConfigProblem> {
     let AuthInfo { username, password, token, token_file, exec, auth_provider, .. } =
         &config.auth_info;
     let has_secret = password.is_some() || token.is_some();
@@ -162,7 +162,7 @@ fn stays_secret(config: &Config) -> Result<(), Problem> {
     let is_clear = config.cluster_url.scheme_str() == Some("http");
     if is_clear && (username.is_some() || has_secret || has_source) {
         let server = bare(&config.cluster_url.to_string());
-        return Err(Problem::new(
+        return Err(ConfigProblem::new(
             format!("the credentials would go to {server} in clear"),
             "give the URL with https://, or set --kube-api-credentials-over-http",
         ));
@@ -178,9 +178,9 @@ pub(super) fn is_usable(server: &Uri) -> bool {
     matches!(server.scheme_str(), Some("http" | "https")) && !host.is_empty() && port
 }
 
-fn no_server(text: &dyn std::fmt::Display) -> Problem {
+fn no_server(text: &dyn std::fmt::Display) -> ConfigProblem {
     let text = bare(&text.to_string());
-    Problem::new(format!("{text} is not the URL of a server"), "must be https://host:port")
+    ConfigProblem::new(format!("{text} is not the URL of a server"), "must be https://host:port")
 }
 
 /// Returns a URL without user and password.

@@ -12,8 +12,8 @@ use super::{
     deadline::bounded,
     denials::Denials,
     encoding::decompressed,
-    middleware::{Next, around},
-    problem::Problem,
+    middleware::{InnerService, around},
+    problem::ConfigProblem,
     retry::retry,
     server_clock::ServerClock,
     watch_status::refuse,
@@ -89,10 +89,14 @@ impl<'a> Layers<'a> {
     }
 
     /// Wraps a transport in the layers of a client; the layer added last sees a request first.
-    pub(super) fn around(&self, role: Role, transport: Next) -> Result<Next, Problem> {
+    pub(super) fn around(
+        &self,
+        role: Role,
+        transport: InnerService,
+    ) -> Result<InnerService, ConfigProblem> {
         let mut next = self.with_headers(role, transport)?;
         if let Some(auth) = self.auth {
-            next = Next::new(auth.layer(next));
+            next = InnerService::new(auth.layer(next));
         }
         let (lease, recorder) = (role == Role::Lease, self.recorder.clone());
         let attempts = self.attempts(lease);
@@ -105,7 +109,7 @@ impl<'a> Layers<'a> {
         next = around(next, move |request, next| refuse((lease, denials.clone()), request, next));
         let timeout = self.config.request_timeout;
         next = around(next, move |request, next| bounded(timeout, request, next));
-        Ok(Next::new(self.kube.base_uri_layer().layer(next)))
+        Ok(InnerService::new(self.kube.base_uri_layer().layer(next)))
     }
 
     /// Returns the attempts of a client. Lease requests never wait.
@@ -115,20 +119,27 @@ impl<'a> Layers<'a> {
     }
 
     /// Adds the user agent and impersonation headers.
-    fn with_headers(&self, role: Role, transport: Next) -> Result<Next, Problem> {
+    fn with_headers(
+        &self,
+        role: Role,
+        transport: InnerService,
+    ) -> Result<InnerService, ConfigProblem> {
         let agent = format!("{}/{}", self.config.user_agent, role.name());
         let header = HeaderValue::try_from(&agent).map_err(|_| {
-            Problem::new(format!("the user agent {agent:?} cannot be sent"), "use visible ASCII")
+            ConfigProblem::new(
+                format!("the user agent {agent:?} cannot be sent"),
+                "use visible ASCII",
+            )
         })?;
         let mut kube = self.kube.clone();
         kube.headers.push((USER_AGENT, header));
         let headers = kube.extra_headers_layer().map_err(|_| {
-            Problem::new(
+            ConfigProblem::new(
                 "the user or group to impersonate cannot be sent",
                 "use visible ASCII in users[].user.as",
             )
         })?;
-        Ok(Next::new(headers.layer(transport)))
+        Ok(InnerService::new(headers.layer(transport)))
     }
 }
 

@@ -7,7 +7,7 @@ use hyper_util::client::legacy::connect::capture_connection;
 use kube::client::Body;
 use tower::{BoxError, service_fn};
 
-use super::middleware::Next;
+use super::middleware::InnerService;
 
 /// The server gave no response.
 #[derive(Debug, thiserror::Error)]
@@ -21,9 +21,9 @@ struct Unanswered {
 ///
 /// A connection on which the credentials were refused is not reused: a client certificate
 /// belongs to its connection, so a renewed certificate needs a new one.
-pub(super) fn transport(connector: Connector, idle: usize) -> Next {
+pub(super) fn transport(connector: Connector, idle: usize) -> InnerService {
     let client = pool::<_, Body>(connector, idle);
-    Next::new(service_fn(move |mut request: Request<Body>| {
+    InnerService::new(service_fn(move |mut request: Request<Body>| {
         let client = client.clone();
         async move {
             let connection = capture_connection(&mut request);

@@ -19,7 +19,7 @@ use super::{
     ResponseBody,
     class::is_watch,
     denials::Denials,
-    middleware::{Answer, Next},
+    middleware::{InnerService, RequestResult},
     retry_after::retry_after,
 };
 
@@ -31,8 +31,8 @@ const BODY_LIMIT: usize = 64 * 1024;
 pub(super) async fn refuse(
     (watches_only, denials): (bool, Denials),
     request: Request<Body>,
-    next: Next,
-) -> Answer {
+    next: InnerService,
+) -> RequestResult {
     let passed_on = watches_only && !is_watch(request.uri());
     let response = next.oneshot(request).await?;
     if passed_on || response.status().is_success() {

@@ -36,7 +36,7 @@ pub(super) async fn run(client: Client, path: String, state: WatchState) -> Infa
 
 /// The part of a list that counts here.
 #[derive(Deserialize)]
-struct Answer {
+struct ListedPart {
     metadata: Metadata,
 }
 
@@ -51,6 +51,6 @@ pub(super) async fn version(client: &Client, path: &str) -> Result<String, ApiEr
         .list_metadata(&ListParams::default().limit(1))
         .map_err(kube::Error::BuildRequest)?;
     let text = client.request_text(request).await?;
-    let answer: Answer = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+    let answer: ListedPart = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
     Ok(answer.metadata.resource_version)
 }

@@ -5,7 +5,7 @@ use kube::core::Status;
 use crate::error::ApiError;
 
 /// A list or a watch failed.
-pub(super) enum Failure {
+pub(super) enum InformerFailure {
     /// A list or a page of it.
     List(kube::Error),
     /// A streamed list that ended before it was complete.
@@ -20,7 +20,7 @@ pub(super) enum Failure {
     NoVersion,
 }
 
-impl Failure {
+impl InformerFailure {
     /// Returns true if the watch cannot continue from its version for certain.
     pub(super) fn is_final(&self) -> bool {
         match self {

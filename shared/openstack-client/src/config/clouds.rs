@@ -7,7 +7,7 @@ use std::{
 };
 
 use ccm_base::{Files, message::escaped, nearest};
-use ccm_settings::{Kind, Problems, RawValue, Yaml, YamlError, quoted, settings};
+use ccm_settings::{Problems, RawValue, ValueKind, Yaml, YamlError, quoted, settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -249,7 +249,7 @@ fn given(file: &Path, texts: &Texts, environment: &Environment) -> Given {
         };
         let setting = TABLES.iter().copied().flatten().find(|setting| setting.flag == key)?;
         let text = match setting.kind {
-            Kind::Path => environment.resolved(text, folder).display().to_string(),
+            ValueKind::Path => environment.resolved(text, folder).display().to_string(),
             // Older tools wrote publicURL.
             _ if name == "interface" => text.strip_suffix("URL").unwrap_or(text).to_owned(),
             _ => text.clone(),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
 use ccm_base::nearest;
 use ccm_openstack_client::config::{GLOBAL, Given, TABLES, is_run_together};
-use ccm_settings::{Kind, Problems, RawSettings, RawValue, Schema, Setting};
+use ccm_settings::{Problems, RawSettings, RawValue, Schema, Setting, ValueKind};
 
 use super::{
     CLASSES, Labels, Metadata, Networking, Route,
@@ -123,36 +123,37 @@ fn take(
         return;
     };
     let place = format!("line {}: [{section}] {flag}", entry.line);
-    if kind == Kind::Secret
+    if kind == ValueKind::Secret
         && let Some(trap) = entry.trap
     {
         problems.warn(format!("{place}: {}", trap.words()));
     }
-    if kind != Kind::Secret
+    if kind != ValueKind::Secret
         && let Some(secret) = entry.value.as_deref().and_then(|text| run_in(flag, text))
     {
         problems.add(place, format!("holds {secret} = as well: is a line break missing?"));
         return;
     }
     let before = given.remove(flag);
-    if before.is_some() && kind != Kind::Repeated {
+    if before.is_some() && kind != ValueKind::Repeated {
         problems.warn(format!("{place}: given before; the last one counts"));
     }
     let text = match (entry.value.as_deref(), kind, before) {
-        (None, Kind::Repeated, _) => return,
-        (None, Kind::Switch, _) => "true".to_owned(),
+        (None, ValueKind::Repeated, _) => return,
+        (None, ValueKind::Switch, _) => "true".to_owned(),
         (None, ..) => {
             problems.add(place, format!("has no value; must be {flag} = value"));
             return;
         }
-        (Some(text), Kind::Path, _) if !text.is_empty() => resolve(text).display().to_string(),
-        (Some(text), Kind::Repeated, Some(before)) => format!("{}\n{text}", *before.text),
+        (Some(text), ValueKind::Path, _) if !text.is_empty() => resolve(text).display().to_string(),
+        (Some(text), ValueKind::Repeated, Some(before)) => format!("{}\n{text}", *before.text),
         (Some(text), ..) => text.to_owned(),
     };
     // Without a value the default holds, where no text can be meant.
-    let is_text = matches!(kind, Kind::Text | Kind::Secret | Kind::Path | Kind::Repeated);
+    let is_text =
+        matches!(kind, ValueKind::Text | ValueKind::Secret | ValueKind::Path | ValueKind::Repeated);
     if !text.is_empty() || !is_text {
-        let shown = if is_hidden(flag, &text) { Kind::Secret } else { kind };
+        let shown = if is_hidden(flag, &text) { ValueKind::Secret } else { kind };
         given.insert(flag, RawValue::at(place, shown, text));
     }
 }
@@ -180,7 +181,7 @@ fn run_in(flag: &str, text: &str) -> Option<&'static str> {
 
 /// The keys of secrets.
 fn secrets() -> impl Iterator<Item = &'static str> {
-    let secrets = keys(GLOBAL).filter(|setting| setting.kind == Kind::Secret);
+    let secrets = keys(GLOBAL).filter(|setting| setting.kind == ValueKind::Secret);
     secrets.map(|setting| setting.flag)
 }
 

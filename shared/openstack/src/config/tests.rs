@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use ccm_openstack_client::config::{
     ApplicationCredential, Credentials, Domain, Interface, Scope, Secret, Tls, User,
 };
-use ccm_settings::Kind;
+use ccm_settings::ValueKind;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -183,7 +183,7 @@ fn every_declared_key_is_known_and_its_default_is_right() {
             panic!("{setting:?}: no credentials, and yet taken");
         };
         let complaint = format!("line 2: [{section}] {flag}: has no value");
-        let may_stand_alone = matches!(kind, Kind::Switch | Kind::Repeated);
+        let may_stand_alone = matches!(kind, ValueKind::Switch | ValueKind::Repeated);
         // A flag that stands alone is true, and use-clouds leads to a file that is not there.
         assert_eq!(said.contains(&complaint), !may_stand_alone, "{setting:?}: {said}");
     }
@@ -443,6 +443,6 @@ proptest! {
             Err(why) => why,
         };
         prop_assert!(!said.contains("q8x"));
-        prop_assert!(setting.kind != Kind::Secret || !said.contains("q7x"));
+        prop_assert!(setting.kind != ValueKind::Secret || !said.contains("q7x"));
     }
 }

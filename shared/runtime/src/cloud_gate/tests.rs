@@ -282,8 +282,8 @@ async fn the_end_waits_for_the_time_limit_of_a_write_that_was_cancelled() {
 async fn items_that_fail_are_counted_and_shown_and_are_no_failure_of_the_service() {
     let (gate, metrics) = gate(10.0, 10);
     gate.report(LIST, report(None, None));
-    gate.items(LIST, &[None, Some(ErrorKind::Busy)]);
-    assert!(gate.items_verdict().is_passed(), "it is busy for the moment");
+    gate.items(LIST, &[None, Some(ErrorKind::Busy), Some(ErrorKind::Pending)]);
+    assert!(gate.items_verdict().is_passed(), "the cloud is at work");
     let unauthorized = Some(ErrorKind::Unauthorized);
     gate.items(LIST, &[None, unauthorized, Some(ErrorKind::QuotaExceeded), unauthorized]);
     sleep(ms(7000)).await;
@@ -291,7 +291,9 @@ async fn items_that_fail_are_counted_and_shown_and_are_no_failure_of_the_service
     assert_eq!(gate.items_verdict(), Verdict::Failed(expect.to_owned()));
     assert!(gate.verdict().is_passed());
     let text = metrics.encode().unwrap();
-    for (result, count) in [("success", 2), ("busy", 1), ("unauthorized", 2), ("conflict", 0)] {
+    for (result, count) in
+        [("success", 2), ("busy", 1), ("pending", 1), ("unauthorized", 2), ("conflict", 0)]
+    {
         let line = format!(
             r#"ccm_cloud_items_total{{api="compute",operation="list_servers",result="{result}"}} {count}"#
         );

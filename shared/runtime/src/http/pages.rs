@@ -1,16 +1,15 @@
 //! The response for each path.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{borrow::Cow, convert::Infallible, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use ccm_base::{clock, duration::in_words};
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode,
+    HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
 use http_body_util::{BodyExt as _, Either, Full, combinators::UnsyncBoxBody};
-use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 use super::{host::Host, scrapes::Scrapes, settings::OPENED_BY};
@@ -18,7 +17,7 @@ use crate::{
     explain::Explanations,
     health::{Finding, Health, Scope},
     plans::Plans,
-    records::{Asked, Records, Unread},
+    records::{RecordQuery, Records, Unread},
 };
 
 /// The content of a page: whole, or written while the client reads.
@@ -101,8 +100,8 @@ impl Pages {
             }
         }
         let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
-        let query = Query(request.uri().query().unwrap_or_default());
-        let Some(page) = self.page(path, query, accept.unwrap_or_default()) else {
+        let query = Query::of(request.uri());
+        let Some(page) = self.page(path, &query, accept.unwrap_or_default()) else {
             return reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".to_owned());
         };
         if method != Method::GET && method != Method::HEAD {
@@ -120,7 +119,7 @@ impl Pages {
         (!self.open.iter().any(|open| open == page.1)).then_some(page)
     }
 
-    fn page(&self, path: &str, query: Query<'_>, accept: &str) -> Option<Response<Content>> {
+    fn page(&self, path: &str, query: &Query<'_>, accept: &str) -> Option<Response<Content>> {
         let path = path.strip_prefix('/')?;
         let (first, check) = match path.split_once('/') {
             Some((first, check)) => (first, Some(check)),
@@ -144,10 +143,10 @@ impl Pages {
                 return Some(reply(StatusCode::OK, JSON, String::clone(&self.configz.load())));
             }
             ("plan", None) => {
-                let name = query.name();
+                let name = query.last("name");
                 return Some(match query.is_for_json() || accept.contains(JSON) {
-                    true => reply(StatusCode::OK, JSON, self.plans.json(name.as_deref())),
-                    false => reply(StatusCode::OK, TEXT, self.plans.text(name.as_deref())),
+                    true => reply(StatusCode::OK, JSON, self.plans.json(name)),
+                    false => reply(StatusCode::OK, TEXT, self.plans.text(name)),
                 });
             }
             ("explain", None) => return Some(self.explain(query, accept)),
@@ -160,9 +159,8 @@ impl Pages {
         }
     }
 
-    fn explain(&self, query: Query<'_>, accept: &str) -> Response<Content> {
-        let (kind, name) = (query.text("kind"), query.name());
-        let (kind, name) = (kind.as_deref(), name.as_deref());
+    fn explain(&self, query: &Query<'_>, accept: &str) -> Response<Content> {
+        let (kind, name) = (query.last("kind"), query.last("name"));
         let is_json = query.is_for_json() || accept.contains(JSON);
         let explained = match is_json {
             true => self.explanations.json(kind, name),
@@ -174,16 +172,17 @@ impl Pages {
         }
     }
 
-    fn record(&self, query: Query<'_>) -> Response<Content> {
+    fn record(&self, query: &Query<'_>) -> Response<Content> {
+        const KNOWN: [&str; 2] = ["name", "anonymous"];
         // If a misspelt parameter were ignored, the page would show names that should be hidden.
-        if let Some(key) = query.keys().find(|key| !["", "name", "anonymous"].contains(key)) {
+        if let Some(key) = query.0.iter().map(|(key, _)| &**key).find(|key| !KNOWN.contains(key)) {
             let key: String = key.chars().take(LONGEST_KEY).collect();
             let text = format!("/record has the parameters name and anonymous, not {key:?}\n");
             return reply(StatusCode::BAD_REQUEST, TEXT, text);
         }
         // A client that misspells the value does not want names either.
-        let anonymous = query.all("anonymous").last().is_some_and(|text| text != "false");
-        let asked = Asked { name: query.name(), anonymous };
+        let anonymous = query.last("anonymous").is_some_and(|text| text != "false");
+        let asked = RecordQuery { name: query.last("name").map(str::to_owned), anonymous };
         match self.records.body(asked) {
             Ok(body) => answer(StatusCode::OK, LINES, Either::Right(body.boxed_unsync())),
             Err(Unread::None) => {
@@ -197,7 +196,7 @@ impl Pages {
         }
     }
 
-    fn all_checks(&self, name: &str, page: HealthPage, query: Query<'_>) -> Response<Content> {
+    fn all_checks(&self, name: &str, page: HealthPage, query: &Query<'_>) -> Response<Content> {
         let findings: Vec<Finding> =
             self.health.findings().into_iter().filter(|finding| page.shows(finding)).collect();
         let excluded: Vec<&str> = query.all("exclude").filter(|name| !name.is_empty()).collect();
@@ -285,9 +284,9 @@ impl HealthPage {
     }
 
     /// Returns the finding in the page's JSON.
-    fn entry(self, finding: &Finding, excluded: bool) -> Entry<'_> {
+    fn entry(self, finding: &Finding, excluded: bool) -> CheckEntry<'_> {
         let since = jiff::SignedDuration::try_from(finding.lasts).unwrap_or_default();
-        Entry {
+        CheckEntry {
             name: &finding.name,
             passed: finding.verdict.is_passed(),
             fails_page: fails(finding) && !excluded,
@@ -302,11 +301,11 @@ impl HealthPage {
 struct CheckPage<'a> {
     page: &'a str,
     passed: bool,
-    checks: Vec<Entry<'a>>,
+    checks: Vec<CheckEntry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct CheckEntry<'a> {
     name: &'a str,
     passed: bool,
     fails_page: bool,
@@ -315,38 +314,26 @@ struct Entry<'a> {
     since: String,
 }
 
-/// The query of a URL.
-#[derive(Clone, Copy)]
-struct Query<'a>(&'a str);
+/// The parameters of a URL, decoded.
+struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Query<'a> {
-    fn is_for_json(self) -> bool {
+    fn of(url: &'a Uri) -> Self {
+        Self(form_urlencoded::parse(url.query().unwrap_or_default().as_bytes()).collect())
+    }
+
+    fn is_for_json(&self) -> bool {
         self.all("format").any(|format| format == "json")
     }
 
-    /// Returns the object that is asked for.
-    fn name(self) -> Option<String> {
-        self.text("name")
-    }
-
-    /// Returns the last value of a parameter, decoded.
-    fn text(self, name: &str) -> Option<String> {
-        let text = self.all(name).last()?;
-        Some(percent_decode_str(text).decode_utf8_lossy().into_owned())
-    }
-
-    /// Returns the names of all parameters.
-    fn keys(self) -> impl Iterator<Item = &'a str> {
-        self.0.split('&').map(|part| part.split_once('=').map_or(part, |(key, _)| key))
+    /// Returns the last value of a parameter.
+    fn last(&self, name: &str) -> Option<&str> {
+        self.all(name).last()
     }
 
     /// Returns all values of a parameter; the empty text for one without a value.
-    fn all(self, name: &str) -> impl Iterator<Item = &'a str> {
-        let value = move |part: &'a str| {
-            let (key, value) = part.split_once('=').unwrap_or((part, ""));
-            (key == name).then_some(value)
-        };
-        self.0.split('&').filter_map(value)
+    fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| &**value)
     }
 }
 

@@ -40,7 +40,7 @@ struct Annotations {
     read: BTreeMap<String, String>,
     /// The text that the previous leader left.
     found: String,
-    left: Option<Left>,
+    left: Option<LeftAnnotation>,
     /// How many times `left` has changed.
     changes: u64,
     /// The identity of the cloud that this leader records, until it has read it.
@@ -50,13 +50,13 @@ struct Annotations {
 /// An annotation that this leader leaves. Its text is made again for each renewal of the Lease,
 /// because its times follow the wall clock, which may have been set in between.
 #[derive(Clone)]
-struct Left {
+struct LeftAnnotation {
     /// The text when it was left.
     text: String,
     make: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
-impl fmt::Debug for Left {
+impl fmt::Debug for LeftAnnotation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.text.fmt(f)
     }
@@ -122,7 +122,7 @@ impl LeaseAnnotations {
             let mut annotations = self.lock();
             let is_new = annotations.left.as_ref().is_none_or(|left| left.text != text);
             annotations.changes += u64::from(is_new);
-            annotations.left = Some(Left { text, make: Arc::new(make) });
+            annotations.left = Some(LeftAnnotation { text, make: Arc::new(make) });
         }
         is_short
     }

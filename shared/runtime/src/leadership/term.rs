@@ -81,13 +81,13 @@ impl Current {
 /// The leadership state, for the rest of the process. Clones share it.
 #[derive(Clone)]
 pub struct Leadership {
-    state: Arc<watch::Sender<State>>,
+    state: Arc<watch::Sender<TermState>>,
     write_timeout: Duration,
     annotations: LeaseAnnotations,
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum TermState {
     /// Does not lead yet.
     Standby,
     /// Leads until the end of this term, by the clock.
@@ -106,24 +106,24 @@ const UNBOUNDED_WRITE: Duration = Duration::from_secs(10);
 impl Leadership {
     /// Returns a leadership that never ends: `--leader-elect=false`.
     pub fn unconditional() -> Self {
-        Self::with(State::Unlimited, UNBOUNDED_WRITE)
+        Self::with(TermState::Unlimited, UNBOUNDED_WRITE)
     }
 
     /// Returns a leadership that never ends, whose annotations the API server stores only with
     /// [`annotate`](LeaseAnnotations::annotate): for tests.
     pub fn storing_later() -> Self {
         let annotations = LeaseAnnotations::elected();
-        Self { annotations, ..Self::with(State::Unlimited, UNBOUNDED_WRITE) }
+        Self { annotations, ..Self::with(TermState::Unlimited, UNBOUNDED_WRITE) }
     }
 
     /// Works like a leader, but may not write: `--mode=observe`.
     pub fn observer() -> Self {
-        Self::with(State::Observer, UNBOUNDED_WRITE)
+        Self::with(TermState::Observer, UNBOUNDED_WRITE)
     }
 
     /// Does not lead yet.
     pub(super) fn standby(write_timeout: Duration, annotations: LeaseAnnotations) -> Self {
-        Self { annotations, ..Self::with(State::Standby, write_timeout) }
+        Self { annotations, ..Self::with(TermState::Standby, write_timeout) }
     }
 
     /// Returns the annotations of the Lease.
@@ -145,7 +145,7 @@ impl Leadership {
         self
     }
 
-    fn with(state: State, write_timeout: Duration) -> Self {
+    fn with(state: TermState, write_timeout: Duration) -> Self {
         let state = Arc::new(watch::Sender::new(state));
         Self { state, write_timeout, annotations: LeaseAnnotations::default() }
     }
@@ -154,10 +154,10 @@ impl Leadership {
     pub fn check(&self, need: Duration) -> Result<Term, Lost> {
         let state = *self.state.borrow();
         let current = match state {
-            State::Standby | State::Ended => return Err(Lost::NotLeading),
-            State::Observer => return Err(Lost::Observing),
-            State::Unlimited => return Ok(Term { remaining: Duration::MAX, number: None }),
-            State::Term(current) => current,
+            TermState::Standby | TermState::Ended => return Err(Lost::NotLeading),
+            TermState::Observer => return Err(Lost::Observing),
+            TermState::Unlimited => return Ok(Term { remaining: Duration::MAX, number: None }),
+            TermState::Term(current) => current,
         };
         let remaining = current.remaining();
         if remaining.is_zero() {
@@ -191,16 +191,16 @@ impl Leadership {
     /// Waits until this process leads; an observer does not wait. Never returns once leadership
     /// was lost.
     pub async fn wait_leading(&self) {
-        self.reach(|state| !matches!(state, State::Standby | State::Ended)).await;
+        self.reach(|state| !matches!(state, TermState::Standby | TermState::Ended)).await;
     }
 
     /// Waits until leadership is lost. Time-critical code calls [`Leadership::check`] instead: a
     /// term expires by the clock before waiters are notified.
     pub async fn lost(&self) {
-        self.reach(|state| matches!(state, State::Ended)).await;
+        self.reach(|state| matches!(state, TermState::Ended)).await;
     }
 
-    async fn reach(&self, reached: impl FnMut(&State) -> bool) {
+    async fn reach(&self, reached: impl FnMut(&TermState) -> bool) {
         // The sender lives as long as this handle: waiting cannot fail.
         self.state.subscribe().wait_for(reached).await.ok();
     }
@@ -208,7 +208,7 @@ impl Leadership {
     /// Returns true if a term has expired while the process still considers itself leader: a task
     /// is stuck, and the process should be restarted.
     pub fn is_overdue(&self) -> bool {
-        matches!(*self.state.borrow(), State::Term(current) if current.remaining().is_zero())
+        matches!(*self.state.borrow(), TermState::Term(current) if current.remaining().is_zero())
     }
 
     /// Returns the remaining term; zero when not leading.
@@ -223,16 +223,16 @@ impl Leadership {
         if current.remaining().is_zero() {
             return false;
         }
-        self.state.send_replace(State::Term(current));
+        self.state.send_replace(TermState::Term(current));
         true
     }
 
     /// Ends leadership. Returns true if this process led.
     pub(super) fn end(&self) -> bool {
         self.state.send_if_modified(|state| {
-            let led = matches!(state, State::Term(_));
+            let led = matches!(state, TermState::Term(_));
             if led {
-                *state = State::Ended;
+                *state = TermState::Ended;
             }
             led
         })

@@ -38,7 +38,7 @@ pub struct TokenBucket {
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<BucketState>,
     /// The wait time of admitted requests, in seconds.
     waits: Histogram,
 }
@@ -47,7 +47,7 @@ struct Shared {
 type Line = BTreeMap<(Priority, u64), Arc<Notify>>;
 
 #[derive(Debug)]
-struct State {
+struct BucketState {
     bucket: Bucket,
     line: Line,
     turns: FairOrder,
@@ -59,7 +59,7 @@ fn first(line: &Line, priority: Priority) -> Option<(&(Priority, u64), &Arc<Noti
     line.range((priority, 0)..=(priority, u64::MAX)).next()
 }
 
-impl State {
+impl BucketState {
     /// Returns the waiter whose turn it is.
     fn head(&self) -> Option<(&(Priority, u64), &Arc<Notify>)> {
         let (urgent, routine) =
@@ -114,13 +114,13 @@ impl State {
 }
 
 /// A place in the line, released when dropped.
-struct Place<'a> {
+struct PlaceInLine<'a> {
     shared: &'a Shared,
     ticket: (Priority, u64),
     notify: Arc<Notify>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> PlaceInLine<'a> {
     fn take(shared: &'a Shared, priority: Priority) -> Self {
         let notify = Arc::new(Notify::new());
         let mut state = shared.state.lock();
@@ -131,7 +131,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for PlaceInLine<'_> {
     fn drop(&mut self) {
         self.shared.state.lock().leave(self.ticket);
     }
@@ -140,7 +140,7 @@ impl Drop for Place<'_> {
 impl TokenBucket {
     /// Creates a full bucket. The histogram records the seconds that each request waited.
     pub fn new(rate: Rate, waits: Histogram) -> Self {
-        let state = State {
+        let state = BucketState {
             bucket: Bucket::new(rate, Instant::now()),
             line: BTreeMap::new(),
             turns: FairOrder::new(URGENT_STREAK),
@@ -163,7 +163,7 @@ impl TokenBucket {
         deadline: Instant,
     ) -> Result<Duration, Refused> {
         let began = Instant::now();
-        let place = Place::take(&self.shared, priority);
+        let place = PlaceInLine::take(&self.shared, priority);
         loop {
             let turn = self.shared.state.lock().turn(place.ticket, deadline, Instant::now())?;
             let Some(again) = turn else { break };

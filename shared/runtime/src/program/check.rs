@@ -30,7 +30,7 @@ const CHECK: Duration = Duration::from_secs(10);
 
 /// The findings.
 #[derive(Default)]
-struct Found {
+struct Findings {
     /// The failures that a start would report, in its order.
     failures: Vec<Failure>,
     warnings: Vec<String>,
@@ -64,8 +64,8 @@ pub(super) fn check<P: Program>(
     })
 }
 
-async fn look<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Found {
-    let mut found = Found { warnings: loaded.warnings.clone(), failures: Vec::new() };
+async fn look<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Findings {
+    let mut found = Findings { warnings: loaded.warnings.clone(), failures: Vec::new() };
     let idle = idle::<P>(&loaded.common, &loaded.own);
     found.warnings.extend(idle.map(|idle| format!("a start would be {idle}")));
     look_at_kubeconfig::<P>(&loaded.common, &mut found).await;
@@ -77,7 +77,7 @@ async fn look<P: Program>(loaded: Loaded<P>, providers: &ProviderRegistry) -> Fo
     found
 }
 
-async fn look_at_kubeconfig<P: Program>(common: &CommonSettings, found: &mut Found) {
+async fn look_at_kubeconfig<P: Program>(common: &CommonSettings, found: &mut Findings) {
     let metrics = Arc::new(RestMetrics::default());
     let config = client_config::<P>(common, Arc::new(Unlimited), metrics);
     match timeout(CHECK, Clients::connect(config)).await {
@@ -94,7 +94,7 @@ async fn look_at_kubeconfig<P: Program>(common: &CommonSettings, found: &mut Fou
 async fn look_at_provider<P: Program>(
     loaded: &Loaded<P>,
     providers: &ProviderRegistry,
-    found: &mut Found,
+    found: &mut Findings,
 ) {
     let common = &loaded.common;
     let factory = match providers.get(&common.cloud.provider) {

@@ -32,7 +32,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 
 /// The state of one permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum PermissionState {
     Unknown,
     Granted,
     Denied,
@@ -42,7 +42,7 @@ enum Answer {
 pub(crate) struct Review {
     program: &'static str,
     api: Api<SelfSubjectAccessReview>,
-    rights: Vec<(Right, Answer)>,
+    rights: Vec<(Right, PermissionState)>,
     check: Condition,
     metrics: RightsMetrics,
     /// The last verdict logged.
@@ -62,7 +62,7 @@ impl Review {
         Self {
             program,
             api: Api::all(client),
-            rights: rights.into_iter().map(|right| (right, Answer::Unknown)).collect(),
+            rights: rights.into_iter().map(|right| (right, PermissionState::Unknown)).collect(),
             check: health.condition("rights", Scope::Readiness, "being reviewed"),
             metrics: RightsMetrics::new(metrics),
             logged: None,
@@ -80,7 +80,7 @@ impl Review {
             let trouble = self.round().await.err();
             let verdict = self.verdict(trouble.as_ref());
             self.show(verdict);
-            let done = self.rights.iter().all(|(_, answer)| *answer == Answer::Granted);
+            let done = self.rights.iter().all(|(_, answer)| *answer == PermissionState::Granted);
             let is_useless = trouble.as_ref().is_some_and(is_final);
             // A denied permission may be granted later, and the review with it.
             if done || is_useless && self.missing().next().is_none() {
@@ -93,7 +93,7 @@ impl Review {
     /// Reviews all permissions not granted yet, up to the first request that fails.
     async fn round(&mut self) -> Result<(), ApiError> {
         let open = self.rights.iter().enumerate();
-        let open = open.filter(|(_, (_, answer))| *answer != Answer::Granted);
+        let open = open.filter(|(_, (_, answer))| *answer != PermissionState::Granted);
         let questions: Vec<_> = open.map(|(at, (right, _))| (at, question(right))).collect();
         let api = self.api.clone();
         let mut answers = stream::iter(questions)
@@ -107,7 +107,8 @@ impl Review {
             while let Some((at, answer)) = answers.next().await {
                 let granted = answer?.status.is_some_and(|status| status.allowed);
                 if let Some((_, known)) = rights.get_mut(at) {
-                    *known = if granted { Answer::Granted } else { Answer::Denied };
+                    *known =
+                        if granted { PermissionState::Granted } else { PermissionState::Denied };
                 }
             }
             Ok(())
@@ -156,7 +157,10 @@ impl Review {
     }
 
     fn missing(&self) -> impl Iterator<Item = &Right> {
-        self.rights.iter().filter(|(_, answer)| *answer == Answer::Denied).map(|(right, _)| right)
+        self.rights
+            .iter()
+            .filter(|(_, answer)| *answer == PermissionState::Denied)
+            .map(|(right, _)| right)
     }
 }
 

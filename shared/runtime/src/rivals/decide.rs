@@ -16,7 +16,7 @@ const SHOWN: usize = 128;
 
 /// A Lease as one look has seen it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct SeenLease {
     pub(super) name: String,
     pub(super) holder: String,
     /// A text that changes with each renewal.
@@ -43,22 +43,22 @@ pub(super) struct Own {
 
 impl Own {
     /// Returns true if another program that does this program's work holds the Lease.
-    pub(super) fn is_rival(&self, lease: &Seen) -> bool {
+    pub(super) fn is_rival(&self, lease: &SeenLease) -> bool {
         let is_go = lease.name.ends_with(GO) && program_of(&lease.holder).is_none();
         let is_held = is_go && !lease.holder.is_empty();
         self.is_second(lease) || (is_held && self.is_other(lease))
     }
 
     /// Returns true if the same program holds this other Lease.
-    pub(super) fn is_second(&self, lease: &Seen) -> bool {
+    pub(super) fn is_second(&self, lease: &SeenLease) -> bool {
         self.is_other(lease) && program_of(&lease.holder) == Some(self.program)
     }
 
-    fn is_other(&self, lease: &Seen) -> bool {
+    fn is_other(&self, lease: &SeenLease) -> bool {
         !self.is_own(lease) && lease.may_live
     }
 
-    fn is_own(&self, lease: &Seen) -> bool {
+    fn is_own(&self, lease: &SeenLease) -> bool {
         self.lease.as_ref() == Some(&lease.name)
     }
 }
@@ -81,14 +81,14 @@ impl fmt::Display for Rival {
 }
 
 /// Returns the competing controllers that have renewed their Leases between two looks.
-pub(super) fn rivals(own: &Own, before: &[Seen], after: &[Seen]) -> Vec<Rival> {
-    let is_renewed = |lease: &&Seen| {
+pub(super) fn rivals(own: &Own, before: &[SeenLease], after: &[SeenLease]) -> Vec<Rival> {
+    let is_renewed = |lease: &&SeenLease| {
         let known = before.iter().find(|known| known.name == lease.name);
         known.is_some_and(|known| known.renewed != lease.renewed || lease.is_held)
     };
     let rivals = after.iter().filter(|lease| own.is_rival(lease)).filter(is_renewed);
     rivals
-        .map(|Seen { name, holder, acquired, .. }| Rival {
+        .map(|SeenLease { name, holder, acquired, .. }| Rival {
             lease: name.clone(),
             holder: holder.clone(),
             is_same_program: program_of(holder) == Some(own.program),
@@ -100,7 +100,11 @@ pub(super) fn rivals(own: &Own, before: &[Seen], after: &[Seen]) -> Vec<Rival> {
 /// Returns the other leader of this program to which this leader yields. Of two that see each
 /// other, the one that led first stays, so exactly one ends. A leader whose Lease is elsewhere
 /// yields, because the other one does not see it.
-pub(super) fn yields_to<'a>(own: &Own, leases: &[Seen], found: &'a [Rival]) -> Option<&'a Rival> {
+pub(super) fn yields_to<'a>(
+    own: &Own,
+    leases: &[SeenLease],
+    found: &'a [Rival],
+) -> Option<&'a Rival> {
     if own.allows_others {
         return None;
     }
@@ -113,7 +117,7 @@ pub(super) fn yields_to<'a>(own: &Own, leases: &[Seen], found: &'a [Rival]) -> O
 
 /// The verdict about the competing controllers.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct RivalsVerdict {
     /// How many of the controllers are a fault.
     pub(super) count: usize,
     /// The text about them, if there are any.
@@ -122,7 +126,7 @@ pub(super) struct Verdict {
 
 /// Judges the controllers that compete with a program. The same program under another Lease is not
 /// a fault if that is allowed, and an observer never has a fault.
-pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
+pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> RivalsVerdict {
     let program = own.program;
     let (same, others): (Vec<_>, Vec<_>) = found.iter().partition(|rival| rival.is_same_program);
     let list = |rivals: &[&Rival]| {
@@ -153,7 +157,7 @@ pub(super) fn verdict(own: &Own, mode: Mode, found: &[Rival]) -> Verdict {
         )
     });
     let texts: Vec<_> = others_text.into_iter().chain(same_text).collect();
-    Verdict {
+    RivalsVerdict {
         count: match (is_observing, own.allows_others) {
             (true, _) => 0,
             (false, true) => others.len(),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
 use tower::{BoxError, service_fn};
 
-use super::{decide::Verdict, *};
+use super::{decide::RivalsVerdict, *};
 use crate::{health, programs, settings::sample::sample};
 
 /// Returns the holder of a Lease of this program.
@@ -20,8 +20,8 @@ fn holder(program: &str) -> String {
     format!("host-1_{program}_00000000-0000-4000-8000-000000000000")
 }
 
-fn lease(name: &str, holder: &str) -> Seen {
-    Seen {
+fn lease(name: &str, holder: &str) -> SeenLease {
+    SeenLease {
         name: name.to_owned(),
         holder: holder.to_owned(),
         renewed: "1".to_owned(),
@@ -67,16 +67,16 @@ fn a_lease_that_is_not_renewed_is_nobodys() {
     let before = [lease("cloud-controller-manager", "cp-1_5d0c")];
     assert_eq!(rivals(&own(), &before, &before), []);
     assert_eq!(rivals(&own(), &[], &before), [], "seen once");
-    let after = [Seen { renewed: "2".to_owned(), ..before[0].clone() }];
+    let after = [SeenLease { renewed: "2".to_owned(), ..before[0].clone() }];
     let found = rivals(&own(), &before, &after);
     let text: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(text, ["cp-1_5d0c renews the Lease cloud-controller-manager"]);
 }
 
 /// Returns the verdict about the holders of Leases that are renewed.
-fn judged(mode: Mode, leases: &[Seen]) -> Verdict {
+fn judged(mode: Mode, leases: &[SeenLease]) -> RivalsVerdict {
     let after: Vec<_> =
-        leases.iter().map(|lease| Seen { renewed: "2".to_owned(), ..lease.clone() }).collect();
+        leases.iter().map(|lease| SeenLease { renewed: "2".to_owned(), ..lease.clone() }).collect();
     decide::verdict(&own(), mode, &rivals(&own(), leases, &after))
 }
 
@@ -84,17 +84,17 @@ fn judged(mode: Mode, leases: &[Seen]) -> Verdict {
 fn the_same_program_under_another_lease_is_named_and_not_counted() {
     let same = lease("node-ccm-2", &holder("node-ccm"));
     let go = lease("cloud-controller-manager", "cp-1_5d0c");
-    assert_eq!(judged(Mode::Control, &[]), Verdict { count: 0, text: None });
-    let Verdict { count, text } = judged(Mode::Control, slice::from_ref(&same));
+    assert_eq!(judged(Mode::Control, &[]), RivalsVerdict { count: 0, text: None });
+    let RivalsVerdict { count, text } = judged(Mode::Control, slice::from_ref(&same));
     assert_eq!(count, 0, "two may divide nodes");
     let text = text.unwrap();
     assert!(text.starts_with("another node-ccm leads: ") && text.contains("node-ccm-2;"), "{text}");
-    let Verdict { count, text } = judged(Mode::Control, &[same.clone(), go.clone()]);
+    let RivalsVerdict { count, text } = judged(Mode::Control, &[same.clone(), go.clone()]);
     assert_eq!(count, 1);
     let text = text.unwrap();
     let what = "another cloud controller runs: cp-1_5d0c renews the Lease cloud-controller-manager; switch cloud-node off there, or end it (docs/explanation/leadership.md, Rivals). Also another node-ccm leads: ";
     assert!(text.starts_with(what), "{text}");
-    let Verdict { count, text } = judged(Mode::Observe, &[same, go]);
+    let RivalsVerdict { count, text } = judged(Mode::Observe, &[same, go]);
     assert_eq!(count, 0, "an observer writes nothing that another one could undo");
     assert!(text.unwrap().contains("; this process only observes"));
 }
@@ -103,9 +103,9 @@ fn the_same_program_under_another_lease_is_named_and_not_counted() {
 fn a_second_leader_is_a_fault_unless_it_is_allowed() {
     let same = lease("node-ccm-2", &holder("node-ccm"));
     let alone = Own { allows_others: false, ..own() };
-    let after = [Seen { renewed: "2".to_owned(), ..same.clone() }];
+    let after = [SeenLease { renewed: "2".to_owned(), ..same.clone() }];
     let found = rivals(&alone, &[same], &after);
-    let Verdict { count, text } = decide::verdict(&alone, Mode::Control, &found);
+    let RivalsVerdict { count, text } = decide::verdict(&alone, Mode::Control, &found);
     assert_eq!(count, 1);
     assert!(text.unwrap().contains("node-ccm-2; end one of the two, or set --allow-other-leaders"));
     assert_eq!(decide::verdict(&alone, Mode::Observe, &found).count, 0);
@@ -116,13 +116,13 @@ fn a_second_leader_is_a_fault_unless_it_is_allowed() {
 fn the_leader_that_led_first_stays() {
     let second = |at: i64| Some(Timestamp::from_second(at).unwrap());
     let leases = |[first, other]: [Option<Timestamp>; 2]| {
-        let one = Seen { acquired: first, ..lease("node-ccm", &holder("node-ccm")) };
-        let two = Seen { acquired: other, ..lease("node-ccm-2", &holder("node-ccm")) };
+        let one = SeenLease { acquired: first, ..lease("node-ccm", &holder("node-ccm")) };
+        let two = SeenLease { acquired: other, ..lease("node-ccm-2", &holder("node-ccm")) };
         [one, two]
     };
-    let yields = |of: &Own, after: &[Seen]| {
+    let yields = |of: &Own, after: &[SeenLease]| {
         let before: Vec<_> =
-            after.iter().map(|it| Seen { renewed: String::new(), ..it.clone() }).collect();
+            after.iter().map(|it| SeenLease { renewed: String::new(), ..it.clone() }).collect();
         yields_to(of, after, &rivals(of, &before, after)).map(|rival| rival.lease.clone())
     };
     let mine = Own { allows_others: false, ..own() };

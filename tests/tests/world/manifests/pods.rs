@@ -148,8 +148,8 @@ async fn both_are_ready(
     grace_is_enough(&serde_json::from_str(&page)?, &command.program, grace)
 }
 
-/// Besides the drain and the writes to the cloud in flight, the end takes up to 13 seconds for work
-/// that is cut off, the Lease, events and pages. Then a side-car ends.
+/// The end takes up to 13 seconds besides the drain and the writes to the cloud that are
+/// under way: work that is cut off, the Lease, events, pages. Then a sidecar ends.
 fn grace_is_enough(configz: &Value, program: &str, grace: Option<&Value>) -> Result<()> {
     let seconds = |key: &str| -> Result<u64> {
         let text = at(configz, &format!("/{program}/settings/{key}/value"));

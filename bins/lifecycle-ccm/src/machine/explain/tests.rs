@@ -9,7 +9,7 @@ use ccm_objects::{Condition, Taint};
 use super::{
     super::{
         Effect, Event,
-        event::{Listed, Unlisted},
+        event::{FleetList, Unlisted},
         tests::{answered, at, due, node, parameters, pass, see, sight, with_nodes, writes},
     },
     *,
@@ -66,7 +66,7 @@ fn look(
     machine: &mut Machine,
     now: At,
     result: &LookupResult,
-    list: Result<Listed, CloudError>,
+    list: Result<FleetList, CloudError>,
 ) -> Vec<Effect> {
     due(machine, now);
     let (name, uid, result) = ("a".into(), "uid-a".into(), result.clone());
@@ -79,7 +79,7 @@ fn look(
     machine.apply(Event::Decide { sight: sight(now), unlisted }, now)
 }
 
-const LISTED: Result<Listed, CloudError> = Ok(Listed { instances: 10, malformed: 0 });
+const LISTED: Result<FleetList, CloudError> = Ok(FleetList { instances: 10, malformed: 0 });
 
 /// Returns a machine that has heard this about `a` in two passes, a confirmation period apart.
 fn after(machine: Machine, result: &LookupResult) -> (Machine, Vec<Effect>) {
@@ -317,7 +317,7 @@ fn a_deletion_that_is_held() {
     due(&mut machine, at(1021));
     let (name, uid, result) = ("a".into(), "uid-a".into(), by_id.clone());
     machine.apply(Event::LookedUp { name, uid, is_witness: false, result }, at(1021));
-    machine.apply(Event::Listed(Ok(Listed { instances: 0, malformed: 0 })), at(1021));
+    machine.apply(Event::Listed(Ok(FleetList { instances: 0, malformed: 0 })), at(1021));
     let shown = Some(Heartbeat::default());
     machine.apply(Event::Beat { name: "a".into(), shown }, at(1021));
     let missing = machine.nodes.iter().map(|(node, _)| Arc::clone(&node.name)).collect();
@@ -344,7 +344,7 @@ fn a_budget_that_is_used_up_is_free_again_at_a_time() {
     let mut machine = with_nodes(false);
     machine.parameters.policy.budget = Limit::Count(1);
     let deleted = [(at(900), "uid-other".into())].into_iter().collect();
-    let left = super::super::event::Left { deleted, ..Default::default() };
+    let left = super::super::event::HandoverNote { deleted, ..Default::default() };
     machine.apply(Event::Began(left), at(950));
     let (machine, _) = after(machine, &Ok(gone(ProofMethod::ById)));
     let used = "but --node-deletion-budget is used up; 2 answers";

@@ -1,10 +1,10 @@
 use std::slice;
 
-use super::{super::breaker::Shown, *};
+use super::{super::breaker::FleetLook, *};
 
 /// Returns a list that lacks these.
 fn measure(views: &[NodeView], missing: BTreeSet<Arc<str>>) -> (ListCoverage, Option<Cause>) {
-    let shown = Shown { asked: at(0.0), instances: 7, missing, witnesses: None };
+    let shown = FleetLook { asked: at(0.0), instances: 7, missing, witnesses: None };
     Decider::new().measure(views, &shown, &Policy::default())
 }
 

@@ -14,7 +14,7 @@ use ccm_objects::{Address, Condition};
 
 use super::{
     super::{
-        Answer, Event, Work,
+        Event, KnownAnswer, Work,
         event::Params,
         tests::{at, instance, machine, node, params, seen, tainted},
     },
@@ -66,8 +66,8 @@ fn ready() -> Node {
     }
 }
 
-fn shown(node: Node) -> Shown {
-    Shown { seen: Some(seen(node)), is_selected: true, is_listed: true, ..Shown::default() }
+fn shown(node: Node) -> NodeFacts {
+    NodeFacts { seen: Some(seen(node)), is_selected: true, is_listed: true, ..NodeFacts::default() }
 }
 
 /// Tells the machine of work on this node that ended with this answer at this time.
@@ -108,7 +108,7 @@ fn written(node: Node, answer: Result<Node, ApiError>) -> Explanation {
     machine.explain("one", &shown(node), at(NOW))
 }
 
-fn with(shown: Shown) -> Explanation {
+fn with(shown: NodeFacts) -> Explanation {
     machine().explain("one", &shown, at(NOW))
 }
 
@@ -187,14 +187,14 @@ fn with_params(change: impl FnOnce(&mut Params), node: Node, answer: LookupResul
 }
 
 /// Returns the explanation after work on the node as its instance says.
-fn with_shown(node: Node, shown: Shown, second: u64) -> Explanation {
+fn with_shown(node: Node, shown: NodeFacts, second: u64) -> Explanation {
     let mut machine = machine();
     work(&mut machine, &node, found(whole("one")), 0);
     machine.explain("one", &shown, at(second))
 }
 
-fn left_out(why: &str, is_selected: bool) -> Shown {
-    Shown { why_left_out: Some(why.to_owned()), is_selected, ..shown(tainted("one")) }
+fn left_out(why: &str, is_selected: bool) -> NodeFacts {
+    NodeFacts { why_left_out: Some(why.to_owned()), is_selected, ..shown(tainted("one")) }
 }
 
 fn named_ip(node: Node) -> Node {
@@ -268,7 +268,7 @@ fn a_failure_is_forgotten_when_it_is_over() {
     assert_eq!(fares(&machine), Fares::Blocked);
     let (ago, instances) = (Duration::ZERO, vec![whole("one")]);
     machine.apply(Event::Found { ago, instances }, at(50));
-    let found = Answer::Found(whole("one").provider_id);
+    let found = KnownAnswer::Found(whole("one").provider_id);
     machine.apply(Event::Compare { seen: seen(ready()), answer: found }, at(50));
     assert_eq!(fares(&machine), Fares::Fine);
 }
@@ -276,7 +276,7 @@ fn a_failure_is_forgotten_when_it_is_over() {
 #[test]
 fn nodes_with_the_same_provider_id_are_named() {
     let rival = Arc::new(Node { name: "two".into(), uid: "two".into(), ..ready() });
-    let shown = Shown { rivals: vec![rival], ..shown(ready()) };
+    let shown = NodeFacts { rivals: vec![rival], ..shown(ready()) };
     let told = with_shown(ready(), shown, NOW);
     assert_eq!(told.fares, Fares::Fine, "its name is the instance's");
     assert_eq!(told.there.last().unwrap(), "other nodes have its provider ID: two");
@@ -285,7 +285,7 @@ fn nodes_with_the_same_provider_id_are_named() {
     work(&mut machine, &ready(), found(renamed), 0);
     let rival = Arc::new(Node { name: "two".into(), uid: "two".into(), ..ready() });
     let told =
-        machine.explain("one", &Shown { rivals: vec![rival], ..self::shown(ready()) }, at(NOW));
+        machine.explain("one", &NodeFacts { rivals: vec![rival], ..self::shown(ready()) }, at(NOW));
     assert_eq!(told.fares, Fares::Blocked);
     assert!(
         told.cause.starts_with("sim://one is the instance of two: delete that node"),

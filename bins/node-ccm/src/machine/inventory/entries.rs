@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use ccm_base::At;
 use ccm_cloud::{Instance, ProviderId};
 
-use super::Known;
+use super::KnownInstance;
 
 /// Returns the entries after a lookup that began at `at`.
 pub(super) fn update(
-    old: &[Known],
+    old: &[KnownInstance],
     found: impl IntoIterator<Item = Instance>,
     at: At,
-) -> Vec<Known> {
+) -> Vec<KnownInstance> {
     // If an instance was found for two nodes, the last answer is the newest.
     let mut found: BTreeMap<ProviderId, Instance> =
         found.into_iter().map(|instance| (instance.provider_id.clone(), instance)).collect();
@@ -20,7 +20,7 @@ pub(super) fn update(
     for entry in old {
         entries.push(match found.remove(entry.id()) {
             Some(same) if *entry.instance == same => {
-                Known { instance: Arc::clone(&entry.instance), seen: entry.seen.max(at) }
+                KnownInstance { instance: Arc::clone(&entry.instance), seen: entry.seen.max(at) }
             }
             Some(newer) if entry.seen <= at => known(newer, at),
             _ => entry.clone(),
@@ -30,6 +30,6 @@ pub(super) fn update(
     entries
 }
 
-fn known(instance: Instance, seen: At) -> Known {
-    Known { instance: Arc::new(instance), seen }
+fn known(instance: Instance, seen: At) -> KnownInstance {
+    KnownInstance { instance: Arc::new(instance), seen }
 }

@@ -2,10 +2,10 @@
 
 use ccm_cloud::ProviderId;
 
-use super::Known;
+use super::KnownInstance;
 
 /// Returns the provider ID, then its other spellings.
-fn spelling(entry: &Known, n: usize) -> Option<&str> {
+fn spelling(entry: &KnownInstance, n: usize) -> Option<&str> {
     let id = match n.checked_sub(1) {
         None => Some(&entry.instance.provider_id),
         Some(n) => entry.instance.other_ids.get(n),
@@ -21,13 +21,13 @@ pub(super) struct Index {
     places: Vec<Place>,
 }
 
-fn text(entries: &[Known], (at, n): Place) -> &str {
+fn text(entries: &[KnownInstance], (at, n): Place) -> &str {
     let entry = usize::try_from(at).ok().and_then(|at| entries.get(at));
     entry.and_then(|entry| spelling(entry, usize::try_from(n).ok()?)).unwrap_or_default()
 }
 
 impl Index {
-    pub(super) fn new(entries: &[Known]) -> Self {
+    pub(super) fn new(entries: &[KnownInstance]) -> Self {
         let mut places: Vec<Place> = Vec::with_capacity(entries.len());
         for (at, entry) in (0_u32..).zip(entries) {
             places.extend((0_u32..).map_while(|n| {
@@ -43,9 +43,9 @@ impl Index {
     /// Returns the entries with this ID, each once.
     pub(super) fn find<'a>(
         &self,
-        entries: &'a [Known],
+        entries: &'a [KnownInstance],
         id: &str,
-    ) -> impl Iterator<Item = &'a Known> + use<'a, '_> {
+    ) -> impl Iterator<Item = &'a KnownInstance> + use<'a, '_> {
         let from = self.places.partition_point(|place| text(entries, *place) < id);
         let places = self.places.get(from..).unwrap_or_default();
         let len = places.partition_point(|place| text(entries, *place) == id);

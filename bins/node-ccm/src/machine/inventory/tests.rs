@@ -14,12 +14,12 @@ fn instance(main: &str, name: &str, others: &[&str]) -> Instance {
     }
 }
 
-fn snapshot(instances: impl IntoIterator<Item = Instance>) -> Snapshot {
-    let known = |instance| Known { instance: Arc::new(instance), seen: At::default() };
-    Snapshot::new(instances.into_iter().map(known).collect())
+fn snapshot(instances: impl IntoIterator<Item = Instance>) -> SortedInstances {
+    let known = |instance| KnownInstance { instance: Arc::new(instance), seen: At::default() };
+    SortedInstances::new(instances.into_iter().map(known).collect())
 }
 
-fn found(known: Option<&Known>) -> Option<String> {
+fn found(known: Option<&KnownInstance>) -> Option<String> {
     known.map(|known| known.instance.provider_id.to_string())
 }
 
@@ -120,7 +120,7 @@ fn any_instance() -> impl Strategy<Value = Instance> {
 }
 
 /// Returns the instances that claim this text, by a linear search.
-fn claims(snapshot: &Snapshot, claims: impl Fn(&Instance) -> bool) -> Vec<String> {
+fn claims(snapshot: &SortedInstances, claims: impl Fn(&Instance) -> bool) -> Vec<String> {
     let claiming = snapshot.entries.iter().filter(|known| claims(&known.instance));
     claiming.map(|known| known.instance.provider_id.to_string()).collect()
 }

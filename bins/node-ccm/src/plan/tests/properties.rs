@@ -154,8 +154,8 @@ proptest! {
 
     #[test]
     fn planning_again_after_a_plan_has_no_steps(node in nodes(), answer in answers(), policy in policies()) {
-        let first = plan(&node, Claim::Ours, &answer, policy, Known::default());
-        let second = plan(&after(&node, &first), Claim::Ours, &answer, policy, Known::default());
+        let first = plan(&node, Claim::Ours, &answer, policy, PlanInputs::default());
+        let second = plan(&after(&node, &first), Claim::Ours, &answer, policy, PlanInputs::default());
         prop_assert!(second.steps.is_empty(), "first {first}\nthen {second}");
     }
 
@@ -165,7 +165,7 @@ proptest! {
     ) {
         let taints = Vec::new();
         let node = Node { taints, conditions: ready("True"), ..node };
-        let got = plan(&node, Claim::Ours, &answer, policy, Known::default());
+        let got = plan(&node, Claim::Ours, &answer, policy, PlanInputs::default());
         let done = after(&node, &got);
         let first = |node: &Node| addresses::primary(&node.addresses).map(str::to_owned);
         prop_assert!(first(&node).is_none() || first(&done).is_some(), "{got}");
@@ -179,25 +179,25 @@ proptest! {
 
     #[test]
     fn an_initialised_node_has_an_address(node in nodes(), answer in answers()) {
-        let got = plan(&node, Claim::Ours, &answer, Policy::default(), Known::default());
+        let got = plan(&node, Claim::Ours, &answer, Policy::default(), PlanInputs::default());
         let done = after(&node, &got);
         prop_assert!(got.outcome != Outcome::Initialised || addresses::have_ip(&done.addresses), "{got}");
     }
 
     #[test]
     fn a_foreign_node_is_never_touched(node in nodes(), answer in answers(), policy in policies()) {
-        prop_assert!(plan(&node, Claim::Foreign, &answer, policy, Known::default()).steps.is_empty());
+        prop_assert!(plan(&node, Claim::Foreign, &answer, policy, PlanInputs::default()).steps.is_empty());
     }
 
     #[test]
     fn only_a_found_instance_leads_to_writes(node in nodes(), answer in answers(), policy in policies()) {
-        let got = plan(&node, Claim::Ours, &answer, policy, Known::default());
+        let got = plan(&node, Claim::Ours, &answer, policy, PlanInputs::default());
         prop_assert!(got.steps.is_empty() || matches!(answer, Ok(Lookup::Found(_))), "{got}");
     }
 
     #[test]
     fn the_taint_is_removed_by_the_last_step(node in nodes(), answer in answers(), policy in policies()) {
-        let got = plan(&node, Claim::Ours, &answer, policy, Known::default());
+        let got = plan(&node, Claim::Ours, &answer, policy, PlanInputs::default());
         prop_assert!(got.steps.len() <= 2, "{got}");
         let writes_node = |step: &Step| matches!(step, Step::ChangeNode(_));
         prop_assert!(got.steps.iter().rev().skip(1).all(|step| !writes_node(step)), "{got}");
@@ -215,7 +215,7 @@ proptest! {
 
     #[test]
     fn written_labels_are_valid_and_only_recorded_labels_are_removed(node in nodes(), answer in answers()) {
-        let got = plan(&node, Claim::Ours, &answer, Policy::default(), Known::default());
+        let got = plan(&node, Claim::Ours, &answer, Policy::default(), PlanInputs::default());
         for step in &got.steps {
             let Step::ChangeNode(change) = step else { continue };
             for (key, value) in &change.labels {

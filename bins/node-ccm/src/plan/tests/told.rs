@@ -10,7 +10,7 @@ fn what_settings_leave_out_is_told_with_the_setting() {
     let text = "the server has 10.0.0.1 on k8s-net: [Networking] internal-network-name = k8s-intern does not admit it";
     instance.withheld = Some(text.to_owned());
     let Outcome::Waits(wait) =
-        follow(&tainted(), &instance, Policy::default(), Known::default()).outcome
+        follow(&tainted(), &instance, Policy::default(), PlanInputs::default()).outcome
     else {
         panic!("it has no address")
     };
@@ -20,7 +20,7 @@ fn what_settings_leave_out_is_told_with_the_setting() {
     );
     let node = settled(&super::instance());
     instance.addresses = vec![NodeAddress::new(AddressKind::ExternalIp, "132.143.154.163")];
-    let notes = follow(&node, &instance, Policy::default(), Known::default()).notes;
+    let notes = follow(&node, &instance, Policy::default(), PlanInputs::default()).notes;
     let said = notes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     assert!(said.starts_with(&format!("{text}, so there is no InternalIP")), "{said}");
 }
@@ -31,7 +31,7 @@ fn a_family_that_node_ip_leaves_out_is_told() {
     dual.addresses.push(NodeAddress::new(AddressKind::InternalIp, "fd00::1"));
     let said = |node_ip: &str| {
         let node = annotated(tainted(), PROVIDED_NODE_IP, node_ip);
-        follow(&node, &dual, Policy::default(), Known::default()).notes
+        follow(&node, &dual, Policy::default(), PlanInputs::default()).notes
     };
     let notes = said("10.0.0.1");
     assert_eq!(
@@ -46,7 +46,7 @@ fn a_family_that_node_ip_leaves_out_is_told() {
     dual.addresses.push(NodeAddress::new(AddressKind::InternalIp, "10.0.0.9"));
     let node = annotated(tainted(), PROVIDED_NODE_IP, "10.0.0.1");
     assert_eq!(
-        follow(&node, &dual, Policy::default(), Known::default()).notes,
+        follow(&node, &dual, Policy::default(), PlanInputs::default()).notes,
         [],
         "another one of the same family"
     );

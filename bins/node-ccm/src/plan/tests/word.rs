@@ -25,7 +25,7 @@ fn settled(name: &str) -> Node {
 
 fn follow_among(node: &Node, policy: Policy, rivals: &[Node]) -> Plan {
     let rivals: Vec<_> = rivals.iter().cloned().map(Arc::new).collect();
-    let known = Known { rivals: &rivals, ..Known::default() };
+    let known = PlanInputs { rivals: &rivals, ..PlanInputs::default() };
     follow(node, &instance(), policy, known)
 }
 
@@ -90,11 +90,11 @@ fn what_cannot_be_compared_is_only_said() {
     let mut nameless = instance();
     nameless.name.clear();
     // The kubelet gives no address.
-    let plan = follow(&claiming("a"), &nameless, strict(), Known::default());
+    let plan = follow(&claiming("a"), &nameless, strict(), PlanInputs::default());
     assert_eq!(plan.outcome, Outcome::Initialised);
     assert_eq!(plan.notes, [Note::Doubted(Doubt::NotComparable(ID.to_owned()))]);
     assert!(!plan.notes[0].event().1, "no event: all nodes of this cloud are like that");
-    let plan = follow(&settled("a"), &nameless, strict(), Known::default());
+    let plan = follow(&settled("a"), &nameless, strict(), PlanInputs::default());
     assert!(!plan.notes.iter().any(|note| matches!(note, Note::Doubted(_))), "{plan}");
 }
 
@@ -121,7 +121,7 @@ fn after_agreement(node: &Node, instance: &Instance, policy: Policy) -> Plan {
     agreed.note(&in_sync(), &full_instance());
     // Later answers with which the node does not agree change nothing.
     agreed.note(node, instance);
-    follow(node, instance, policy, Known { agreed, ..Known::default() })
+    follow(node, instance, policy, PlanInputs { agreed, ..PlanInputs::default() })
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn what_another_client_has_written_is_set_back_without_the_brake() {
         assert_eq!(plan.steps.len(), 2, "{plan}");
 
         // Without memory it may be the cloud that has changed.
-        let plan = follow(&node, &full_instance(), policy, Known::default());
+        let plan = follow(&node, &full_instance(), policy, PlanInputs::default());
         let is_held = policy == hold;
         assert_eq!(plan.changes().count(), if is_held { 1 } else { 2 }, "{plan}");
     }
@@ -172,7 +172,8 @@ fn the_last_internal_ip_stays_after_an_agreement_as_well() {
     let node = Node { addresses: vec![Address::new("ExternalIP", "132.143.154.163")], ..in_sync() };
     let mut agreed = Agreed::default();
     agreed.note(&node, &external);
-    let plan = follow(&in_sync(), &external, strict(), Known { agreed, ..Known::default() });
+    let plan =
+        follow(&in_sync(), &external, strict(), PlanInputs { agreed, ..PlanInputs::default() });
     assert!(matches!(&*plan.notes, [Note::InternalIpHeld { to: None, .. }]), "{plan}");
 }
 
@@ -183,6 +184,7 @@ fn labels_that_were_left_alone_meet_the_brake_later() {
     node.labels.insert(GA_ZONE.into(), "rack-7".into());
     let mut agreed = Agreed::default();
     agreed.note(&node, &full_instance());
-    let plan = follow(&node, &full_instance(), strict(), Known { agreed, ..Known::default() });
+    let plan =
+        follow(&node, &full_instance(), strict(), PlanInputs { agreed, ..PlanInputs::default() });
     assert!(plan.needs_brake(), "{plan}");
 }

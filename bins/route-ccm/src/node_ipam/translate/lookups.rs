@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ccm_cloud::{Call, Claim, Cloud};
 use ccm_controller::{
     instances,
-    lookups::{Asker, Next, Stage, Work},
+    lookups::{Asker, NextStep, Stage, Work},
     queue::BatchWindowConfig,
     workers,
 };
@@ -74,18 +74,18 @@ impl Questions {
 }
 
 impl Asker for Questions {
-    fn next(&self, node: &Arc<Node>) -> Next {
+    fn next(&self, node: &Arc<Node>) -> NextStep {
         if !needs_cidrs(node) {
             // An answer about an older version of the node may have made it wait.
             let name = Name::clone(&node.name);
             self.tell(Event::Turn { name, node: Some(Arc::clone(node)) });
-            return Next::Nothing;
+            return NextStep::Nothing;
         }
         if instances::claim(&*self.lookups.cloud, node) == Some(Claim::Foreign) {
             self.tell(Event::NotOurs(Arc::clone(node)));
-            return Next::Nothing;
+            return NextStep::Nothing;
         }
-        Next::Ask
+        NextStep::Ask
     }
 
     fn call(&self, _: &[Arc<Node>]) -> Call {

@@ -2,7 +2,7 @@
 
 use ccm_base::At;
 use ccm_controller::queue::Priority;
-use ccm_controller::repeats::{Content, Kind, Repeated};
+use ccm_controller::repeats::{Content, Repeated, WriteKind};
 use ccm_kube::ApiError;
 use ccm_objects::Shared as Name;
 
@@ -115,7 +115,7 @@ impl Machine {
 }
 
 /// Kind and content of a write.
-fn write(status: Status, moves: bool) -> (Kind, Content) {
+fn write(status: Status, moves: bool) -> (WriteKind, Content) {
     match moves {
         true => (NETWORK_UNAVAILABLE.into(), Content::of(status.as_str())),
         false => (MESSAGE.into(), Content::of(MESSAGE)),

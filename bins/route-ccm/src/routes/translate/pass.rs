@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_controller::passes::{self, Next};
+use ccm_controller::passes::{self, NextPass};
 use tokio::sync::mpsc;
 
 use crate::routes::{
@@ -26,7 +26,7 @@ impl passes::Pass for Looks {
         self.parts.nodes.settings.borrow().route_reconciliation_period
     }
 
-    async fn pass(&mut self) -> Next {
+    async fn pass(&mut self) -> NextPass {
         let room = self.calls.capacity().saturating_sub(QUESTIONS);
         let look = look(&self.parts.nodes, &self.parts.perform, room);
         let timeline = self.parts.entrance.timeline();
@@ -36,7 +36,7 @@ impl passes::Pass for Looks {
             Effect::Due(at) => due = at,
             _ => {}
         });
-        Next::At(timeline.instant(due))
+        NextPass::At(timeline.instant(due))
     }
 }
 

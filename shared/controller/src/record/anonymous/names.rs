@@ -43,7 +43,7 @@ const LEVELS: [fn(char) -> bool; 6] = [
 ];
 
 /// A part of a text.
-enum Part<'a> {
+enum TextPart<'a> {
     Kept(&'a str),
     Address(IpAddr),
     Network(IpAddr, u8),
@@ -83,17 +83,17 @@ impl Names {
         self.split(text, 0, &mut parts);
         for part in parts {
             match part {
-                Part::Kept(_) => {}
-                Part::Address(address) | Part::Network(address, _) => {
+                TextPart::Kept(_) => {}
+                TextPart::Address(address) | TextPart::Network(address, _) => {
                     self.addresses.insert(address);
                 }
-                Part::Uuid(uuid) if !self.uuids.contains_key(uuid) => {
+                TextPart::Uuid(uuid) if !self.uuids.contains_key(uuid) => {
                     self.uuids.insert(uuid.into(), 0);
                 }
-                Part::Token(token) if !self.tokens.contains_key(token) => {
+                TextPart::Token(token) if !self.tokens.contains_key(token) => {
                     self.tokens.insert(token.into(), 0);
                 }
-                Part::Uuid(_) | Part::Token(_) => {}
+                TextPart::Uuid(_) | TextPart::Token(_) => {}
             }
         }
     }
@@ -127,16 +127,16 @@ impl Names {
         self.split(text, 0, &mut parts);
         let width = self.tokens.len().to_string().len();
         let part = |part| match part {
-            Part::Kept(text) => text.to_owned(),
-            Part::Address(address) => self.replaced.replaced(address).to_string(),
-            Part::Network(address, prefix) => {
+            TextPart::Kept(text) => text.to_owned(),
+            TextPart::Address(address) => self.replaced.replaced(address).to_string(),
+            TextPart::Network(address, prefix) => {
                 format!("{}/{prefix}", self.replaced.replaced_network(address, prefix))
             }
-            Part::Uuid(uuid) => {
+            TextPart::Uuid(uuid) => {
                 let rank = self.uuids.get(uuid).copied().unwrap_or_default();
                 format!("{}-0000-4000-8000-{rank:012x}", self.first_of_uuids)
             }
-            Part::Token(token) => {
+            TextPart::Token(token) => {
                 let rank = self.tokens.get(token).copied().unwrap_or_default();
                 format!("{}{rank:0width$}", self.first)
             }
@@ -144,7 +144,7 @@ impl Names {
         parts.into_iter().map(part).collect()
     }
 
-    fn split<'a>(&self, text: &'a str, level: usize, to: &mut Vec<Part<'a>>) {
+    fn split<'a>(&self, text: &'a str, level: usize, to: &mut Vec<TextPart<'a>>) {
         if text.is_empty() {
             return;
         }
@@ -153,33 +153,35 @@ impl Names {
         }
         let mut levels = LEVELS.iter().enumerate().skip(level);
         let found = levels.find(|(_, separates)| text.contains(**separates));
-        let Some((level, separates)) = found else { return to.push(Part::Token(text)) };
+        let Some((level, separates)) = found else { return to.push(TextPart::Token(text)) };
         for piece in text.split_inclusive(separates) {
             let inner = piece.strip_suffix(separates).unwrap_or(piece);
             self.split(inner, level + 1, to);
-            to.extend(piece.strip_prefix(inner).filter(|rest| !rest.is_empty()).map(Part::Kept));
+            to.extend(
+                piece.strip_prefix(inner).filter(|rest| !rest.is_empty()).map(TextPart::Kept),
+            );
         }
     }
 
     /// Returns a text that is known as a whole.
-    fn whole<'a>(&self, text: &'a str) -> Option<Part<'a>> {
+    fn whole<'a>(&self, text: &'a str) -> Option<TextPart<'a>> {
         // A name cannot have capitals in these places, so this is not a name.
         let is_time = || text.contains('T') && text.parse::<Timestamp>().is_ok();
         // A digest must stay readable, and says nothing about a cluster.
         let is_digest = || text.parse::<Digest>().is_ok();
         if self.words.contains(text) || is_time() || is_digest() {
-            return Some(Part::Kept(text));
+            return Some(TextPart::Kept(text));
         }
         if let Ok(address) = text.parse() {
-            return Some(Part::Address(address));
+            return Some(TextPart::Address(address));
         }
         if let Some((address, prefix)) = text.split_once('/')
             && let (Ok(address), Ok(prefix)) = (address.parse::<IpAddr>(), prefix.parse::<u8>())
             && prefix <= if address.is_ipv4() { 32 } else { 128 }
         {
-            return Some(Part::Network(address, prefix));
+            return Some(TextPart::Network(address, prefix));
         }
-        is_uuid(text).then_some(Part::Uuid(text))
+        is_uuid(text).then_some(TextPart::Uuid(text))
     }
 }
 

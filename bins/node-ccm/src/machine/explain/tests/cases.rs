@@ -28,7 +28,7 @@ fn what_is_fine() {
 fn what_is_not_known_here() {
     // No node.
     check(
-        &with(Shown { is_listed: true, ..Shown::default() }),
+        &with(NodeFacts { is_listed: true, ..NodeFacts::default() }),
         [
             "unknown",
             "the API server does not show a node \"one\"",
@@ -37,7 +37,7 @@ fn what_is_not_known_here() {
     );
     // Not listed.
     check(
-        &with(Shown::default()),
+        &with(NodeFacts::default()),
         [
             "unknown",
             "the nodes have not been listed yet",
@@ -64,8 +64,8 @@ fn what_is_not_known_here() {
     );
     // Unasked.
     check(
-        &with(Shown {
-            seen: Some(Seen { claim: None, ..seen(tainted("one")) }),
+        &with(NodeFacts {
+            seen: Some(SeenNode { claim: None, ..seen(tainted("one")) }),
             ..shown(tainted("one"))
         }),
         [

@@ -33,7 +33,7 @@ fn an_older_answer_that_comes_later_takes_nothing_back() {
     for (ago, fares) in [(30, Fares::Blocked), (5, Fares::Fine)] {
         let (ago, instances) = (Duration::from_secs(ago), vec![whole("one")]);
         machine.apply(Event::Found { ago, instances }, at(320));
-        let answer = Answer::Found(whole("one").provider_id);
+        let answer = KnownAnswer::Found(whole("one").provider_id);
         machine.apply(Event::Compare { seen: seen(ready()), answer }, at(320));
         assert_eq!(explained(&machine, &ready(), 330).fares, fares);
     }
@@ -50,7 +50,7 @@ fn a_write_that_was_refused_is_over_when_the_node_agrees() {
     assert_eq!(explained(&machine, &not_ready, 2).fares, Fares::Blocked);
     let instances = vec![whole("one")];
     machine.apply(Event::Found { ago: Duration::ZERO, instances }, at(10));
-    let answer = Answer::Found(whole("one").provider_id);
+    let answer = KnownAnswer::Found(whole("one").provider_id);
     machine.apply(Event::Compare { seen: seen(not_ready.clone()), answer }, at(10));
     assert_eq!(explained(&machine, &not_ready, 11).fares, Fares::Fine);
 }

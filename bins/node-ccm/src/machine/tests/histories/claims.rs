@@ -215,9 +215,9 @@ impl World {
                 let state = self.machine.state(&node.name);
                 let is_over = matches!(
                     state,
-                    Some(State::Initialised | State::InstanceGone | State::Unconfirmed)
+                    Some(NodeState::Initialised | NodeState::InstanceGone | NodeState::Unconfirmed)
                 );
-                assert!(!is_over, "State: {node:?} has its taint, and counts as {state:?}");
+                assert!(!is_over, "NodeState: {node:?} has its taint, and counts as {state:?}");
             }
             Heard::Compare { node, is_now: true, instance: Some(instance) }
                 if shows(node, instance) && !node.is_uninitialised() =>

@@ -131,9 +131,9 @@ impl World {
                         Ok(Lookup::Found(instance)) => {
                             let id = instance.provider_id.clone();
                             instances.push(*instance);
-                            Answer::Found(id)
+                            KnownAnswer::Found(id)
                         }
-                        other => Answer::Other(other),
+                        other => KnownAnswer::Other(other),
                     };
                     left.push((node, answer));
                 }

@@ -21,7 +21,7 @@ use crate::plan::{IdentityPolicy, InternalIpChange, LabelPolicy, WaitReason, add
 /// The end that a node should have.
 #[derive(Debug, PartialEq)]
 enum End {
-    State(State),
+    State(NodeState),
     /// Initialised, and as its instance.
     Right,
     /// Several nodes have the ID, but no node has the instance's name.
@@ -112,7 +112,7 @@ impl World {
         let held = |world: &Self, node: &Arc<Node>| {
             let instance = world.find(node)?;
             let is_its = is_same_machine(node, instance) && node.provider_id.is_some();
-            let waits = world.end(node) == End::State(State::Waiting(WaitReason::Identity));
+            let waits = world.end(node) == End::State(NodeState::Waiting(WaitReason::Identity));
             let id = node.provider_id.as_deref();
             let rivals = world.rivals_in_store(node, id);
             let one =
@@ -133,13 +133,13 @@ impl World {
     fn end(&self, node: &Arc<Node>) -> End {
         let is_new = node.is_uninitialised();
         if !self.is_selected(node) {
-            return End::State(State::NotSelected);
+            return End::State(NodeState::NotSelected);
         } else if self.is_foreign(node) {
-            return End::State(State::Foreign);
+            return End::State(NodeState::Foreign);
         }
         let Some(instance) = self.find(node) else {
-            let waits = State::Waiting(WaitReason::InstanceNotFound);
-            return End::State(if is_new { waits } else { State::InstanceGone });
+            let waits = NodeState::Waiting(WaitReason::InstanceNotFound);
+            return End::State(if is_new { waits } else { NodeState::InstanceGone });
         };
         let rivals = self.rivals_in_store(node, Some(instance.provider_id.as_str()));
         let is_named = is_of_name(node, instance);
@@ -152,12 +152,12 @@ impl World {
         let is_strict = self.params.policy.identity == IdentityPolicy::Strict;
         let is_held = is_strict && (is_anothers || has_id && !agrees);
         match (is_new, has_id) {
-            (true, _) if is_held => End::State(State::Waiting(WaitReason::Identity)),
+            (true, _) if is_held => End::State(NodeState::Waiting(WaitReason::Identity)),
             (true, _) => self
                 .lacks_address(node, instance)
-                .map_or(End::Right, |reason| End::State(State::Waiting(reason))),
+                .map_or(End::Right, |reason| End::State(NodeState::Waiting(reason))),
             (false, false) if is_held || !is_confirmed(node, instance) => {
-                End::State(State::Unconfirmed)
+                End::State(NodeState::Unconfirmed)
             }
             (false, _) => End::Right,
         }
@@ -189,7 +189,7 @@ impl World {
                 End::Right => {
                     assert!(!node.is_uninitialised(), "Converges: {}", shown());
                     assert!(node.provider_id.is_some(), "Converges: {}", shown());
-                    assert_eq!(state, Some(State::Initialised), "Converges: {}", shown());
+                    assert_eq!(state, Some(NodeState::Initialised), "Converges: {}", shown());
                     let Some(instance) = self.find(node) else { continue };
                     self.is_as(node, instance);
                     self.is_noted(node, instance);

@@ -96,7 +96,7 @@ impl World {
     }
 
     /// Returns the traits of the cloud as such a program knows them.
-    pub(super) fn seen_without(&self, mut seen: Seen) -> Seen {
+    pub(super) fn seen_without(&self, mut seen: SeenNode) -> SeenNode {
         if self.without == Some(Without::Claims) && seen.claim == Some(Claim::Foreign) {
             seen.claim = Some(Claim::Ours);
         }

@@ -59,7 +59,7 @@ impl Flight {
 
 pub(super) enum Refresh {
     Asked { nodes: Vec<Arc<Node>>, began: At },
-    Compares { left: Vec<(Arc<Node>, Answer)>, began: At },
+    Compares { left: Vec<(Arc<Node>, KnownAnswer)>, began: At },
 }
 
 pub(super) struct World {
@@ -155,7 +155,7 @@ impl World {
     }
 
     /// Returns a node as a translator tells of it.
-    pub(super) fn claimed(&self, node: &Arc<Node>) -> Seen {
+    pub(super) fn claimed(&self, node: &Arc<Node>) -> SeenNode {
         let claim = match node.provider_id.as_deref() {
             None => Claim::Unclaimed,
             Some(_) if self.is_foreign(node) => Claim::Foreign,
@@ -163,7 +163,7 @@ impl World {
         };
         let own = self.as_told(Node::clone(node));
         let labels_only_add = self.labels_only_add;
-        self.seen_without(Seen { claim: Some(claim), labels_only_add, ..seen(own) })
+        self.seen_without(SeenNode { claim: Some(claim), labels_only_add, ..seen(own) })
     }
 
     /// Returns true if the node's provider ID is another provider's.
@@ -229,8 +229,8 @@ impl World {
             }
             Event::Compare { seen, answer } => {
                 let found = match answer {
-                    Answer::Found(id) => self.machine.inventory.found(id),
-                    Answer::Other(_) => None,
+                    KnownAnswer::Found(id) => self.machine.inventory.found(id),
+                    KnownAnswer::Other(_) => None,
                 };
                 let now = self.store.get(&seen.node.name);
                 let is_now =
@@ -280,7 +280,7 @@ impl World {
     pub(super) fn told(&self, node: &Arc<Node>) -> Explanation {
         let is_selected = self.is_selected(node);
         let is_left_out = !is_selected || self.is_foreign(node);
-        let shown = Shown {
+        let shown = NodeFacts {
             seen: Some(self.claimed(node)),
             rivals: self.rivals_in_store(node, node.provider_id.as_deref()),
             is_selected,
