@@ -133,7 +133,7 @@ impl Fixture {
     }
 }
 
-/// Sets short terms of leadership, so that tests are short. The proportions are those of the
+/// Sets short terms of leadership, so that tests are short. The proportions are the same as in the
 /// defaults.
 pub fn with_short_terms(launch: Launch) -> Launch {
     launch

@@ -50,7 +50,7 @@ struct State {
     random: StdRng,
 }
 
-/// What happens to one request.
+/// The fate of one request.
 struct Passage {
     there: Duration,
     back: Duration,

@@ -1,4 +1,4 @@
-//! What the kit needs to know about a kind of object.
+//! The properties of a kind of object that the kit needs.
 
 use std::borrow::Cow;
 

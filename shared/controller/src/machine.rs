@@ -26,7 +26,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// A pure state machine.
 pub trait Machine: Send + 'static {
-    /// What the machine is told: an object has changed, a list or an answer has come, time has
+    /// The input of the machine: an object has changed, a list or an answer has come, time has
     /// passed.
     type Event: Serialize + DeserializeOwned + Send;
     /// An effect of an event: a call to the cloud, a write, a report, a wake-up.

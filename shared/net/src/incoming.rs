@@ -44,7 +44,7 @@ pub struct Incoming<L> {
     /// The maximum number of connections. A new connection is always accepted. Beyond this number
     /// it replaces the oldest connection of the host with the most connections, unless they are
     /// younger than a quarter of a second. So a host that opens many connections, or sends nothing
-    /// on them, loses its own connections and not those of other hosts.
+    /// on them, loses its own connections, and other hosts keep their connections.
     pub most: usize,
     /// The time that connections get to end after the stop.
     pub grace: Duration,

@@ -32,7 +32,8 @@ pub enum TlsError {
 }
 
 /// Returns the TLS side of outgoing connections, which shows `identity` to servers that request a
-/// certificate. Without `roots` every certificate is accepted. With an empty list none is.
+/// certificate. Without `roots` every certificate is accepted. With an empty list no certificate is
+/// accepted.
 pub fn client_tls(
     roots: Option<Vec<CertificateDer<'static>>>,
     identity: Option<CertifiedKey>,

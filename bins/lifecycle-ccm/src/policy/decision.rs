@@ -33,7 +33,7 @@ pub enum Reason {
     Protected,
     /// Its kubelet has renewed its Lease since the cloud first reported its instance as gone.
     Alive,
-    /// It is Ready, but on a machine other than the one of its provider ID, and
+    /// It is Ready, but on a machine that its provider ID does not name, and
     /// [`Replaced`](super::Replaced) excludes it from deletion.
     Replaced,
     /// It has no provider ID, and [`Ghosts`](super::Ghosts) excludes it from deletion.

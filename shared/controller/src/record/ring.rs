@@ -90,8 +90,8 @@ impl Ring {
     }
 
     /// Returns true if events are recorded now, in a segment that is open. Begins a new segment if
-    /// none exists, if the last one is long enough, or if the wall clock has been set; `memory`
-    /// then writes the machine's memory.
+    /// the record has no segment, if the last one is long enough, or if the wall clock has been
+    /// set; `memory` then writes the machine's memory.
     pub(super) fn is_ready(
         &mut self,
         now: At,

@@ -1,4 +1,4 @@
-//! Chooses the parts of a Service that are kept, and finds the ones that are too large.
+//! Chooses the parts of a Service that are kept, and finds parts that are too large.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 

@@ -19,8 +19,8 @@ const PREFIX: &str = "quartet.dev/";
 /// annotations, and then the Lease could not be renewed.
 const LONGEST: usize = 64 * 1024;
 
-/// The annotations of the Lease as last read, and the ones that this leader writes. Clones share
-/// both. Empty without election.
+/// The annotations of the Lease as last read, and the annotations that this leader writes. Clones
+/// share both. Both are empty without election.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseAnnotations(Arc<Shared>);
 

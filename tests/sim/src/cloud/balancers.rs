@@ -139,9 +139,9 @@ pub enum State {
     Ready,
     /// The cloud works on it.
     Pending {
-        /// What it works on.
+        /// The object that it works on.
         what: &'static str,
-        /// Until when it works. `None`: until a person ends it.
+        /// The end of the work. `None`: a person must end it.
         until: Option<Instant>,
         /// The outcome at that time.
         then: Outcome,

@@ -36,8 +36,8 @@ pub fn programs_move_and_leases_stay(rig: &Rig, _: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns all controllers, moved by the transformers of the tree, or by those of a folder that
-/// names another namespace, as docs/how-to/install.md says.
+/// Returns all controllers in another namespace: moved by the transformers of the tree, or by a
+/// folder's transformers that name the namespace, as docs/how-to/install.md says.
 fn moved(rig: &Rig, provider: &'static str, namespace: &str) -> Result<String> {
     let folder = rig.empty("moved")?;
     write_all(rig, provider, &folder)?;

@@ -130,7 +130,7 @@ fn moved(name: &str) -> LookupResult {
     found(Instance { zone: Some("z2".to_owned()), ..whole(name) })
 }
 
-/// Returns the cloud wants another zone for this Ready node and for others.
+/// Returns the explanation when the cloud wants another zone for this Ready node and for others.
 fn braked(others: usize, second: u64) -> Explanation {
     let mut machine = machine();
     for number in 0..others {
