@@ -24,7 +24,7 @@ mod translate;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use ccm_base::{At, Backoff};
+use ccm_base::Backoff;
 use ccm_cloud::{Claim, Cloud};
 use ccm_controller::{
     instances,
@@ -46,7 +46,7 @@ use ipnet::IpNet;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::perform::Assigned;
+pub(crate) use self::perform::{Assigned, writes::sent};
 use self::{
     ipam::{AllocatorType, BlockSizes, Config, HeldBlocks, HoldUntil},
     machine::{Event, Fixed, Machine},
@@ -166,7 +166,7 @@ impl NodeIpam {
     }
 
     /// Applies an event that no request follows from.
-    fn tell(&self, event: Event) {
+    pub(crate) fn tell(&self, event: Event) {
         drop(self.perform.perform(self.door.apply(event)));
     }
 
@@ -211,17 +211,6 @@ impl NodeIpam {
     /// Handles a change of a node. The informer calls it on every replica; never blocks.
     pub(crate) fn changed(&self, change: &Change<Node>) {
         self.tell(intake::event(change));
-    }
-
-    /// The table of the routes, as the cloud was asked for at `read`, with the routes that are being
-    /// made.
-    pub(crate) fn routes_are(&self, destinations: Vec<IpNet>, read: At) {
-        self.tell(Event::RoutesAre { destinations, read });
-    }
-
-    /// The table does not have a route with this destination, and route-ccm is not making one.
-    pub(crate) fn route_gone(&self, destination: IpNet) {
-        self.tell(Event::RouteGone(destination));
     }
 
     /// The reason why the node does not have pod CIDRs, if node IPAM does not assign any now.

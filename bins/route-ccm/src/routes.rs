@@ -10,14 +10,13 @@
 //! |---|---|
 //! | [`plan`] | what to change in the route table, and the condition of each node: pure |
 //! | `machine` | the memory, and the events that change it: pure |
-//! | `entrance` | the door of the machine; new settings go first |
-//! | `nodes` | the nodes as the machine sees them |
+//! | `nodes`, `look` | the nodes as the machine sees them; all that a look at them depends on |
 //! | `translate` | makes events of changes of nodes, looks, approvals and turns of the queue |
 //! | `perform` | performs what follows; makes calls to the cloud, and writes conditions |
 //! | `report`, `metrics` | events and log lines; `ccm_route_*` and upstream's metric |
 //! | this file | joins them |
 
-mod entrance;
+mod look;
 pub(crate) mod machine;
 pub(crate) mod metrics;
 mod nodes;
@@ -27,15 +26,17 @@ mod report;
 mod translate;
 
 use std::{
-    sync::{Arc, OnceLock, Weak},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use ccm_cloud::ClusterId;
 use ccm_controller::{
     cluster,
+    machine::Door,
     passes::Passes,
     queue::{QueueConfig, QueueMetrics, WorkQueue},
+    record,
     watch::Stores,
     writer::Writer,
 };
@@ -43,18 +44,19 @@ use ccm_kube::store::{Change, Store};
 use ccm_objects::{Node, ObjectRef};
 use ccm_runtime::{
     health::Scope,
+    leadership::LeaseAnnotations,
     program::{Context, Failure, Program},
 };
 use tokio::{sync::mpsc, time::sleep};
 
 use self::{
-    entrance::Entrance,
-    machine::{Asked, Effect, Event, Fixed, Term},
+    look::look,
+    machine::{Asked, Effect, Event, Fixed, Machine, Term},
     metrics::{Look, RouteMetrics},
     nodes::Nodes,
     perform::{Lines, Perform, calls::Calls, conditions::Conditions},
     report::RouteReports,
-    translate::pass::{Looks, look},
+    translate::pass::Looks,
 };
 use crate::{
     lease::Handover,
@@ -72,7 +74,9 @@ const DRAIN: Duration = Duration::from_millis(50);
 /// The machine, with what its events are made of and what performs its effects. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Parts {
-    pub(crate) entrance: Arc<Entrance>,
+    pub(crate) door: Door<Machine>,
+    /// The annotations of the Lease, by which a user approves changes.
+    pub(crate) lease: LeaseAnnotations,
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) perform: Arc<Perform>,
 }
@@ -80,7 +84,7 @@ pub(crate) struct Parts {
 impl Parts {
     /// Applies an event, and performs what follows. The caller makes the requests.
     pub(crate) fn apply(&self, event: Event, request: impl FnMut(Effect)) {
-        self.perform.perform(self.entrance.apply(event), request);
+        self.perform.perform(self.door.apply(event), request);
     }
 
     /// Applies an event from which no request follows.
@@ -128,34 +132,35 @@ impl Controller {
             gives_cidrs: blocks.is_some(),
             is_observing: context.plans.is_observing(),
         };
-        let entrance = Arc::new(Entrance::new(context, fixed));
-        let shown = Arc::clone(&entrance);
+        let machines = 1 + usize::from(fixed.gives_cidrs);
+        let door = record::part(context, machines, Machine::new(fixed));
+        let shown = door.clone();
         metrics::collect(&context.metrics, move || {
-            let (longest_wait, room) = shown.read(machine::Machine::look);
+            let (longest_wait, room) = shown.read(Machine::look);
             Look { longest_wait, room }
         });
         let (cloud, settings) = (Arc::clone(&context.cloud), context.settings.clone());
         let nodes = Arc::new(Nodes { store, cloud, settings });
         let queues = QueueMetrics::new(&context.metrics);
         let conditions = WorkQueue::new(QUEUE, QueueConfig::default(), &queues);
-        let perform = Arc::new_cyclic(|perform: &Weak<Perform>| {
-            let assigned = has_routes.then(|| told(perform, &entrance, &nodes));
-            let (store, queue) = (nodes.store.clone(), conditions.clone());
-            let common = node_ipam::Common { store, conditions: queue, queues, assigned };
-            Perform {
-                passes: Passes::default(),
-                conditions,
-                plans: context.plans.clone(),
-                reports: RouteReports::new(context),
-                metrics: RouteMetrics::new(&context.metrics),
-                lines: Lines { listed, brake, left_over },
-                throttle: parking_lot::Mutex::default(),
-                cloud: Arc::clone(&context.cloud),
-                ipam: blocks.map(|config| NodeIpam::new(context, config, common)),
-                handover: OnceLock::new(),
-            }
+        let passes = Passes::default();
+        let assigned = has_routes.then(|| told(&door, &nodes, &passes));
+        let (store, queue) = (nodes.store.clone(), conditions.clone());
+        let common = node_ipam::Common { store, conditions: queue, queues, assigned };
+        let perform = Arc::new(Perform {
+            passes,
+            conditions,
+            plans: context.plans.clone(),
+            reports: RouteReports::new(context),
+            metrics: RouteMetrics::new(&context.metrics),
+            lines: Lines { listed, brake, left_over },
+            throttle: parking_lot::Mutex::default(),
+            cloud: Arc::clone(&context.cloud),
+            ipam: blocks.map(|config| NodeIpam::new(context, config, common)),
+            handover: OnceLock::new(),
         });
-        Ok(Self { parts: Parts { entrance, nodes, perform }, cluster })
+        let lease = context.leadership.annotations().clone();
+        Ok(Self { parts: Parts { door, lease, nodes, perform }, cluster })
     }
 
     /// Gives nodes their pod CIDRs, if this program does.
@@ -178,15 +183,15 @@ impl Controller {
         for kind in ["Node", "Route"] {
             let (parts, lease) = (self.parts.clone(), lease.clone());
             context.explanations.add("routes", kind, move |name| {
-                let Parts { entrance, nodes, perform } = &parts;
-                let pass = look(nodes, perform, 0);
+                let Parts { door, nodes, perform, .. } = &parts;
+                let pass = look(&parts, nodes.all(), 0);
                 let node = pass.nodes.iter().find(|view| *view.node.name == *name);
                 let left_out = node.and_then(|view| nodes.why_left_out(view));
                 let bare = node.filter(|view| view.node.pod_cidrs.is_empty());
                 let ipam = perform.ipam.as_ref().filter(|_| bare.is_some());
                 let ipam = ipam.map(|ipam| ipam.explanation(name));
                 let asked = Asked { pass, left_out, ipam, lease: lease.clone() };
-                entrance.read(|machine, now| match kind {
+                door.read(|machine, now| match kind {
                     "Route" => machine.explain_route(name, &asked, now),
                     _ => machine.explain_node(name, &asked, now),
                 })
@@ -220,11 +225,10 @@ impl Controller {
         tasks.spawn("left-over-conditions", look);
         let Some(cluster) = self.cluster.clone() else { return };
         parts.perform.lines.listed.pass("not listed yet");
-        let lease = context.leadership.annotations().clone();
-        let approvals = translate::approvals(parts.clone(), lease.clone(), token.clone());
+        let approvals = translate::approvals(parts.clone(), token.clone());
         tasks.spawn("approvals", approvals);
         let (calls, sent) = mpsc::channel(CALLS);
-        let lanes = Arc::new(Calls { parts: parts.clone(), cluster, lease });
+        let lanes = Arc::new(Calls { parts: parts.clone(), cluster });
         tasks.spawn("calls", lanes.run(sent, token.clone()));
         let looks = Looks { parts: parts.clone(), calls };
         let passes = parts.perform.passes.clone();
@@ -237,7 +241,7 @@ impl Controller {
     pub(crate) async fn drain(&self) {
         let Perform { passes, conditions, .. } = &*self.parts.perform;
         passes.drain().await;
-        while !self.parts.entrance.read(|machine, _| machine.is_idle()) {
+        while !self.parts.door.read(|machine, _| machine.is_idle()) {
             sleep(DRAIN).await;
         }
         conditions.shut_down();
@@ -245,18 +249,11 @@ impl Controller {
     }
 }
 
-/// How node IPAM tells the machine that a node has got its pod CIDRs.
-fn told(
-    perform: &Weak<Perform>,
-    entrance: &Arc<Entrance>,
-    nodes: &Arc<Nodes>,
-) -> node_ipam::Assigned {
-    let (perform, entrance, nodes) =
-        (Weak::clone(perform), Arc::clone(entrance), Arc::clone(nodes));
+/// How node IPAM tells the machine that a node has got its pod CIDRs: the next look gives it its routes.
+fn told(door: &Door<Machine>, nodes: &Arc<Nodes>, passes: &Passes) -> node_ipam::Assigned {
+    let (door, nodes, passes) = (door.clone(), Arc::clone(nodes), passes.clone());
     Box::new(move |node| {
-        let effects = entrance.apply(Event::Assigned(nodes.view(node)));
-        if let Some(perform) = perform.upgrade() {
-            perform.perform(effects, drop);
-        }
+        drop(door.apply(Event::Assigned(nodes.view(node))));
+        passes.wake();
     })
 }

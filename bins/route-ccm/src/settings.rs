@@ -137,7 +137,7 @@ impl RouteSettings {
             (false, true) => self.flags().check().map(|(_, warnings)| warnings),
             (false, false) if !needs => return,
             (false, false) => {
-                networks::cluster_networks(&self.cluster_cidr).map(|listed| listed.warnings)
+                networks::cluster_networks(&self.cluster_cidr).map(|(_, warnings)| warnings)
             }
         };
         match checked {
@@ -169,7 +169,7 @@ impl RouteSettings {
     /// `--cluster-cidr`, which was checked.
     pub fn cluster_cidrs(&self) -> Vec<IpNet> {
         networks::cluster_networks(&self.cluster_cidr)
-            .map(|listed| listed.networks)
+            .map(|(networks, _)| networks)
             .unwrap_or_default()
     }
 

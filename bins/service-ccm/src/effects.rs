@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::{At, clock};
+use ccm_base::At;
 use ccm_cloud::ClusterId;
 use ccm_controller::{
     handover,
@@ -17,7 +17,7 @@ use ccm_controller::{
     record,
     repeat_reports::RepeatMetrics,
 };
-use ccm_objects::{ObjectRef, Service, Shared as Name};
+use ccm_objects::{ObjectRef, Shared as Name};
 use ccm_runtime::{
     health::{Condition, Scope},
     leadership::LeaseAnnotations,
@@ -30,9 +30,9 @@ use tokio::{sync::Notify, time::sleep_until};
 use crate::{
     machine::{
         Machine, RETRY,
-        effect::{Count, Effect, Lane, Level, Line, Shown, Task, Turn},
+        effect::{Effect, HealthLine, Lane, LogLevel, PlanPage, Task, Turn},
         event::Event,
-        left::Left,
+        left::LeaderNote,
     },
     metrics::ServiceMetrics,
     report::ServiceReports,
@@ -111,7 +111,7 @@ impl Performer {
         self.listed.pass("not listed yet");
     }
 
-    /// Waits until this moment; without one, for ever.
+    /// Waits until this moment, or forever without one.
     pub(crate) async fn until(&self, due: Option<At>) {
         match due {
             Some(due) => sleep_until(self.door.timeline().instant(due)).await,
@@ -142,11 +142,11 @@ impl Performer {
             Effect::Log(level, service, text) => log(level, service, &text),
             Effect::Show(shown) => self.show(shown),
             Effect::ForgetReports(name) => self.reports.forget(&name),
-            Effect::Count(count) => self.count(count),
+            Effect::Count(count) => self.metrics.count(&count),
             Effect::Health(line, state) => {
                 let line = match line {
-                    Line::LoadBalancers => &self.listed,
-                    Line::Orphans => &self.orphans,
+                    HealthLine::LoadBalancers => &self.listed,
+                    HealthLine::Orphans => &self.orphans,
                 };
                 match state {
                     Ok(text) => line.pass(text),
@@ -183,51 +183,29 @@ impl Performer {
         }
     }
 
-    fn show(&self, shown: Shown) {
+    fn show(&self, shown: PlanPage) {
         match shown {
-            Shown::Service(service, steps) => self.plans.set(&service.reference(), steps),
-            Shown::Blocked(service, why) => self.plans.block(&service.reference(), &why),
-            Shown::Orphan(id, step) => {
+            PlanPage::Service(service, steps) => self.plans.set(&service.reference(), steps),
+            PlanPage::Blocked(service, why) => self.plans.block(&service.reference(), &why),
+            PlanPage::Orphan(id, step) => {
                 let orphan = ObjectRef { kind: LOAD_BALANCER, name: id, ..ObjectRef::default() };
                 self.plans.set(&orphan, vec![step]);
             }
-            Shown::NoService(name) => self.plans.clear("Service", &name),
-            Shown::NoOrphan(id) => self.plans.clear(LOAD_BALANCER, &id),
-        }
-    }
-
-    fn count(&self, count: Count) {
-        let metrics = &self.metrics;
-        match count {
-            Count::Ended(call, ended) => metrics.ended(call, ended.as_ref().copied()),
-            Count::Provisioned(service) => self.provisioned(&service),
-            Count::Gone => metrics.gone(),
-            Count::AddressChanged => metrics.address_changed(),
-            Count::Eligible(nodes) => metrics.eligible(nodes),
-            Count::Audited(orphans) => metrics.audited(orphans.as_ref().copied()),
-            Count::OrphansHeld(held) => metrics.orphans_held(held),
-            Count::OrphanDeleted => metrics.orphan_deleted(),
-        }
-    }
-
-    fn provisioned(&self, service: &Service) {
-        let created = service.details.as_ref().and_then(|details| details.created);
-        let age = created.map(|created| clock::wall().duration_since(created));
-        if let Some(Ok(age)) = age.map(Duration::try_from) {
-            self.metrics.provisioned(age);
+            PlanPage::NoService(name) => self.plans.clear("Service", &name),
+            PlanPage::NoOrphan(id) => self.plans.clear(LOAD_BALANCER, &id),
         }
     }
 }
 
-fn log(level: Level, service: Option<Name>, text: &str) {
+fn log(level: LogLevel, service: Option<Name>, text: &str) {
     let service = service.as_deref();
     match level {
-        Level::Info => tracing::info!(service, "{text}"),
-        Level::Warn => tracing::warn!(service, "{text}"),
+        LogLevel::Info => tracing::info!(service, "{text}"),
+        LogLevel::Warn => tracing::warn!(service, "{text}"),
     }
 }
 
-impl handover::Shorten for Left {
+impl handover::Shorten for LeaderNote {
     fn shorten(&mut self) -> bool {
         Self::shorten(self)
     }

@@ -11,10 +11,10 @@
 //! | `nodes` | the nodes that load balancers should have |
 //! | `due` | a Service is due: what is done next |
 //! | `planned`, `page` | the plan of a Service; how the page `/plan` shows it |
-//! | `decided` | what the last plan of a Service leaves for its explanation |
+//! | `last_plan` | what the last plan of a Service leaves for its explanation and for metrics |
 //! | `rooms`, `unclaimed` | the room in namespaces; finalizers that nobody removes |
 //! | `asks`, `answers`, `answered` | calls: what is asked; what follows from answers for all, and for one |
-//! | `writes`, `written` | the API server answers writes: what follows, and for one |
+//! | `writes` | the API server answers writes: what follows |
 //! | `audits`, `adoptable`, `listed` | lists, what others have made, and what a list says about one |
 //! | `polls`, `polled` | polls, and what one says about a load balancer |
 //! | `orphans` | load balancers without a Service |
@@ -30,12 +30,12 @@ mod asks;
 mod audits;
 mod balancers;
 mod counts;
-mod decided;
 mod due;
 pub(crate) mod effect;
 mod entry;
 pub(crate) mod event;
 mod explain;
+mod last_plan;
 pub(crate) mod left;
 mod listed;
 mod nodes;
@@ -51,7 +51,6 @@ mod rooms;
 mod services;
 mod unclaimed;
 pub(crate) mod writes;
-mod written;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -60,16 +59,15 @@ use ccm_cloud::{CloudError, ClusterId, ErrorKind, LoadBalancerTraits};
 use ccm_controller::{brake::approval::SetApproval, machine};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::counts::{Numbers, State};
+pub(crate) use self::counts::Numbers;
 use self::{
     audits::Audits,
     balancers::Balancers,
     effect::{Effect, Task},
     event::{Event, Offer, Parameters},
     nodes::Nodes,
-    note::Note,
-    orphans::Decided,
-    rooms::Rooms,
+    note::NoteMemory,
+    orphans::LastDecision,
     unclaimed::Unclaimed,
 };
 use crate::plan::{hangs::Hangs, losses::Losses, orphans::Orphans, shown::InUse};
@@ -98,14 +96,13 @@ pub(crate) struct Machine {
     approved: [Option<SetApproval>; 2],
     balancers: Balancers,
     nodes: Nodes,
-    rooms: Rooms,
     unclaimed: Unclaimed,
     hangs: Hangs,
     losses: Losses,
     orphans: Orphans,
-    decided: Decided,
+    last_decision: LastDecision,
     audits: Audits,
-    note: Note,
+    note: NoteMemory,
     /// No poll begins before this time.
     polls_from: At,
     /// The addresses that the cluster itself uses.
@@ -146,12 +143,8 @@ impl machine::Machine for Machine {
             Event::Due(due) => self.due(&due, now),
             Event::Written(written) => self.written(&written, now),
             Event::Answered(answered) => self.answered(answered, now),
-            Event::SlowLane { begins: true } => {
-                self.hangs.begins(now);
-                Vec::new()
-            }
-            Event::SlowLane { begins: false } => {
-                self.hangs.ends();
+            Event::SlowLane { begins } => {
+                self.hangs.slow_lane(begins, now);
                 Vec::new()
             }
             Event::NoList(services) => self.no_list(&services, now),
@@ -165,15 +158,11 @@ impl machine::Machine for Machine {
             Event::Confirmed(polled) => self.confirmed(polled, now),
             Event::OrphansDue(rules) => self.decide_orphans(rules, now),
             Event::OrphansCalled(owners) => {
-                self.orphans.call(owners.iter());
+                self.orphans.call(&owners);
                 Vec::new()
             }
             Event::OrphanLookedUp { due, found } => self.orphan_looked_up(*due, found, now),
             Event::OrphanAnswered { due, answer } => self.orphan_answered(*due, answer, now),
-            Event::OrphansAnswered => {
-                self.orphans.called();
-                Vec::new()
-            }
             Event::NoteDue { gone, must } => self.leave(&gone, must, now),
         }
     }
@@ -182,7 +171,7 @@ impl machine::Machine for Machine {
 impl Machine {
     /// Nothing is known.
     pub(crate) fn new(cluster: ClusterId, parameters: Parameters, is_observing: bool) -> Self {
-        let unknown = "it is not known yet what the provider offers";
+        let unknown = "the offer of the provider is not known yet";
         Self {
             cluster,
             is_observing,
@@ -195,14 +184,13 @@ impl Machine {
             approved: [None, None],
             balancers: Balancers::default(),
             nodes: Nodes::default(),
-            rooms: Rooms::default(),
             unclaimed: Unclaimed::default(),
             hangs: Hangs::default(),
             losses: Losses::default(),
             orphans: Orphans::default(),
-            decided: Decided::default(),
+            last_decision: LastDecision::default(),
             audits: Audits::default(),
-            note: Note::default(),
+            note: NoteMemory::default(),
             polls_from: At::default(),
             in_use: InUse::default(),
             learnt: BTreeSet::new(),
@@ -211,11 +199,7 @@ impl Machine {
 
     /// Returns true if the machine knows that the provider offers this.
     pub(crate) fn knows(&self, offer: &Result<Offer, CloudError>) -> bool {
-        match (&self.offer, offer) {
-            (Ok(known), Ok(offer)) => **known == *offer,
-            (Err(known), Err(error)) => known == error,
-            _ => false,
-        }
+        self.offer.as_deref() == offer.as_ref()
     }
 
     /// The specifics of the provider's load balancers.

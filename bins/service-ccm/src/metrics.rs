@@ -1,17 +1,22 @@
 //! The metrics of service-ccm. Upstream's four keep their names and bounds.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
+use ccm_base::clock;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_controller::machine::Door;
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, level, metrics};
+use ccm_objects::Service;
 use ccm_runtime::metrics::Metrics;
-use strum::{IntoStaticStr, VariantArray, VariantNames};
+use strum::VariantArray;
 
 use crate::{
-    machine::{Machine, Numbers, State, effect::Ended},
-    plan::{CallKind, shown::Part},
+    machine::{
+        Machine, Numbers,
+        effect::{Count, Ended},
+    },
+    plan::CallKind,
 };
 
 /// Bounds of upstream's histograms, in seconds.
@@ -22,26 +27,11 @@ const DOUBLING: [f64; 15] = [
 /// Bounds of the time from the creation of a Service to its address, in seconds.
 const PROVISIONING: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0];
 
-/// The purpose of a call to the cloud.
-#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum Operation {
-    Ensure,
-    SetMembers,
-    Delete,
+label!(Ended);
+label! {
+    /// The purpose of a call to the cloud.
+    struct Operation { "ensure", "set_members", "delete" }
 }
-
-impl From<CallKind> for Operation {
-    fn from(call: CallKind) -> Self {
-        match call {
-            CallKind::Ensure => Self::Ensure,
-            CallKind::Members => Self::SetMembers,
-            CallKind::Delete | CallKind::DeleteDuplicate => Self::Delete,
-        }
-    }
-}
-
-label!(Operation, Ended);
 label! {
     /// The kind of a write.
     struct Written { "protect", "status", "release" }
@@ -94,19 +84,23 @@ pub(crate) fn collect(metrics: &Metrics, door: Option<&Door<Machine>>) {
     let states = door.cloned();
     metrics.collect(STATES.collector(move || {
         let states = states.as_ref().map(|door| door.read(|machine, _| machine.states()));
-        let states = states.unwrap_or_default();
-        let count = |state: &State| states.get(state).copied().unwrap_or_default();
-        let series = |state: &State| (vec![<&str>::from(state).into()], count(state));
-        State::VARIANTS.iter().map(series).collect()
+        series(&states.unwrap_or_default())
     }));
     let refused = door.cloned();
     metrics.collect(REFUSED.collector(move || {
         let counts = refused.as_ref().map(|door| door.read(|machine, _| machine.refused()));
-        let counts = counts.unwrap_or_default();
-        let count = |part: &Part| counts.get(part).copied().unwrap_or_default();
-        let series = |part: &Part| (vec![<&str>::from(part).into()], count(part));
-        Part::VARIANTS.iter().map(series).collect()
+        series(&counts.unwrap_or_default())
     }));
+}
+
+/// One series for each value of a label.
+fn series<K>(counts: &BTreeMap<K, usize>) -> Vec<(Vec<Cow<'static, str>>, usize)>
+where
+    K: VariantArray + Ord,
+    for<'a> &'static str: From<&'a K>,
+{
+    let count = |one| counts.get(one).copied().unwrap_or_default();
+    K::VARIANTS.iter().map(|one| (vec![<&str>::from(one).into()], count(one))).collect()
 }
 
 /// Computes on each scrape the number of Services that this program does not serve, by class.
@@ -156,8 +150,34 @@ metrics! {
 }
 
 impl ServiceMetrics {
+    /// Counts what has happened.
+    pub(crate) fn count(&self, count: &Count) {
+        let add_one = |counter: &Counter| {
+            counter.inc();
+        };
+        let set = |gauge: &Gauge, count: &usize| {
+            gauge.set(level(*count));
+        };
+        match count {
+            Count::Ended(call, ended) => self.ended(*call, ended.as_ref().copied()),
+            Count::Provisioned(service) => self.provisioned(service),
+            Count::Gone => add_one(&self.gone),
+            Count::AddressChanged => add_one(&self.address_changes),
+            Count::Eligible(nodes) => set(&self.eligible, nodes),
+            Count::Audited(orphans) => {
+                if let Ok(orphans) = orphans {
+                    set(&self.orphans, orphans);
+                }
+                let result = orphans.as_ref().map(drop).map_err(|error| error.kind);
+                add_one(&self.audits.of(result));
+            }
+            Count::OrphansHeld(held) => set(&self.orphans_held, held),
+            Count::OrphanDeleted => add_one(&self.orphans_deleted),
+        }
+    }
+
     /// Records how an operation ended for one load balancer.
-    pub(crate) fn ended(&self, call: CallKind, result: Result<Ended, &CloudError>) {
+    fn ended(&self, call: CallKind, result: Result<Ended, &CloudError>) {
         let result = result.map_err(|error| error.kind);
         if call == CallKind::Members {
             self.host_updates.inc();
@@ -165,7 +185,11 @@ impl ServiceMetrics {
                 self.node_sync_errors.inc();
             }
         }
-        self.operations.of((call.into(), result)).inc();
+        let operation = match call {
+            CallKind::DeleteDuplicate => CallKind::Delete.into(),
+            call => call.into(),
+        };
+        self.operations.of((Operation(operation), result)).inc();
     }
 
     /// Records the duration of a call that changes members.
@@ -178,46 +202,17 @@ impl ServiceMetrics {
         self.writes.of((Written(kind), result.map_err(ApiReason::from))).inc();
     }
 
-    /// Records that a Service of this age has got its address.
-    pub(crate) fn provisioned(&self, age: Duration) {
-        self.provisioning.observe(age.as_secs_f64());
-    }
-
-    /// Counts a change of the addresses in the status of a Service.
-    pub(crate) fn address_changed(&self) {
-        self.address_changes.inc();
-    }
-
-    /// Counts a load balancer that is gone although a Service shows its address.
-    pub(crate) fn gone(&self) {
-        self.gone.inc();
+    /// Records the age of a Service that has got its address.
+    fn provisioned(&self, service: &Service) {
+        let created = service.details.as_ref().and_then(|details| details.created);
+        let age = created.map(|created| clock::wall().duration_since(created));
+        if let Some(Ok(age)) = age.map(Duration::try_from) {
+            self.provisioning.observe(age.as_secs_f64());
+        }
     }
 
     /// Records the time from a change of the set of nodes to the end of a call about it.
     pub(crate) fn nodes_synced(&self, took: Duration) {
         self.node_sync.observe(took.as_secs_f64());
-    }
-
-    /// Records the number of eligible nodes.
-    pub(crate) fn eligible(&self, nodes: usize) {
-        self.eligible.set(level(nodes));
-    }
-
-    /// Records the number of load balancers without a Service that are held.
-    pub(crate) fn orphans_held(&self, held: usize) {
-        self.orphans_held.set(level(held));
-    }
-
-    /// Records that a load balancer without a Service was deleted.
-    pub(crate) fn orphan_deleted(&self) {
-        self.orphans_deleted.inc();
-    }
-
-    /// Records the end of a list: the number of load balancers without a Service.
-    pub(crate) fn audited(&self, result: Result<usize, &CloudError>) {
-        if let Ok(orphans) = result {
-            self.orphans.set(level(orphans));
-        }
-        self.audits.of(result.map(drop).map_err(|error| error.kind)).inc();
     }
 }

@@ -19,7 +19,7 @@
 //! | `state` | what is known of one load balancer |
 //! | `pools` | the members behind the ports, and when the cloud is asked again if there are none |
 //! | [`reason`] | the conditions of a Service and their reasons |
-//! | `wished` | the wanted status of a Service |
+//! | `wanted_status` | the wanted status of a Service |
 //! | [`status`] | what of that is written now |
 //! | this file | what is done next: the state machine of one load balancer |
 
@@ -42,7 +42,7 @@ pub mod room;
 pub mod shown;
 mod state;
 pub mod status;
-mod wished;
+mod wanted_status;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -52,15 +52,15 @@ use ccm_objects::{Service, serves_class};
 use serde::{Deserialize, Serialize};
 
 use self::{
-    evidence::{Part, Whose},
-    front_end::Desired,
+    evidence::{CleanUp, Whose},
+    front_end::SpecFrontEnd,
     members::Decision,
     reason::Reason,
-    status::{DIGEST, ID, NewCondition, StatusChange, Wished, difference},
+    status::{DIGEST, ID, NewCondition, StatusPatch, difference, has_address},
 };
 pub use named::{by_provider, copied, named, of_adoption, of_name, replaced, shown_id, to_adopt};
-pub use state::{CallKind, Failed, Foreign, Inputs, Known, Pending, State};
-pub use wished::shows_members;
+pub use state::{BalancerState, CallKind, Failed, Foreign, Inputs, Known, Pending};
+pub use wanted_status::shows_members;
 
 /// The classes of Services that this program serves, and its name on Services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,28 +80,17 @@ impl Classes {
     }
 }
 
-/// The maximum number of classes that the metric names. Tenants choose the names of classes.
-const CLASSES: usize = 10;
-
-/// Keeps the first classes by name and sums up the rest as `other`.
-pub fn first_classes(mut counts: BTreeMap<Arc<str>, usize>) -> BTreeMap<Arc<str>, usize> {
-    let Some(limit) = counts.keys().nth(CLASSES).cloned() else { return counts };
-    let others: usize = counts.split_off(&limit).into_values().sum();
-    *counts.entry("other".into()).or_default() += others;
-    counts
-}
-
 /// Everything that the plan looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// The Service as it is now.
     pub service: &'a Service,
     /// The configuration that it asks for.
-    pub desired: &'a Desired,
+    pub spec: &'a SpecFrontEnd,
     /// The classes of the Services that are served.
     pub classes: &'a Classes,
     /// The known state of its load balancer.
-    pub state: &'a State,
+    pub state: &'a BalancerState,
     /// The wanted members.
     pub members: &'a Decision,
     /// True if its current members are known.
@@ -116,7 +105,7 @@ pub struct View<'a> {
     /// Service: a user has approved the deletion, or has changed the class.
     pub may_release: bool,
     /// The verdict if the load balancer is gone or has failed.
-    pub loss: losses::Verdict,
+    pub loss: losses::LossVerdict,
     /// Why the Service has to wait for a load balancer, if its namespace has as many as it may have.
     pub full: Option<&'a str>,
     /// True if its namespace has a limit.
@@ -124,7 +113,7 @@ pub struct View<'a> {
     /// The state of the list of this cluster's load balancers.
     pub list: List,
     /// The addresses and annotations that the operator allows, and the addresses that the cluster itself uses.
-    pub guard: (&'a shown::Rules, &'a shown::InUse),
+    pub guard: (&'a shown::ShownRules, &'a shown::InUse),
     /// The inputs of calls besides the Service.
     pub inputs: Inputs,
     /// Now.
@@ -161,7 +150,20 @@ pub enum Step {
     /// Take off the finalizer and what this program wrote.
     Release,
     /// Write status and annotations.
-    Write(StatusChange),
+    Write(StatusPatch),
+}
+
+impl Step {
+    /// Returns the call that changes something in the cloud, if this is one.
+    pub fn call(&self) -> Option<CallKind> {
+        match self {
+            Self::Ensure(_) => Some(CallKind::Ensure),
+            Self::SetMembers(_) => Some(CallKind::Members),
+            Self::Delete => Some(CallKind::Delete),
+            Self::DeleteDuplicate(_) => Some(CallKind::DeleteDuplicate),
+            Self::Preview(_) | Self::Protect | Self::Release | Self::Write(_) => None,
+        }
+    }
 }
 
 /// The next step for a Service.
@@ -210,8 +212,8 @@ pub fn plan(view: View<'_>) -> Plan {
         };
     }
     match view.part() {
-        Part::Nothing if view.list == List::Awaited => Plan::Waits,
-        Part::Nothing => Plan::NotOurs,
+        CleanUp::Nothing if view.list == List::Awaited => Plan::Waits,
+        CleanUp::Nothing => Plan::NotOurs,
         _ if view.holds_release() => keep(view),
         part => clean_up(view, part),
     }
@@ -230,19 +232,19 @@ fn keep(view: View<'_>) -> Plan {
 }
 
 /// The plan for a Service whose load balancer must be deleted.
-fn clean_up(view: View<'_>, part: Part) -> Plan {
+fn clean_up(view: View<'_>, part: CleanUp) -> Plan {
     let state = view.state;
     if !repeated::may_set_finalizer(&state.repeats, view.now, false) {
         return Plan::Waits;
     }
     if state.proved_absent {
-        return if part == Part::All { Plan::Next(Step::Release) } else { Plan::NotOurs };
+        return if part == CleanUp::All { Plan::Next(Step::Release) } else { Plan::NotOurs };
     }
     if view.list == List::Awaited && state.known == Known::Nothing {
         return Plan::Waits;
     }
     if state.waits_for_cloud(view.now) || state.waits_after_failure(CallKind::Delete, view) {
-        return if part == Part::All { settled(view) } else { Plan::Waits };
+        return if part == CleanUp::All { settled(view) } else { Plan::Waits };
     }
     due(view, Step::Delete).map_or(Plan::Waits, Plan::Next)
 }
@@ -254,7 +256,7 @@ fn provision(view: View<'_>) -> Plan {
         return settled(view);
     }
     if !service.has_finalizer {
-        return match view.desired.front_end {
+        return match view.spec.front_end {
             // Before the first list it is not known if there is room.
             _ if view.is_limited && view.list == List::Awaited => Plan::Waits,
             Some(_) if repeated::may_set_finalizer(&state.repeats, view.now, true) => {
@@ -263,10 +265,9 @@ fn provision(view: View<'_>) -> Plan {
             _ => settled(view),
         };
     }
-    let is_elsewhere = matches!(state.known, Known::Elsewhere(_));
-    let wants = view.desired.front_end.as_ref().map(|front_end| front_end.digest);
+    let wants = view.spec.front_end.as_ref().map(|front_end| front_end.digest);
     // Another configuration may be this program's.
-    if is_elsewhere && !state.look && (wants.is_none() || wants == state.configured) {
+    if state.is_elsewhere() && !state.needs_look && (wants.is_none() || wants == state.configured) {
         return duplicate(view).map_or_else(|| settled(view), Plan::Next);
     }
     if state.known == Known::Nothing && waits_for_list(view) {
@@ -280,7 +281,7 @@ fn provision(view: View<'_>) -> Plan {
     if let Some(step) = next_call(view) {
         return Plan::Next(step);
     }
-    match (settled(view), &view.desired.front_end) {
+    match (settled(view), &view.spec.front_end) {
         (Plan::Settled | Plan::Waits, Some(front_end))
             if state.waits_for_adoption(view) && !state.is_previewed(front_end) =>
         {
@@ -294,7 +295,7 @@ fn provision(view: View<'_>) -> Plan {
 /// program. It removes the recorded ID and digest if they belong to another load balancer, and the
 /// provider's annotation with the same ID: it would name a load balancer of others. If they do not, the
 /// other service-ccm may be this program under another name.
-fn taken_over(view: View<'_>) -> StatusChange {
+fn taken_over(view: View<'_>) -> StatusPatch {
     let mut annotations = view.classes.signature();
     let named = view.service.annotation(ID);
     if named.is_some() && named != view.state.id() {
@@ -303,28 +304,26 @@ fn taken_over(view: View<'_>) -> StatusChange {
         let all = [ID, DIGEST].into_iter().chain(by_provider);
         annotations.extend(all.map(|key| (key.to_owned(), None)));
     }
-    StatusChange { annotations, ..StatusChange::default() }
+    StatusPatch { annotations, ..StatusPatch::default() }
 }
 
 /// Returns true if a Service whose load balancer is unknown waits for the list: one list covers
 /// more Services than calls about each of them. Only a list shows what another controller has made
 /// for a Service.
 fn waits_for_list(view: View<'_>) -> bool {
-    let has_address = view.service.details.as_ref().is_some_and(|one| !one.ingress.is_empty());
     match view.list {
         List::Awaited => true,
-        List::Failing => has_address && view.service.annotation(ID).is_none(),
+        List::Failing => has_address(view.service) && view.service.annotation(ID).is_none(),
         List::Compared => false,
     }
 }
 
 /// The change that comes with the finalizer. An annotation of this program may come from a copied manifest.
-pub fn protection(service: &Service, classes: &Classes) -> StatusChange {
+pub fn protection(service: &Service, classes: &Classes) -> StatusPatch {
     let mut annotations = classes.signature();
     annotations.retain(|key, value| service.annotation(key) != value.as_deref());
-    let (reason, message) = (Reason::Creating, "the load balancer is being created".to_owned());
-    let conditions = vec![NewCondition { reason, message, moves: true }];
-    StatusChange { ingress: None, conditions, annotations }
+    let conditions = vec![(Reason::Creating, "the load balancer is being created".to_owned())];
+    StatusPatch { ingress: None, conditions, annotations }
 }
 
 /// The next call to the cloud, if one is due now.
@@ -336,7 +335,7 @@ fn next_call(view: View<'_>) -> Option<Step> {
     if let Some(step) = duplicate(view) {
         return Some(step);
     }
-    if matches!(view.loss, losses::Verdict::Held(..)) {
+    if matches!(view.loss, losses::LossVerdict::Held(..)) {
         return None;
     }
     let (id, has_failed) = match &state.known {
@@ -349,7 +348,7 @@ fn next_call(view: View<'_>) -> Option<Step> {
         _ if state.stays_on_foreign(view.service, view.traits).is_some() => return None,
         _ => (None, false),
     };
-    if let Some(front_end) = &view.desired.front_end
+    if let Some(front_end) = &view.spec.front_end
         && (id.is_none() || has_failed || !is_configured(view, front_end))
         && !state.waits_to_ensure(view, front_end)
         && !awaits_members(view)
@@ -363,7 +362,7 @@ fn next_call(view: View<'_>) -> Option<Step> {
 /// Returns true if the members should be read before the load balancer is changed: such a change names
 /// all nodes, and nothing would hold members back.
 pub fn awaits_members(view: View<'_>) -> bool {
-    let front_end = view.desired.front_end.as_ref();
+    let front_end = view.spec.front_end.as_ref();
     view.members_unread && front_end.is_some_and(|front_end| !is_configured(view, front_end))
 }
 
@@ -407,7 +406,7 @@ pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
         }
         let step = match failed.call {
             CallKind::Ensure => {
-                let front_end = view.desired.front_end.as_ref()?;
+                let front_end = view.spec.front_end.as_ref()?;
                 if !state.waits_to_ensure(view, front_end) || state.waits_for_adoption(view) {
                     return None;
                 }
@@ -425,7 +424,7 @@ pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
 /// Returns true if the load balancer has this configuration.
 fn is_configured(view: View<'_>, front_end: &FrontEnd) -> bool {
     let has_gap = view.state.gap.as_ref().is_some_and(|gap| gap.is_due(view.now));
-    if view.state.look || has_gap || view.state.may_be_partial() {
+    if view.state.needs_look || has_gap || view.state.may_be_partial() {
         return false;
     }
     let recorded = || {
@@ -450,14 +449,14 @@ fn settled(view: View<'_>) -> Plan {
 }
 
 /// The conditions of a Service that this program serves or cleans up, with their messages.
-pub fn conditions(view: View<'_>) -> Vec<(Reason, String)> {
-    wished::wished(view).conditions
+pub fn conditions(view: View<'_>) -> Vec<NewCondition> {
+    wanted_status::wanted_status(view).conditions
 }
 
 /// The change of the status that is due now.
-pub fn status_change(view: View<'_>) -> StatusChange {
-    let wished = wished::wished(view);
-    let change = difference(view.service, &wished, view.state.condition_written, view.now);
+pub fn status_change(view: View<'_>) -> StatusPatch {
+    let wanted = wanted_status::wanted_status(view);
+    let change = difference(view.service, wanted, view.state.condition_written, view.now);
     repeated::that_may_be_written(&view.state.repeats, view.now, change)
 }
 
@@ -470,7 +469,7 @@ pub fn not_offered(
     why: &str,
     written: Option<At>,
     now: At,
-) -> Option<StatusChange> {
+) -> Option<StatusPatch> {
     service.details.as_ref()?;
     let serves = classes.cover(service);
     let wants = serves && !service.deleting;
@@ -481,8 +480,8 @@ pub fn not_offered(
     let reason = if wants { Reason::LoadBalancersNotOffered } else { Reason::DeletionFailed };
     let conditions = vec![(reason, why.to_owned())];
     let annotations = if wants { classes.signature() } else { BTreeMap::new() };
-    let wished = Wished { conditions, annotations, ..Wished::default() };
-    Some(difference(service, &wished, written, now))
+    let wanted = StatusPatch { ingress: None, conditions, annotations };
+    Some(difference(service, wanted, written, now))
 }
 
 #[cfg(test)]

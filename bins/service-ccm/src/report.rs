@@ -2,7 +2,7 @@
 
 mod orphans;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use ccm_cloud::{CloudError, Note};
 use ccm_controller::{
@@ -18,7 +18,7 @@ use crate::machine::effect::Tell;
 use crate::plan::{
     CallKind,
     eligible::without_numbers,
-    front_end::{Problem, in_words},
+    front_end::{SpecProblem, in_words},
     members::Decision,
     shown::{Part, Refused},
 };
@@ -30,11 +30,10 @@ const NOTES: usize = 8;
 /// The maximum number of annotations that the log names one by one: a provider may have any number.
 const ANNOTATIONS: usize = 100;
 
-/// Reports about Services. Clones share one memory.
-#[derive(Clone)]
+/// Reports about Services.
 pub(crate) struct ServiceReports {
-    reports: Arc<Reports>,
-    annotations: Arc<Annotations>,
+    reports: Reports,
+    annotations: Annotations,
 }
 
 /// The annotations of a provider that the log has named.
@@ -52,8 +51,8 @@ impl Annotations {
 impl ServiceReports {
     pub(crate) fn new(events: EventRecorder) -> Self {
         Self {
-            reports: Arc::new(Reports::new(events, Duration::ZERO, ccm_controller::log_here!())),
-            annotations: Arc::default(),
+            reports: Reports::new(events, Duration::ZERO, ccm_controller::log_here!()),
+            annotations: Annotations::default(),
         }
     }
 
@@ -203,7 +202,7 @@ impl Said {
 /// The load balancer whose address a Service shows is gone.
 fn gone(id: &str, by: Option<&str>) -> Said {
     let next = by.map_or_else(
-        || "no other one could be made yet, and the Service keeps its address".to_owned(),
+        || "no other one could be created yet, and the Service keeps its address".to_owned(),
         |by| format!("{by} takes its place"),
     );
     let text = format!("load balancer {id} is not in the cloud any more; {next}");
@@ -231,8 +230,8 @@ fn failed(call: CallKind, members: &Decision, error: &CloudError, pace: Pace) ->
 }
 
 /// The Service has mistakes.
-fn invalid(problems: &[Problem]) -> Said {
-    let problems: Vec<&Problem> = problems.iter().collect();
+fn invalid(problems: &[SpecProblem]) -> Said {
+    let problems: Vec<&SpecProblem> = problems.iter().collect();
     let text = format!("Error syncing load balancer: {}", in_words(&problems));
     let said = Said::warning("SyncLoadBalancerFailed", text.clone(), text);
     Said { topic: "InvalidService", ..said }
@@ -243,7 +242,7 @@ fn members_held(members: &Decision) -> Said {
     let names: Vec<&str> = members.held.keys().take(NAMES).map(|name| &**name).collect();
     let count = members.held.len();
     let text = format!(
-        "{count} members stay although their nodes are gone, changed or excluded, because that happened to too many at once: {}; look whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
+        "{count} members stay although their nodes are gone, changed or excluded, because that happened to too many at once: {}; check whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
         names.join(" "),
         crate::plan::APPROVED,
     );

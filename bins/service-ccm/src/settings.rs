@@ -18,7 +18,7 @@ use crate::{
     machine::event::Parameters,
     plan::{
         Classes,
-        orphans::{Policy, Rules},
+        orphans::{OrphanRules, Policy},
         shown,
     },
 };
@@ -126,8 +126,8 @@ ccm_settings::settings! {
 
 impl ServiceSettings {
     /// The rules for load balancers without a Service.
-    pub(crate) fn orphans(&self) -> Rules {
-        Rules {
+    pub(crate) fn orphans(&self) -> OrphanRules {
+        OrphanRules {
             policy: self.orphaned_load_balancers,
             confirmation: self.orphan_confirmation_period,
         }
@@ -146,7 +146,7 @@ impl ServiceSettings {
                 limit: self.load_balancer_member_loss,
                 window: self.load_balancer_member_loss_window,
             },
-            shown: shown::Rules {
+            shown: shown::ShownRules {
                 allowed: self.load_balancer_allowed_addresses.clone(),
                 service_ranges: self.service_cluster_ip_range.clone(),
                 annotations: self.provider_annotation_prefixes.clone(),

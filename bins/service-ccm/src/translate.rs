@@ -21,10 +21,7 @@ use tokio::sync::watch;
 
 use crate::{
     effects::Performer,
-    machine::{
-        Machine,
-        event::{Changed, Parameters},
-    },
+    machine::{Machine, event::Changed},
     settings::ServiceSettings,
 };
 
@@ -64,11 +61,6 @@ impl Translator {
             performer: Performer::new(context, cluster, machine),
             telling: Mutex::new(()),
         })
-    }
-
-    /// The settings that the machine uses.
-    fn parameters(&self) -> Parameters {
-        self.settings.borrow().parameters(self.instance.clone())
     }
 
     /// A call to the cloud with the time limit of the settings.

@@ -92,12 +92,17 @@ impl<M: Machine> Door<M> {
 
     /// Applies an event that happens now. The caller performs the effects.
     pub fn apply(&self, event: M::Event) -> Vec<M::Effect> {
+        self.apply_made(|| event)
+    }
+
+    /// The same for an event that is made while no other one can be applied: an event that comes later is applied later.
+    pub fn apply_made(&self, make: impl FnOnce() -> M::Event) -> Vec<M::Effect> {
         let mut kept = self.shared.kept.lock();
         // The time is read under the lock, so that it does not go back from one event to the next.
         let (TapedMachine { machine, tape }, now) = (&mut *kept, self.now());
         match tape {
-            Some(tape) => tape.apply(machine, event, now),
-            None => machine.apply(event, now),
+            Some(tape) => tape.apply(machine, make(), now),
+            None => machine.apply(make(), now),
         }
     }
 

@@ -37,7 +37,7 @@ pub use self::{
     bounded::members_of,
     endpoints::Microversion,
     memory::{Memory, OVERHEAD},
-    page::{Collection, Read, id_of, members},
+    page::{Collection, PagesRead, id_of, members},
     retry::Failure,
     session::{REFUSED, is_refused_login},
     single_flight::{Pending, SingleFlight},
@@ -277,7 +277,7 @@ impl Client {
             }
         };
         let answer = self.send(Request::get(service, operation, path), call).await?;
-        answer.read::<Listed>(operation).map(drop)
+        answer.read::<Listed>().map(drop)
     }
 
     /// Marks this client as the one in use: the results of its logins are logged and counted.
@@ -347,11 +347,23 @@ impl Api for Client {
     }
 
     async fn offers(&self, service: Service, call: Call) -> Result<bool, CloudError> {
-        self.finds(service, call).await
+        self.log_in(&[], call).await?;
+        let session = self.session.load();
+        let token = session.token(call).await.map_err(|failure| failure.error)?;
+        match self.url(service, &session, &token) {
+            Ok(_) => Ok(true),
+            // An endpoint exists for another interface, but not for the configured one.
+            Err(error) if token.catalog.has(service, self.region.as_deref()) => Err(error),
+            Err(_) => Ok(false),
+        }
     }
 
     async fn project_id(&self, call: Call) -> Result<String, CloudError> {
-        self.own_project(call).await
+        if self.session.load().last().is_none() {
+            self.log_in(&[], call).await?;
+        }
+        let project = self.project().map(|project| project.id);
+        project.ok_or_else(|| CloudError::new(ErrorKind::Invalid, call::NO_PROJECT))
     }
 
     fn microversion(&self) -> Option<Microversion> {

@@ -16,14 +16,13 @@ use std::{
 use ccm_base::message::one_line;
 use ccm_cloud::{Call, CloudError};
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 pub use server::{Address, Row, Server};
 
 use crate::{
-    api::{Answer, Api, Collection, Memory, Microversion, OVERHEAD, Read, Request, Service},
+    api::{Answer, Api, Collection, Memory, Microversion, OVERHEAD, PagesRead, Request, Service},
     ids::ServerId,
     text::{MAX_MESSAGE, exactly, query},
 };
@@ -60,12 +59,6 @@ pub struct Listing {
     pub gap: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct OneServer<'a> {
-    #[serde(borrow)]
-    server: &'a RawValue,
-}
-
 /// Nova.
 pub struct Nova {
     api: Arc<dyn Api>,
@@ -83,13 +76,10 @@ impl Nova {
 
     /// Requests the server of this ID. A 404 that does not come from Nova is an error.
     pub async fn server(&self, id: &ServerId, call: Call) -> Result<Asked, CloudError> {
-        let operation = "server_get";
         let path = format!("/servers/{id}");
-        let answer = self.api.send(Request::get(Service::Compute, operation, &path), call).await?;
-        let row = match answer.status {
-            404 => None,
-            _ => Some(one_server(operation, id, &answer)?),
-        };
+        let request = Request::get(Service::Compute, "server_get", &path);
+        let answer = self.api.send(request, call).await?;
+        let row = if answer.status == 404 { None } else { Some(one_server(id, &answer)?) };
         let evidence = match &row {
             None => {
                 let place =
@@ -107,7 +97,7 @@ impl Nova {
     pub async fn servers_by_name(&self, name: &str, call: Call) -> Result<Listing, CloudError> {
         let path = format!("{LIST}?name={}", query(&exactly(name)));
         let mut rows = Rows::default();
-        let read = servers(&path).read(&*self.api, call, |entry| rows.add(entry)).await;
+        let read = servers(&path).read(&*self.api, call, |entry| rows.add(entry), || true).await;
         let read = rows.memory.enough("server_list", read)?;
         let gap = Some("it contains servers of one name only".to_owned());
         Ok(Listing { rows: rows.all, whole: true, request_id: read.request_id, gap })
@@ -161,7 +151,7 @@ impl Nova {
         call: Call,
         most: usize,
         mut take: impl FnMut(&str) -> Option<String> + Send,
-    ) -> Result<Read, CloudError> {
+    ) -> Result<PagesRead, CloudError> {
         let count = AtomicUsize::new(0);
         let counted = |entry: &str| {
             count.fetch_add(1, Ordering::Relaxed);
@@ -173,7 +163,7 @@ impl Nova {
             *self.long.lock() = Some(Instant::now());
             count < most
         };
-        let read = servers(path).read_while(&*self.api, call, counted, goes_on).await?;
+        let read = servers(path).read(&*self.api, call, counted, goes_on).await?;
         if read.whole {
             self.size.store(count.into_inner(), Ordering::Relaxed);
             if read.pages == 1 {
@@ -237,13 +227,13 @@ const fn servers(path: &str) -> Collection<'_> {
 }
 
 /// Parses the response about one server, and checks that it is about this server.
-fn one_server(operation: &str, id: &ServerId, answer: &Answer) -> Result<Row, CloudError> {
-    let body: OneServer<'_> = answer.read(operation)?;
-    let row = Row::read(body.server.get());
+fn one_server(id: &ServerId, answer: &Answer) -> Result<Row, CloudError> {
+    let server: &RawValue = answer.object("server")?;
+    let row = Row::read(server.get());
     match row.id() {
         Some(answered) if answered != id => {
             let what = format!("the request was about {id}, the response is about {answered}");
-            Err(answer.malformed(operation, &what))
+            Err(answer.malformed(&what))
         }
         _ => Ok(row),
     }

@@ -23,7 +23,7 @@ use ccm_settings::{Problems, RawSettings, RawValue, Schema as _, Setting, one_of
 use strum::IntoStaticStr;
 use url::Url;
 
-use self::{clouds::Wanted, credentials::Login, values::url};
+use self::{clouds::CloudsFile, credentials::Login, values::url};
 pub use self::{
     credentials::{ApplicationCredential, Credentials, Domain, Scope, User},
     environment::Environment,
@@ -35,7 +35,7 @@ pub use self::{
 pub const GLOBAL: &str = "Global";
 
 /// The settings of that section.
-pub const TABLES: [&[Setting]; 4] = [Reach::TABLE, Tls::TABLE, Login::TABLE, Wanted::TABLE];
+pub const TABLES: [&[Setting]; 4] = [Reach::TABLE, Tls::TABLE, Login::TABLE, CloudsFile::TABLE];
 
 /// The values of a section, by key.
 pub type Given = BTreeMap<&'static str, RawValue>;
@@ -146,7 +146,7 @@ pub fn global(
     problems: &mut Problems,
 ) -> Option<RawSettings> {
     let global = merged(own, problems);
-    let wanted = Wanted::read(&global, problems).unwrap_or_default();
+    let wanted = CloudsFile::read(&global, problems).unwrap_or_default();
     if !wanted.use_clouds {
         if wanted.file.is_some() || wanted.cloud.is_some() {
             problems.warn("[Global] cloud and clouds-file: not used without use-clouds = true");

@@ -55,13 +55,11 @@ pub struct BalancerRow {
     pub id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub name: String,
-    #[serde(default)]
     pub description: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     pub tags: Vec<String>,
     pub provisioning_status: Provisioning,
     /// Octavia's driver: `amphora`, `ovn`.
-    #[serde(default)]
     pub provider: Option<String>,
     pub vip_address: Option<IpAddr>,
     #[serde(default, deserialize_with = "crate::text::id_or_none")]
@@ -73,15 +71,11 @@ pub struct BalancerRow {
     /// The addresses of other subnets, since version 2.26.
     #[serde(default, deserialize_with = "or_default")]
     pub additional_vips: Vec<AdditionalVip>,
-    #[serde(default)]
     pub flavor_id: Option<String>,
-    #[serde(default)]
     pub availability_zone: Option<String>,
-    #[serde(default)]
     pub created_at: Option<String>,
     /// When the last write to the load balancer or to one of its children was, in whole seconds:
     /// two writes within a second may show the same. `None` until the first one.
-    #[serde(default)]
     pub updated_at: Option<String>,
 }
 
@@ -95,7 +89,7 @@ pub struct AdditionalVip {
 }
 
 /// A listener as lists show it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
 pub struct ListenerRow {
     #[serde(deserialize_with = "crate::text::id")]
@@ -107,22 +101,16 @@ pub struct ListenerRow {
     #[serde(deserialize_with = "crate::text::word")]
     pub protocol: String,
     pub protocol_port: u16,
-    #[serde(default)]
     pub connection_limit: Option<i64>,
     #[serde(default, deserialize_with = "crate::text::id_or_none")]
     pub default_pool_id: Option<String>,
-    #[serde(default)]
     pub insert_headers: Option<BTreeMap<String, String>>,
-    #[serde(default)]
     pub allowed_cidrs: Option<Vec<String>>,
-    #[serde(default)]
     pub timeout_client_data: Option<i64>,
-    #[serde(default)]
     pub timeout_member_connect: Option<i64>,
-    #[serde(default)]
     pub timeout_member_data: Option<i64>,
-    #[serde(default)]
     pub timeout_tcp_inspect: Option<i64>,
+    #[serde(skip_serializing)]
     pub provisioning_status: Provisioning,
 }
 
@@ -138,16 +126,13 @@ pub struct PoolRow {
     pub tags: Vec<String>,
     #[serde(deserialize_with = "crate::text::word")]
     pub protocol: String,
-    #[serde(default)]
     pub lb_algorithm: Option<String>,
-    #[serde(default)]
     pub session_persistence: Option<Value>,
     /// The listeners whose default pool it is.
     #[serde(default, deserialize_with = "or_default")]
     pub listeners: Vec<Reference>,
     #[serde(default, deserialize_with = "crate::text::id_or_none")]
     pub healthmonitor_id: Option<String>,
-    #[serde(default)]
     pub created_at: Option<String>,
     pub provisioning_status: Provisioning,
 }
@@ -170,9 +155,7 @@ pub struct MemberRow {
     pub name: String,
     pub address: IpAddr,
     pub protocol_port: u16,
-    #[serde(default)]
     pub subnet_id: Option<String>,
-    #[serde(default)]
     pub monitor_port: Option<u16>,
     /// The other fields, so that a member that stays is written as it is.
     #[serde(flatten)]
@@ -180,7 +163,7 @@ pub struct MemberRow {
 }
 
 /// A health monitor as lists show it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
 pub struct MonitorRow {
     #[serde(deserialize_with = "crate::text::id")]
@@ -190,15 +173,10 @@ pub struct MonitorRow {
     pub delay: u32,
     pub timeout: u32,
     pub max_retries: u32,
-    #[serde(default)]
     pub max_retries_down: Option<u32>,
-    #[serde(default)]
     pub url_path: Option<String>,
-    #[serde(default)]
     pub http_method: Option<String>,
-    #[serde(default)]
     pub expected_codes: Option<String>,
-    #[serde(default)]
     pub created_at: Option<String>,
 }
 

@@ -137,13 +137,8 @@ impl Neutron {
         let parts = paths.into_iter().map(|path| async move {
             let collection = Collection { service: Service::Network, operation, path: &path, key };
             let mut entries = Vec::new();
-            let take = |entry: &str| {
-                memory.take_entry(entry)?;
-                entries.push(entry.to_owned());
-                id_of(entry)
-            };
-            let read = collection.read(&*self.api, call, take).await;
-            memory.enough(operation, read).map(|_| entries)
+            let take = |entry: &str| entries.push(entry.to_owned());
+            collection.entries(&*self.api, memory, call, take).await.map(|_| entries)
         });
         let parts = stream::iter(parts.collect::<Vec<_>>()).buffered(AT_ONCE);
         let parts: Vec<Vec<String>> = parts.try_collect().await?;

@@ -148,7 +148,7 @@ pub fn subnet(number: usize, cidr: &str) -> Value {
 /// An answer of the service itself.
 pub fn answer(status: u16, body: &Value) -> Answer {
     let (headers, body) = (HeaderMap::new(), Bytes::from(body.to_string()));
-    Answer { status, headers, body, request_id: Some("req-1".to_owned()) }
+    Answer { operation: "", status, headers, body, request_id: Some("req-1".to_owned()) }
 }
 
 /// The answer, or the error that a client makes of it.
@@ -247,7 +247,7 @@ impl Api for Scripted {
         let answer = fault.unwrap_or_else(|| world.served(&get));
         match world.loss.as_mut().is_some_and(|loss| loss(&get)) {
             true => Err(cut_off(&get)),
-            false => answer,
+            false => answer.map(|answer| Answer { operation: get.operation, ..answer }),
         }
     }
 

@@ -10,9 +10,8 @@
 //! | `merge`, `diff`, `floating`, `local` | the steps from the one to the other: members, the tree, the floating IP, health monitors of local traffic |
 //! | `steps` | a step: the request, and one line about it |
 //! | `differences` | what is not changed, one note each |
-//! | `reused` | addresses of the previous load balancer, which its replacement gets again |
 //! | `view` | what the controller sees: state, addresses, what is waited for |
-//! | `blame` | which annotation or option an error is about |
+//! | `error_source` | which annotation or option an error is about |
 //! | `memory`, `pace`, `failures` | a cache that saves requests, a rate limit, and what was tried about load balancers in `ERROR`: locks and times |
 //! | `find`, `read`, `place`, `quotas` | requests that read |
 //! | `apply` | makes one step |
@@ -23,13 +22,13 @@
 
 mod annotations;
 mod apply;
-mod blame;
 mod create;
 mod current;
 mod delete;
 mod diff;
 mod differences;
 mod ensure;
+mod error_source;
 mod failures;
 mod features;
 mod find;
@@ -48,12 +47,11 @@ mod pools;
 mod quotas;
 mod read;
 mod repair;
-mod reused;
 mod spec;
 mod steps;
 mod view;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_cloud::{
@@ -69,16 +67,16 @@ use ccm_openstack_client::{
 use futures::{FutureExt as _, StreamExt as _, stream};
 use parking_lot::Mutex;
 
-pub use self::annotations::Options;
 #[cfg(any(test, feature = "fuzz"))]
 pub use self::annotations::lines_about;
 use self::{
     failures::Failures,
     features::{Features, TAGS},
-    find::{Look, Rows},
+    find::{BalancerQuery, Rows},
     memory::Memory,
     pace::Pace,
 };
+use crate::config::Config;
 
 /// The maximum number of load balancers that are worked on at once.
 const AT_ONCE: usize = 8;
@@ -87,7 +85,7 @@ const AT_ONCE: usize = 8;
 pub struct OctaviaBalancers {
     octavia: Octavia,
     neutron: Neutron,
-    options: Options,
+    config: Arc<Config>,
     /// The version, and `None` if the cloud has no Octavia; an error until it is known.
     version: Mutex<Result<Option<ApiVersion>, CloudError>>,
     memory: Memory,
@@ -100,12 +98,12 @@ pub struct OctaviaBalancers {
 
 impl OctaviaBalancers {
     /// Makes no request.
-    pub fn new(api: &Arc<dyn Api>, options: Options) -> Self {
+    pub fn new(api: &Arc<dyn Api>, config: impl Into<Arc<Config>>) -> Self {
         let unknown = "Octavia's versions have not been requested yet";
         Self {
             octavia: Octavia::new(Arc::clone(api)),
             neutron: Neutron::new(Arc::clone(api)),
-            options,
+            config: config.into(),
             version: Mutex::new(Err(CloudError::new(ErrorKind::Unavailable, unknown))),
             memory: Memory::default(),
             failures: Failures::default(),
@@ -150,31 +148,49 @@ impl OctaviaBalancers {
         if version < TAGS { Err(too_old(version)) } else { Ok(Features::of(version, driver)) }
     }
 
-    /// Answers each item separately, after one look at all of them.
-    fn each<'a, Q: Sync, T: Send + 'a, F>(
-        &'a self,
-        items: &'a [Q],
-        refused: BTreeMap<usize, CloudError>,
-        look: Look<'a>,
-        call: Call,
-        work: impl Fn(&'a Q, Arc<Rows>) -> F + Send + 'a,
-    ) -> Answers<'a, T>
-    where
-        F: Future<Output = Result<T, CloudError>> + Send + 'a,
-    {
-        let answers = async move {
-            let rows = self.rows(&look, call).await.map(Arc::new);
-            let work = items.iter().enumerate().map(move |(at, item)| {
-                let early = refused.get(&at).cloned().map_or_else(|| rows.clone(), Err);
-                match early {
-                    Err(error) => std::future::ready((at, Err(error))).left_future(),
-                    Ok(rows) => work(item, rows).map(move |answer| (at, answer)).right_future(),
-                }
-            });
-            stream::iter(work).buffer_unordered(AT_ONCE)
-        };
-        stream::once(answers).flatten().boxed()
+    const fn context(&self, call: Call) -> Context<'_> {
+        Context { balancers: self, call }
     }
+}
+
+/// One call of the contract: the provider, and the time that the call has.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    balancers: &'a OctaviaBalancers,
+    call: Call,
+}
+
+impl Deref for Context<'_> {
+    type Target = OctaviaBalancers;
+
+    fn deref(&self) -> &OctaviaBalancers {
+        self.balancers
+    }
+}
+
+/// Answers each item separately, after one look at all of them.
+fn each<'a, Q: Sync, T: Send + 'a, F>(
+    cx: Context<'a>,
+    items: &'a [Q],
+    refused: BTreeMap<usize, CloudError>,
+    look: BalancerQuery<'a>,
+    work: impl Fn(&'a Q, Arc<Rows>) -> F + Send + 'a,
+) -> Answers<'a, T>
+where
+    F: Future<Output = Result<T, CloudError>> + Send + 'a,
+{
+    let answers = async move {
+        let rows = find::rows(cx, &look).await.map(Arc::new);
+        let work = items.iter().enumerate().map(move |(at, item)| {
+            let early = refused.get(&at).cloned().map_or_else(|| rows.clone(), Err);
+            match early {
+                Err(error) => std::future::ready((at, Err(error))).left_future(),
+                Ok(rows) => work(item, rows).map(move |answer| (at, answer)).right_future(),
+            }
+        });
+        stream::iter(work).buffer_unordered(AT_ONCE)
+    };
+    stream::once(answers).flatten().boxed()
 }
 
 fn too_old(version: ApiVersion) -> CloudError {
@@ -185,15 +201,20 @@ fn too_old(version: ApiVersion) -> CloudError {
     CloudError::new(ErrorKind::Unsupported, what)
 }
 
+/// An error about a load balancer.
+fn balancer_error(kind: ErrorKind, id: &str, what: impl Into<String>) -> CloudError {
+    CloudError::new(kind, what).about(format!("load balancer {id}"))
+}
+
 #[async_trait]
 impl LoadBalancers for OctaviaBalancers {
     fn traits(&self) -> LoadBalancerTraits {
         let version = self.version.lock().as_ref().ok().copied().flatten();
-        Features::of(version.unwrap_or(TAGS), &self.options.balancer.provider).traits()
+        Features::of(version.unwrap_or(TAGS), &self.config.load_balancer.provider).traits()
     }
 
     fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
-        annotations::selector(settings, &self.options)
+        annotations::selector(settings, &self.config)
     }
 
     async fn list(
@@ -203,7 +224,7 @@ impl LoadBalancers for OctaviaBalancers {
         depth: Depth,
         call: Call,
     ) -> Result<LoadBalancerList, CloudError> {
-        self.listed(cluster, scope, depth, call).await
+        list::list(self.context(call), cluster, scope, depth).await
     }
 
     fn ensure<'a>(
@@ -211,16 +232,18 @@ impl LoadBalancers for OctaviaBalancers {
         wanted: &'a [Wanted],
         call: Call,
     ) -> Answers<'a, Progress<LoadBalancer>> {
+        let cx = self.context(call);
         let refused = repeated(wanted.iter().map(|one| &one.front_end.owner));
-        self.each(wanted, refused, looked_for(wanted), call, move |one, rows| async move {
-            self.ensure_one(one, &rows, call).await
+        each(cx, wanted, refused, looked_for(wanted), move |one, rows| async move {
+            ensure::ensure(cx, one, &rows).await
         })
     }
 
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>> {
-        let work =
-            move |one, rows: Arc<Rows>| async move { self.preview_one(one, &rows, call).await };
-        self.each(wanted, BTreeMap::new(), looked_for(wanted), call, work)
+        let cx = self.context(call);
+        each(cx, wanted, BTreeMap::new(), looked_for(wanted), move |one, rows| async move {
+            ensure::preview(cx, one, &rows).await
+        })
     }
 
     fn set_members<'a>(
@@ -228,11 +251,12 @@ impl LoadBalancers for OctaviaBalancers {
         changes: &'a [MemberChange],
         call: Call,
     ) -> Answers<'a, Progress<MembersSet>> {
+        let cx = self.context(call);
         let refused = repeated(changes.iter().map(|one| &one.owner));
         let ids = changes.iter().map(|one| one.id.clone()).collect();
-        let look = Look { ids, ..Look::default() };
-        self.each(changes, refused, look, call, move |one, rows| async move {
-            self.set_members_of(one, &rows, call).await
+        let look = BalancerQuery { ids, ..BalancerQuery::default() };
+        each(cx, changes, refused, look, move |one, rows| async move {
+            members::set_members(cx, one, &rows).await
         })
     }
 
@@ -241,6 +265,7 @@ impl LoadBalancers for OctaviaBalancers {
         unwanted: &'a [Unwanted],
         call: Call,
     ) -> Answers<'a, Progress<AbsenceProof>> {
+        let cx = self.context(call);
         let refused = repeated(unwanted.iter().map(|one| &one.owner));
         let ids = unwanted.iter().filter_map(|one| one.known.clone());
         let ids: Vec<String> = ids.filter(|id| names::is_id(id)).collect();
@@ -248,20 +273,20 @@ impl LoadBalancers for OctaviaBalancers {
         // list of the project, by which several IDs are looked up anyway, shows it.
         let whole = ids.len() > 1 || ids.iter().any(|id| self.memory.is_deleted(id));
         let owners = unwanted.iter().map(|one| &one.owner).filter(|_| whole).collect();
-        let look = Look { ids, owners, whole };
-        self.each(unwanted, refused, look, call, move |one, rows| async move {
-            self.delete_one(one, &rows, call).await
+        let look = BalancerQuery { ids, owners, whole };
+        each(cx, unwanted, refused, look, move |one, rows| async move {
+            delete::delete(cx, one, &rows).await
         })
     }
 }
 
 /// The load balancers that are named, and the owners of those that are not.
-fn looked_for(wanted: &[Wanted]) -> Look<'_> {
+fn looked_for(wanted: &[Wanted]) -> BalancerQuery<'_> {
     let ids = wanted.iter().flat_map(|one| [&one.known, &one.adopt]).flatten().cloned();
     let ids: std::collections::BTreeSet<String> = ids.collect();
     let unnamed = wanted.iter().filter(|one| one.known.is_none());
     let owners = unnamed.map(|one| &one.front_end.owner).collect();
-    Look { ids: ids.into_iter().collect(), owners, whole: false }
+    BalancerQuery { ids: ids.into_iter().collect(), owners, whole: false }
 }
 
 #[cfg(test)]

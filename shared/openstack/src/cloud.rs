@@ -1,12 +1,6 @@
 //! Implements the contract's `Cloud`.
 
-use std::{
-    borrow::Cow,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use async_trait::async_trait;
 use ccm_base::message::{LONGEST_LINE, one_line};
@@ -28,10 +22,10 @@ use url::Url;
 
 use crate::{
     NAME,
-    balancers::{OctaviaBalancers, Options},
+    balancers::OctaviaBalancers,
     config::Config,
     ids::{self, Parsed},
-    instances::OpenStackInstances,
+    instances::{OpenStackInstances, spelt},
     names_of_settings,
     routes::NeutronRoutes,
 };
@@ -41,14 +35,14 @@ pub struct OpenStackCloud {
     clients: Clients,
     client: Arc<Client>,
     /// The settings in use, but for credentials and certificates, which are replaced.
-    config: Config,
+    config: Arc<Config>,
     instances: Arc<OpenStackInstances>,
     /// The routes of the configured router; `None` without one.
     routes: Option<Arc<NeutronRoutes>>,
     /// The load balancers; `None` if they are switched off.
     balancers: Option<Arc<OctaviaBalancers>>,
     /// The capabilities that this process asked for: only their services are asked.
-    wanted: Wanted,
+    wanted: Mutex<HashSet<Capability>>,
     /// Names of the settings that the cloud does not have.
     unresolved: Mutex<Vec<Shortfall>>,
     /// Wakes the task that looks for them when the cloud has answered.
@@ -61,20 +55,6 @@ pub struct OpenStackCloud {
     changed: Notify,
     /// Background tasks; they end with the cloud.
     tasks: Mutex<JoinSet<()>>,
-}
-
-/// The capabilities that the process has asked for.
-#[derive(Default)]
-struct Wanted {
-    instances: AtomicBool,
-    routes: AtomicBool,
-    balancers: AtomicBool,
-}
-
-impl Wanted {
-    fn has(what: &AtomicBool) -> bool {
-        what.load(Ordering::Relaxed)
-    }
 }
 
 /// Keystone's host and path, by which a restored copy of the cloud can differ: without scheme,
@@ -100,7 +80,8 @@ impl OpenStackCloud {
     pub fn new(clients: Clients, config: &Config) -> Result<Self, CloudError> {
         let client = Arc::new(clients.client(&config.access)?);
         client.activate();
-        let instances = OpenStackInstances::new(Arc::clone(&client) as _, config);
+        let config = Arc::new(config.clone());
+        let instances = OpenStackInstances::new(Arc::clone(&client) as _, Arc::clone(&config));
         let routes = config
             .route
             .router_id
@@ -109,16 +90,16 @@ impl OpenStackCloud {
         let balancers = config
             .load_balancer
             .enabled
-            .then(|| OctaviaBalancers::new(&(Arc::clone(&client) as _), Options::of(config)));
+            .then(|| OctaviaBalancers::new(&(Arc::clone(&client) as _), Arc::clone(&config)));
         Ok(Self {
             routes,
             balancers: balancers.map(Arc::new),
-            wanted: Wanted::default(),
+            wanted: Mutex::default(),
             unresolved: Mutex::default(),
             answers: Notify::new(),
             clients,
             client,
-            config: config.clone(),
+            config,
             instances: Arc::new(instances),
             unknown: Mutex::new(Some(CloudError::new(
                 ErrorKind::Unavailable,
@@ -158,7 +139,12 @@ impl OpenStackCloud {
     /// right to.
     fn asks_nova(&self) -> bool {
         let others = self.wanted_routes().is_some() || self.wanted_balancers().is_some();
-        Wanted::has(&self.wanted.instances) || !others
+        self.wants(Capability::Instances) || !others
+    }
+
+    /// Returns true if this process has asked for the capability.
+    fn wants(&self, capability: Capability) -> bool {
+        self.wanted.lock().contains(&capability)
     }
 
     /// A client with these settings that works, and what Nova answered it if it was asked.
@@ -211,7 +197,7 @@ impl OpenStackCloud {
     /// Parses a provider ID. If no region is configured, the region of the endpoint in use
     /// counts.
     fn parse(&self, provider_id: &str) -> Parsed {
-        match ids::parse(provider_id, self.instances.shape.region.as_deref()) {
+        match ids::parse(provider_id, self.config.access.region.as_deref()) {
             Parsed::AnotherRegion(region) if self.client.lies_in(&region) => {
                 ids::parse(provider_id, Some(&region))
             }
@@ -221,12 +207,12 @@ impl OpenStackCloud {
 
     /// The routes, if this process asked for them.
     fn wanted_routes(&self) -> Option<&NeutronRoutes> {
-        self.routes.as_deref().filter(|_| Wanted::has(&self.wanted.routes))
+        self.routes.as_deref().filter(|_| self.wants(Capability::Routes))
     }
 
     /// The load balancers, if this process asked for them.
     fn wanted_balancers(&self) -> Option<&OctaviaBalancers> {
-        self.balancers.as_deref().filter(|_| Wanted::has(&self.wanted.balancers))
+        self.balancers.as_deref().filter(|_| self.wants(Capability::LoadBalancers))
     }
 
     async fn network_health(&self, call: Call) -> Result<(), CloudError> {
@@ -363,7 +349,7 @@ impl Cloud for OpenStackCloud {
 
     fn canonical_id<'a>(&self, provider_id: &'a str) -> Cow<'a, str> {
         match self.parse(provider_id) {
-            Parsed::Ours(id) => self.instances.shape.spelt(&id).into(),
+            Parsed::Ours(id) => spelt(&self.config, &id).into(),
             Parsed::AnotherRegion(_) | Parsed::Malformed(_) => provider_id.into(),
         }
     }
@@ -383,7 +369,7 @@ impl Cloud for OpenStackCloud {
     }
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
-        self.wanted.instances.store(true, Ordering::Relaxed);
+        self.wanted.lock().insert(Capability::Instances);
         match &*self.unknown.lock() {
             None => Ok(Some(Arc::clone(&self.instances) as Arc<dyn Instances>)),
             Some(error) => Err(error.clone()),
@@ -392,14 +378,14 @@ impl Cloud for OpenStackCloud {
 
     /// Not offered without `[Route] router-id`, and by a Neutron without extra routes.
     fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
-        self.wanted.routes.store(true, Ordering::Relaxed);
+        self.wanted.lock().insert(Capability::Routes);
         let Some(routes) = &self.routes else { return Ok(None) };
         Ok(routes.offered()?.then(|| Arc::clone(routes) as Arc<dyn Routes>))
     }
 
     /// Not offered with `[LoadBalancer] enabled=false`, and by a cloud without Octavia.
     fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
-        self.wanted.balancers.store(true, Ordering::Relaxed);
+        self.wanted.lock().insert(Capability::LoadBalancers);
         let Some(balancers) = &self.balancers else { return Ok(None) };
         Ok(balancers.offered()?.then(|| Arc::clone(balancers) as Arc<dyn LoadBalancers>))
     }

@@ -25,7 +25,7 @@ use ipnet::IpNet;
 use zeroize::Zeroizing;
 
 pub use self::{
-    balancer::{LoadBalancer, LoadBalancerClass, LocalMonitor},
+    balancer::{LoadBalancer, LoadBalancerClass, LocalMonitor, METHODS},
     sections::reference,
 };
 use self::{
@@ -55,7 +55,7 @@ pub struct Config {
     pub networks: LoadBalancerClass,
     /// Those that Services may choose by name.
     pub classes: BTreeMap<String, LoadBalancerClass>,
-    /// Options about load balancers that cause Services to be refused, a line each.
+    /// Config about load balancers that cause Services to be refused, a line each.
     pub unmanaged: Vec<String>,
 }
 

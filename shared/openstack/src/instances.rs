@@ -31,11 +31,11 @@ use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-pub use self::describe::Shape;
+pub use self::describe::spelt;
 use self::flavors::Flavors;
 use self::{
     addresses::{Inputs, networks_to_name},
-    describe::{describe, presence},
+    describe::{describe, named, presence},
     find::Finder,
     index::Found,
     port_memory::PortMemory,
@@ -67,7 +67,7 @@ pub struct OpenStackInstances {
     flavors: Flavors,
     neutron: Arc<Neutron>,
     names: Arc<NetworkNames>,
-    pub shape: Shape,
+    config: Arc<Config>,
     /// Until when the project is not listed, because the last list took too long.
     too_long_until: Mutex<Option<Instant>>,
     /// The ports that Neutron has returned so far.
@@ -86,8 +86,10 @@ impl Instances for OpenStackInstances {
         detail: Detail,
         call: Call,
     ) -> Vec<LookupResult> {
-        let questions: Vec<_> =
-            nodes.iter().map(|node| NodeLookup::of(node, self.shape.region.as_deref())).collect();
+        let questions: Vec<_> = nodes
+            .iter()
+            .map(|node| NodeLookup::of(node, self.config.access.region.as_deref()))
+            .collect();
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
         let most_listed = self.most_listed(open);
         // Not for single requests: a server that is gone needs no ports.
@@ -97,21 +99,16 @@ impl Instances for OpenStackInstances {
         };
         let find = self.find(&questions, most_listed, call);
         let (found, early) = tokio::join!(find, self.early(early, call));
-        let answers = match wants_ports(detail) {
+        match wants_ports(detail) {
             true => self.describe_found(found, early, call).await,
             false => found.into_iter().map(|found| self.present(found)).collect(),
-        };
-        let in_region = |answer| match answer {
-            Lookup::Found(instance) => Lookup::Found(Box::new(self.in_region(*instance))),
-            other => other,
-        };
-        answers.into_iter().map(|answer| answer.map(in_region)).collect()
+        }
     }
 
     async fn list(&self, call: Call) -> Result<Fleet, CloudError> {
         let mut fleet = Fleet::default();
         for entry in self.nova.all_names(call).await? {
-            match entry.and_then(|(id, name)| self.shape.named(&id, &name)) {
+            match entry.and_then(|(id, name)| named(&self.config, &id, &name)) {
                 Ok(instance) => fleet.instances.push(self.in_region(instance)),
                 Err(line) => fleet.malformed.push(line),
             }
@@ -122,18 +119,15 @@ impl Instances for OpenStackInstances {
 }
 
 impl OpenStackInstances {
-    pub fn new(api: Arc<dyn Api>, config: &Config) -> Self {
-        Self::shaped(api, config.into())
-    }
-
-    fn shaped(api: Arc<dyn Api>, shape: Shape) -> Self {
+    pub fn new(api: Arc<dyn Api>, config: impl Into<Arc<Config>>) -> Self {
+        let config = config.into();
         Self {
             nova: Nova::new(Arc::clone(&api)),
-            flavors: Flavors::new(Arc::clone(&api), shape.labels.flavor_id),
+            flavors: Flavors::new(Arc::clone(&api), config.labels.flavor_id),
             neutron: Arc::new(Neutron::new(Arc::clone(&api))),
             api,
             names: Arc::default(),
-            shape,
+            config,
             too_long_until: Mutex::default(),
             port_memory: PortMemory::default(),
         }
@@ -141,7 +135,7 @@ impl OpenStackInstances {
 
     /// Adds the ID that names the region in use, if no region is configured: nodes may have it.
     fn in_region(&self, mut instance: Instance) -> Instance {
-        if self.shape.region.is_none()
+        if self.config.access.region.is_none()
             && let Some(region) = self.api.region()
             && let Parsed::Ours(id) = ids::parse(instance.provider_id.as_str(), None)
         {
@@ -154,7 +148,7 @@ impl OpenStackInstances {
     /// Reads the ports of servers that may not exist.
     async fn early(&self, servers: BTreeSet<ServerId>, call: Call) -> Early {
         let ports = self.neutron.ports_of(&servers, call).await;
-        Early { servers, ports }
+        (servers, ports)
     }
 
     async fn find(
@@ -199,8 +193,8 @@ impl OpenStackInstances {
     fn present(&self, found: Found) -> LookupResult {
         match found {
             Found::Settled(answer) => answer,
-            Found::Server(server) => presence(&server, &self.shape)
-                .map(|instance| Lookup::Found(Box::new(instance)))
+            Found::Server(server) => presence(&server, &self.config)
+                .map(|instance| Lookup::Found(Box::new(self.in_region(instance))))
                 .map_err(|line| CloudError::new(ErrorKind::Malformed, line)),
         }
     }
@@ -223,9 +217,9 @@ impl OpenStackInstances {
         let answers = found.into_iter().map(|found| match (found, &related) {
             (Found::Settled(answer), _) => answer,
             (Found::Server(_), Err(error)) => Err(error.clone()),
-            (Found::Server(server), Ok(related)) => {
-                self.describe(&server, related).map(|instance| Lookup::Found(Box::new(instance)))
-            }
+            (Found::Server(server), Ok(related)) => self
+                .describe(&server, related)
+                .map(|instance| Lookup::Found(Box::new(self.in_region(instance)))),
         });
         answers.collect()
     }
@@ -240,9 +234,10 @@ impl OpenStackInstances {
         if servers.is_empty() {
             return Ok(RelatedData::default());
         }
-        let mut ports = early.ports?;
+        let (known, ports) = early;
+        let mut ports = ports?;
         let ids = servers.iter().map(|server| &server.id);
-        let late = ids.filter(|id| !early.servers.contains(*id)).cloned().collect();
+        let late = ids.filter(|id| !known.contains(*id)).cloned().collect();
         let late = self.neutron.ports_of(&late, call);
         let (late, flavors) = tokio::join!(late, self.flavors.fetch(servers, call));
         flavors?;
@@ -251,7 +246,7 @@ impl OpenStackInstances {
         let mut unnamed = BTreeSet::new();
         for server in servers {
             let (own, subs) = ports_of(&ports, server);
-            let networks = networks_to_name(server, own, &subs, &self.shape.networking);
+            let networks = networks_to_name(server, own, &subs, &self.config.networking);
             unnamed.extend(networks.map(str::to_owned));
         }
         let names = self.names.of(&unnamed, &self.neutron, call).await?;
@@ -269,7 +264,7 @@ impl OpenStackInstances {
         let missing = |line: String| CloudError::new(ErrorKind::Unavailable, server.about(line));
         self.port_memory.check(server, ports, &sub_ports).map_err(missing)?;
         let known = Inputs { server, ports, sub_ports: &sub_ports, names: &related.names };
-        describe(&known, self.flavors.kind(server), &self.shape).map_err(malformed)
+        describe(&known, self.flavors.kind(server), &self.config).map_err(malformed)
     }
 }
 
@@ -278,11 +273,8 @@ fn wants_ports(detail: Detail) -> bool {
     detail == Detail::Everything
 }
 
-/// The ports of servers that may not exist.
-struct Early {
-    servers: BTreeSet<ServerId>,
-    ports: Result<Ports, CloudError>,
-}
+/// Servers that may not exist, and their ports.
+type Early = (BTreeSet<ServerId>, Result<Ports, CloudError>);
 
 /// Data about servers from other requests.
 #[derive(Default)]

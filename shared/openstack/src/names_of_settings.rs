@@ -21,7 +21,7 @@ enum Kind {
 
 /// A value of the settings that names something in the cloud.
 #[derive(Debug, PartialEq, Eq)]
-struct Name {
+struct NamedObject {
     /// Section and key.
     place: String,
     value: String,
@@ -31,14 +31,6 @@ struct Name {
     effect: &'static str,
 }
 
-/// The named objects that Neutron shows.
-#[derive(Debug, Default)]
-struct Seen {
-    names: BTreeSet<String>,
-    networks: BTreeSet<String>,
-    subnets: BTreeSet<String>,
-}
-
 /// The objects that the settings of used capabilities name but Neutron does not show.
 pub async fn unresolved(
     config: &Config,
@@ -46,23 +38,26 @@ pub async fn unresolved(
     uses: impl Fn(Capability) -> bool,
     call: Call,
 ) -> Result<Vec<Shortfall>, CloudError> {
-    let names: Vec<Name> = names(config).into_iter().filter(|it| uses(it.capability)).collect();
+    let names: Vec<NamedObject> =
+        names(config).into_iter().filter(|it| uses(it.capability)).collect();
     let values = |kinds: &[Kind]| -> BTreeSet<String> {
         let of = names.iter().filter(|name| kinds.contains(&name.kind));
         of.map(|name| name.value.clone()).collect()
     };
     let (by_name, by_id) = (values(&[Kind::Network]), values(&[Kind::Network, Kind::NetworkId]));
     let subnets = neutron.subnets(&values(&[Kind::SubnetId]), call).await?;
-    let seen = Seen {
-        names: neutron.networks_named(&by_name, call).await?,
-        networks: neutron.network_names(&by_id, call).await?.into_keys().collect(),
-        subnets: subnets.into_iter().map(|subnet| subnet.id).collect(),
+    let seen = neutron.networks_named(&by_name, call).await?;
+    let networks = neutron.network_names(&by_id, call).await?;
+    let exists = |NamedObject { kind, value, .. }: &&NamedObject| match kind {
+        Kind::Network => seen.contains(value) || networks.contains_key(value),
+        Kind::NetworkId => networks.contains_key(value),
+        Kind::SubnetId => subnets.iter().any(|subnet| subnet.id == *value),
     };
-    Ok(names.iter().filter(|name| !seen.has(name)).map(Name::shortfall).collect())
+    Ok(names.iter().filter(|name| !exists(name)).map(NamedObject::shortfall).collect())
 }
 
 /// All values that name something.
-fn names(config: &Config) -> Vec<Name> {
+fn names(config: &Config) -> Vec<NamedObject> {
     let mut all = Vec::new();
     for (key, list, effect) in [
         (
@@ -76,7 +71,7 @@ fn names(config: &Config) -> Vec<Name> {
             "no address counts as InternalIP by it",
         ),
     ] {
-        all.extend(list.iter().map(|value| Name {
+        all.extend(list.iter().map(|value| NamedObject {
             place: format!("[Networking] {key}"),
             value: value.clone(),
             kind: Kind::Network,
@@ -92,7 +87,7 @@ fn names(config: &Config) -> Vec<Name> {
     all
 }
 
-fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<Name> {
+fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<NamedObject> {
     let named = [
         ("subnet-id", &class.subnet_id, Kind::SubnetId),
         ("network-id", &class.network_id, Kind::NetworkId),
@@ -101,7 +96,7 @@ fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<Name> {
         ("floating-subnet-id", &class.floating_subnet_id, Kind::SubnetId),
     ];
     let named = named.into_iter().filter_map(|(key, value, kind)| {
-        Some(Name {
+        Some(NamedObject {
             place: format!("{section} {key}"),
             value: value.clone()?,
             kind,
@@ -115,18 +110,7 @@ fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<Name> {
     named.collect()
 }
 
-impl Seen {
-    fn has(&self, name: &Name) -> bool {
-        let Self { names, networks, subnets } = self;
-        match name.kind {
-            Kind::Network => names.contains(&name.value) || networks.contains(&name.value),
-            Kind::NetworkId => networks.contains(&name.value),
-            Kind::SubnetId => subnets.contains(&name.value),
-        }
-    }
-}
-
-impl Name {
+impl NamedObject {
     fn shortfall(&self) -> Shortfall {
         let Self { place, value, kind, capability, effect } = self;
         let what = match kind {

@@ -73,13 +73,13 @@ impl Source {
 
 /// When settings that the cloud did not take are tried again.
 #[derive(Default)]
-struct Again {
+struct NextTrial {
     at: Option<Instant>,
     /// How often Keystone refused the credentials that the files hold.
     refusals: u32,
 }
 
-impl Again {
+impl NextTrial {
     fn later(&mut self, error: &CloudError) {
         let pause = match is_refused_login(error) {
             true => {
@@ -94,7 +94,7 @@ impl Again {
 
 /// Follows the files until the cloud is given up.
 pub async fn run(mut source: Source, cloud: Weak<OpenStackCloud>, metrics: OpenStackMetrics) {
-    let mut again = Again::default();
+    let mut again = NextTrial::default();
     loop {
         let is_news = tokio::select! {
             () = source.files.changed() => true,
@@ -102,7 +102,7 @@ pub async fn run(mut source: Source, cloud: Weak<OpenStackCloud>, metrics: OpenS
         };
         let Some(cloud) = cloud.upgrade() else { return };
         if is_news {
-            again = Again::default();
+            again = NextTrial::default();
         }
         let outcome = adopt(&mut source, &cloud, &mut again, is_news).await;
         metrics.configuration(outcome.is_ok());
@@ -120,7 +120,7 @@ pub async fn run(mut source: Source, cloud: Weak<OpenStackCloud>, metrics: OpenS
 async fn adopt(
     source: &mut Source,
     cloud: &OpenStackCloud,
-    again: &mut Again,
+    again: &mut NextTrial,
     is_news: bool,
 ) -> Result<(), CloudError> {
     again.at = None;

@@ -2,10 +2,7 @@
 //! wrong name is known before a node or a Service needs it, and again from time to time: what was missing
 //! may come.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{sync::Weak, time::Duration};
 
 use ccm_cloud::Call;
 use tokio::time::sleep;
@@ -21,23 +18,17 @@ pub const SELDOM: Duration = Duration::from_hours(1);
 
 /// Looks when the cloud has answered, until it is given up.
 pub async fn run(cloud: Weak<OpenStackCloud>) {
-    loop {
-        let pause = {
-            let Some(cloud) = cloud.upgrade() else { return };
-            wait(&cloud).await
+    while let Some(cloud) = cloud.upgrade() {
+        cloud.answered().await;
+        let pause = match cloud.resolve(Call::routine(LOOK)).await {
+            Ok(true) => SELDOM,
+            Ok(false) => WHILE_MISSING,
+            Err(error) => {
+                tracing::debug!(%error, "cannot look for what cloud.conf names");
+                AFTER_ERROR
+            }
         };
+        drop(cloud);
         sleep(pause).await;
-    }
-}
-
-async fn wait(cloud: &Arc<OpenStackCloud>) -> Duration {
-    cloud.answered().await;
-    match cloud.resolve(Call::routine(LOOK)).await {
-        Ok(true) => SELDOM,
-        Ok(false) => WHILE_MISSING,
-        Err(error) => {
-            tracing::debug!(%error, "cannot look for what cloud.conf names");
-            AFTER_ERROR
-        }
     }
 }

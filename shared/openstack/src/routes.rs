@@ -136,7 +136,7 @@ impl Routes for NeutronRoutes {
             true => self.hops.of(&self.neutron, &self.router, &targets, call).await?,
             false => BTreeMap::new(),
         };
-        let route = |(destination, hop): &plan::Entry| Route {
+        let route = |(destination, hop): &plan::RouteKey| Route {
             defect: ports.get(hop).and_then(|port| lacks(port, *hop, *destination)),
             ..Route::new(*destination, RouteTarget::Address(*hop))
         };

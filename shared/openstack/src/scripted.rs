@@ -8,9 +8,7 @@ use ccm_cloud::{Instances, LoadBalancers, Routes};
 use ccm_openstack_client::{config::Environment, scripted::Scripted};
 
 use crate::{
-    balancers::{OctaviaBalancers, Options},
-    config::Config,
-    instances::OpenStackInstances,
+    balancers::OctaviaBalancers, config::Config, instances::OpenStackInstances,
     routes::NeutronRoutes,
 };
 
@@ -39,8 +37,8 @@ impl Capabilities {
         let api = || Arc::clone(services) as _;
         let router = config.route.router_id.as_deref().unwrap_or_default();
         Self {
-            instances: Arc::new(OpenStackInstances::new(api(), &config)),
-            load_balancers: Arc::new(OctaviaBalancers::new(&api(), Options::of(&config))),
+            instances: Arc::new(OpenStackInstances::new(api(), config.clone())),
+            load_balancers: Arc::new(OctaviaBalancers::new(&api(), config.clone())),
             routes: Arc::new(NeutronRoutes::new(api(), router)),
         }
     }

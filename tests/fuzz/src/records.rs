@@ -142,9 +142,7 @@ fn service(text: &str) {
     black_box(losses::recorded(&service));
     let error = CloudError::new(ErrorKind::Conflict, "load balancer lb-1 is another's");
     drop(plan::of_name(&service, &traits, None, error.clone()));
-    if let Some(id) = plan::to_adopt(&service) {
-        drop(plan::of_adoption(id, error));
-    }
+    drop(plan::of_adoption(&service, error));
     for key in [plan::APPROVED, plan::RELEASE_APPROVED, plan::REPLACEMENT_APPROVED] {
         approval::is_marked_at(service.annotation(key), None, NOW);
     }

@@ -1,7 +1,5 @@
 //! From flags to the networks that nodes get their blocks from.
 
-use std::fmt;
-
 use ccm_base::At;
 use ccm_cloud::IpFamily;
 use ccm_objects::Node;
@@ -93,20 +91,8 @@ impl Remark {
     }
 }
 
-impl fmt::Display for Remark {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--{}: {}", self.flag, self.what)
-    }
-}
-
-/// A list of networks from a flag.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
-    /// The networks without host bits, at most one of each family, in their order.
-    pub networks: Vec<IpNet>,
-    /// The tolerated values.
-    pub warnings: Vec<Remark>,
-}
+/// The networks of a flag without host bits, at most one of each family, in their order; with what is tolerated.
+type Listed = (Vec<IpNet>, Vec<Remark>);
 
 /// The networks of `--cluster-cidr`.
 ///
@@ -118,7 +104,7 @@ pub fn cluster_networks(values: &[String]) -> Result<Listed, Vec<Remark>> {
 }
 
 fn listed(flag: &'static str, example: &str, values: &[String]) -> Result<Listed, Vec<Remark>> {
-    let (mut found, mut errors) = (Listed::default(), Vec::new());
+    let (mut found, mut warnings, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for text in values {
         let Some(network) = network(text.trim()) else {
             errors.push(Remark::new(flag, format!(
@@ -129,7 +115,7 @@ fn listed(flag: &'static str, example: &str, values: &[String]) -> Result<Listed
         if network != network.trunc() {
             let taken = network.trunc();
             let what = format!("{network} has host bits and is taken as {taken}");
-            found.warnings.push(Remark::new(flag, what));
+            warnings.push(Remark::new(flag, what));
         }
         let network = network.trunc();
         if network.prefix_len() == 0 {
@@ -142,16 +128,16 @@ fn listed(flag: &'static str, example: &str, values: &[String]) -> Result<Listed
             ));
             continue;
         }
-        if let Some(other) = found.networks.iter().find(|one| family(**one) == family(network)) {
+        if let Some(other) = found.iter().find(|one| family(**one) == family(network)) {
             errors.push(Remark::new(flag, format!(
                 "{other} and {network} are both {}: at most one network of each family is possible",
                 family(network)
             )));
             continue;
         }
-        found.networks.push(network);
+        found.push(network);
     }
-    if errors.is_empty() { Ok(found) } else { Err(errors) }
+    if errors.is_empty() { Ok((found, warnings)) } else { Err(errors) }
 }
 
 impl Flags {
@@ -163,21 +149,21 @@ impl Flags {
     pub fn check(&self) -> Result<(Config, Vec<Remark>), Vec<Remark>> {
         let clusters = cluster_networks(&self.cluster_cidrs);
         let services = listed(SERVICES, "10.96.0.0/16", &self.service_ranges);
-        let (clusters, services) = match (clusters, services) {
+        let ((clusters, mut warnings), services) = match (clusters, services) {
             (Ok(clusters), Ok(services)) => (clusters, services),
             (clusters, services) => {
                 let errors = [clusters.err(), services.err()];
                 return Err(errors.into_iter().flatten().flatten().collect());
             }
         };
-        let mut warnings = [clusters.warnings, services.warnings].concat();
+        warnings.extend(services.1);
         let mut errors = Vec::new();
         let mut config =
-            Config { allocator: self.allocator, services: services.networks, ..Config::default() };
+            Config { allocator: self.allocator, services: services.0, ..Config::default() };
         match self.allocator {
             AllocatorType::RangeAllocator => {
-                errors.extend(self.wrong_masks(&clusters.networks));
-                for network in &clusters.networks {
+                errors.extend(self.wrong_masks(&clusters));
+                for network in &clusters {
                     match self.range(*network) {
                         Ok(range) => config.ranges.push(range),
                         Err(error) => errors.push(error),
@@ -192,7 +178,7 @@ impl Flags {
                         "no effect with --cidr-allocator-type=CloudAllocator: the cloud decides";
                     Remark::new(flag, what)
                 }));
-                let ranges = clusters.networks.iter();
+                let ranges = clusters.iter();
                 let ranges =
                     ranges.map(|one| ClusterRange { network: *one, mask: one.prefix_len() });
                 config.ranges = ranges.collect();

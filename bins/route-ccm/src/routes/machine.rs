@@ -26,8 +26,7 @@ mod recorded;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_base::At;
-use ccm_cloud::{ClusterId, Route};
-use ccm_controller::brake::approval::SetApproval;
+use ccm_cloud::ClusterId;
 use ccm_controller::machine;
 use ccm_controller::repeats::Repeats;
 use ccm_objects::Shared as Name;
@@ -36,11 +35,11 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::{
     effect::{Blocked, Call, Effect, Page},
-    event::{Applied, Basis, Event, Parameters, Pass, Sending, Term, Written},
+    event::{Applied, Event, Pass, Sending, Term, Written},
     explain::Asked,
 };
 use self::{listing::Listing, progress::Progress};
-use super::plan::{Planned, Planner, targets::Former, widths::Widths};
+use super::plan::{Parameters, Planner, targets::Former};
 use crate::networks::Config;
 
 /// The parts of the settings that do not change, and what the program is.
@@ -60,8 +59,9 @@ pub(crate) struct Fixed {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     fixed: Fixed,
-    parameters: Parameters,
-    approval: Option<SetApproval>,
+    /// By what the last changes were decided, and since when: a change that was decided by something else is not sent.
+    decided_by: Option<Parameters>,
+    decided_since: At,
     /// How nodes get their pod CIDRs, if they get them from this program.
     blocks: Option<Config>,
     leads: bool,
@@ -72,11 +72,6 @@ pub(crate) struct Machine {
     former: Former,
     /// The pod CIDRs of nodes that have changed since the last plan; `None` before the first one.
     changed: Option<BTreeSet<IpNet>>,
-    /// Routes of nodes that were refused because others have changed the table, with what was there. They follow the
-    /// list at once: if others write all the time, a later call is refused again.
-    refused: Vec<(Planned, Vec<Route>)>,
-    /// By what the changes were decided that were sent last.
-    sent_by: Option<Basis>,
     is_asking: bool,
     is_looking_up: bool,
     /// The confirmed writes of conditions, by node.
@@ -98,11 +93,11 @@ impl machine::Machine for Machine {
 
 impl Machine {
     /// Nothing is known yet.
-    pub(crate) fn new(fixed: Fixed, parameters: Parameters) -> Self {
+    pub(crate) fn new(fixed: Fixed) -> Self {
         Self {
             fixed,
-            parameters,
-            approval: None,
+            decided_by: None,
+            decided_since: At::default(),
             blocks: None,
             leads: false,
             planner: Planner::default(),
@@ -110,8 +105,6 @@ impl Machine {
             progress: Progress::default(),
             former: Former::default(),
             changed: None,
-            refused: Vec::new(),
-            sent_by: None,
             is_asking: false,
             is_looking_up: false,
             conditions: BTreeMap::new(),
@@ -122,19 +115,11 @@ impl Machine {
     fn take(&mut self, event: Event, now: At, effects: &mut Vec<Effect>) {
         match event {
             Event::Term(term) => self.begin(*term, now),
-            Event::Settings(parameters) => self.parameters = parameters,
-            Event::Approval(approval) => {
-                self.approval = approval;
-                effects.push(Effect::Wake);
-            }
             Event::Changed { before, after } => self.changed(before.as_ref(), &after, effects),
-            Event::Gone(view) => self.gone(&view, effects),
-            Event::Assigned(view) => {
-                self.has_changed(&view);
-                effects.push(Effect::Wake);
-            }
+            Event::Gone { view, is_marked } => self.gone(&view, is_marked, effects),
+            Event::Assigned(view) => self.has_changed(&view),
             Event::Pass(pass) => self.pass(&pass, now, effects),
-            Event::Listed { answer, traits } => self.listed(answer, &traits, now, effects),
+            Event::Listed { answer, pass } => self.listed(answer, &pass, now, effects),
             Event::Asked { answers, witnesses } => {
                 self.is_asking = false;
                 let lie = self.planner.answered(now, answers, &witnesses);
@@ -169,19 +154,21 @@ impl Machine {
         self.progress = Progress::new(begun);
     }
 
-    /// How wide pod CIDRs may be.
-    fn widths(&self) -> Widths {
-        Widths { blocks: self.blocks.clone(), most: self.parameters.max_pod_cidr }
+    /// Decides by these settings and this approval from now on.
+    fn decide_by(&mut self, parameters: &Parameters, now: At) {
+        if self.decided_by.as_ref() != Some(parameters) {
+            (self.decided_by, self.decided_since) = (Some(parameters.clone()), now);
+        }
     }
 
     /// Returns true if the table does not have a route to this destination, and route-ccm is not making one.
     fn has_no_route(&self, destination: IpNet) -> bool {
-        self.listing.has_no_route(destination, self.planner.in_flight())
+        self.listing.has_no_route(destination, &self.planner.in_flight)
     }
 
     /// Returns true if no change waits for its answer.
     pub(crate) fn is_idle(&self) -> bool {
-        self.planner.in_flight().is_empty()
+        self.planner.in_flight.is_empty()
     }
 
     /// How long the node that waits longest has lacked a route, and how many routes can be added, if the cloud says so.

@@ -2,95 +2,46 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, ErrorKind, RouteChange};
+use ccm_cloud::{CloudError, ErrorKind};
 use ccm_kube::{ApiError, ApiReason};
 use ccm_metrics::{Counter, Every, Family, Gauge, Histogram, computed, label, level, metrics};
 use ccm_runtime::metrics::Metrics;
-use strum::{IntoStaticStr, VariantNames};
 
-use super::plan::Counts;
+use super::plan::{Counts, Planned};
 
 /// Bounds of the time from the creation of a node to its routes, in seconds.
 const TO_ROUTES: [f64; 12] =
     [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
 
-/// The trigger that made the program look at the routes.
-#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum Trigger {
-    /// The period of `--route-reconciliation-period`, or an answer that was not as expected.
-    Periodic,
-    /// A change of a node, or a retry.
-    Event,
+label! {
+    /// The trigger that made the program look at the routes: the period of `--route-reconciliation-period` or an answer
+    /// that was not as expected, or a change of a node or a retry.
+    struct Trigger { "periodic", "event" }
 }
-
-/// How it ended.
-#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum Outcome {
-    Success,
-    Error,
+label! {
+    /// How it ended.
+    struct Outcome { "success", "error" }
 }
-
-/// The change of a route.
-#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum Operation {
-    Create,
-    Replace,
-    Delete,
+label! {
+    /// The kind of change.
+    struct Operation { "create", "replace", "delete" }
 }
-
-impl From<&RouteChange> for Operation {
-    fn from(change: &RouteChange) -> Self {
-        match change {
-            RouteChange::Create(_) => Self::Create,
-            RouteChange::Replace { .. } => Self::Replace,
-            RouteChange::Delete(_) => Self::Delete,
-        }
-    }
+label! {
+    /// The kind of a route in the table.
+    struct Kind { "ours", "defective", "unknown", "other_uid", "foreign", "other_networks" }
 }
-
-/// The kind of a route in the table.
-#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-enum Kind {
-    Ours,
-    Defective,
-    Unknown,
-    OtherUid,
-    Foreign,
-    OtherNetworks,
+label! {
+    /// The state of a node's routes.
+    struct State { "complete", "incomplete", "without_pod_cidrs" }
 }
-
-/// The state of a node's routes.
-#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-enum State {
-    Complete,
-    Incomplete,
-    WithoutPodCidrs,
+label! {
+    /// Why a node is left out.
+    struct Reason { "another_provider", "not_selected" }
 }
-
-/// Why a node is left out.
-#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-enum Reason {
-    AnotherProvider,
-    NotSelected,
+label! {
+    /// Why a pod CIDR gets no route because of its node.
+    struct Refused { "too_wide", "wider_than_most", "id_of_another_node", "address_of_another_node" }
 }
-
-/// Why a pod CIDR gets no route because of its node.
-#[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
-enum Refused {
-    TooWide,
-    WiderThanMost,
-    IdOfAnotherNode,
-    AddressOfAnotherNode,
-}
-
-label!(Trigger, Outcome, Operation, Kind, State, Reason, Refused);
 
 /// The values that are computed on each scrape.
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,28 +111,27 @@ metrics! {
 impl RouteMetrics {
     /// Records the end of a list.
     pub(crate) fn listed(&self, result: Result<(), &CloudError>) {
-        let outcome = if result.is_ok() { Outcome::Success } else { Outcome::Error };
-        self.syncs.of((Trigger::Periodic, outcome)).inc();
+        self.syncs.of((Trigger("periodic"), outcome(result.is_ok()))).inc();
         self.lists.of(result.map_err(|error| error.kind)).inc();
     }
 
     /// Records the end of a call that changes routes.
     pub(crate) fn synced(&self, failures: usize) {
-        let outcome = if failures == 0 { Outcome::Success } else { Outcome::Error };
-        self.syncs.of((Trigger::Event, outcome)).inc();
+        self.syncs.of((Trigger("event"), outcome(failures == 0))).inc();
     }
 
     /// Records the end of a change.
     pub(crate) fn changed(
         &self,
-        change: &RouteChange,
+        planned: &Planned,
         result: Result<(), &CloudError>,
         replaces: bool,
     ) {
-        if matches!(change, RouteChange::Replace { .. }) && result.is_ok() && !replaces {
+        let operation = planned.kind();
+        if operation == "replace" && result.is_ok() && !replaces {
             self.gaps.inc();
         }
-        self.changes.of((change.into(), result.map_err(|error| error.kind))).inc();
+        self.changes.of((Operation(operation), result.map_err(|error| error.kind))).inc();
     }
 
     /// Records that a node of this age has got all its routes.
@@ -202,36 +152,36 @@ impl RouteMetrics {
     /// Sets the gauges.
     pub(crate) fn counted(&self, counts: &Counts) {
         for (kind, count) in [
-            (Kind::Ours, counts.ours),
-            (Kind::Defective, counts.defective),
-            (Kind::Unknown, counts.unknown),
-            (Kind::OtherUid, counts.lent),
-            (Kind::Foreign, counts.foreign),
-            (Kind::OtherNetworks, counts.elsewhere),
+            ("ours", counts.ours),
+            ("defective", counts.defective),
+            ("unknown", counts.unknown),
+            ("other_uid", counts.lent),
+            ("foreign", counts.foreign),
+            ("other_networks", counts.elsewhere),
         ] {
-            self.routes.of(kind).set(level(count));
+            self.routes.of(Kind(kind)).set(level(count));
         }
         for (state, count) in [
-            (State::Complete, counts.nodes_complete),
-            (State::Incomplete, counts.nodes_incomplete),
-            (State::WithoutPodCidrs, counts.nodes_without_cidrs),
+            ("complete", counts.nodes_complete),
+            ("incomplete", counts.nodes_incomplete),
+            ("without_pod_cidrs", counts.nodes_without_cidrs),
         ] {
-            self.nodes.of(state).set(level(count));
+            self.nodes.of(State(state)).set(level(count));
         }
+        self.left_out.of(Reason("another_provider")).set(level(counts.nodes_of_others));
+        self.left_out.of(Reason("not_selected")).set(level(counts.nodes_not_selected));
         for (reason, count) in [
-            (Reason::AnotherProvider, counts.nodes_of_others),
-            (Reason::NotSelected, counts.nodes_not_selected),
+            ("too_wide", counts.cidrs_too_wide),
+            ("wider_than_most", counts.cidrs_wider_than_most),
+            ("id_of_another_node", counts.cidrs_of_same_id),
+            ("address_of_another_node", counts.cidrs_of_same_address),
         ] {
-            self.left_out.of(reason).set(level(count));
-        }
-        for (reason, count) in [
-            (Refused::TooWide, counts.cidrs_too_wide),
-            (Refused::WiderThanMost, counts.cidrs_wider_than_most),
-            (Refused::IdOfAnotherNode, counts.cidrs_of_same_id),
-            (Refused::AddressOfAnotherNode, counts.cidrs_of_same_address),
-        ] {
-            self.refused.of(reason).set(level(count));
+            self.refused.of(Refused(reason)).set(level(count));
         }
         self.held.set(level(counts.held));
     }
+}
+
+fn outcome(is_success: bool) -> Outcome {
+    Outcome(if is_success { "success" } else { "error" })
 }

@@ -7,7 +7,7 @@ mod page;
 use std::sync::{Arc, OnceLock};
 
 use ccm_base::{LogThrottle, clock};
-use ccm_cloud::Cloud;
+use ccm_cloud::{Cloud, CloudError};
 use ccm_controller::{passes::Passes, queue::WorkQueue};
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{health::Condition, plans::Plans};
@@ -75,14 +75,9 @@ impl Perform {
                     handover.change(|left| (left.deleted, left.networks) = (deleted, networks));
                 }
             }
-            Effect::RoutesAre { destinations, read } => {
+            Effect::Ipam(event) => {
                 if let Some(ipam) = &self.ipam {
-                    ipam.routes_are(destinations, read);
-                }
-            }
-            Effect::RouteGone(destination) => {
-                if let Some(ipam) = &self.ipam {
-                    ipam.route_gone(destination);
+                    ipam.tell(event);
                 }
             }
             Effect::Forget(name) => {
@@ -105,7 +100,8 @@ impl Perform {
     /// Tells the user.
     fn tell(&self, effect: Effect) {
         match effect {
-            Effect::ListEnded(_) | Effect::TableKnown => self.listed(effect),
+            Effect::ListEnded(answer) => self.listed(answer),
+            Effect::TableKnown => tracing::info!("the route table is known"),
             Effect::Lies(witness) => tracing::warn!(
                 "the cloud says that most targets of nodes' routes do not exist, such as {witness}: its answers prove nothing"
             ),
@@ -156,10 +152,7 @@ impl Perform {
     }
 
     /// A list has ended.
-    fn listed(&self, effect: Effect) {
-        let Effect::ListEnded(answer) = effect else {
-            return tracing::info!("the route table is known");
-        };
+    fn listed(&self, answer: Result<(usize, usize, Option<String>), CloudError>) {
         self.metrics.listed(answer.as_ref().map(drop));
         match answer {
             Ok((count, malformed, first)) => {
@@ -182,7 +175,7 @@ impl Perform {
     /// A change was answered.
     fn answered(&self, effect: Effect) {
         let Effect::Answered { planned, answer, node, replaces } = effect else { return };
-        self.metrics.changed(&planned.change, answer.as_ref().map(drop), replaces);
+        self.metrics.changed(&planned, answer.as_ref().map(drop), replaces);
         match answer {
             Ok(defect) => report::changed(&planned, replaces, defect.as_deref()),
             Err(error) if !is_failure(&error) => {

@@ -14,7 +14,6 @@
 //! cloud has proven twice, [`CONFIRM`](cases::CONFIRM) apart, that the target is gone. Everything
 //! else is foreign: counted, never touched.
 
-pub mod again;
 pub mod cases;
 pub mod claims;
 pub mod condition;
@@ -32,14 +31,18 @@ pub mod targets;
 pub mod wanted;
 pub mod widths;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use ccm_base::At;
 use ccm_cloud::{
-    AppliedChange, CloudError, ClusterId, ErrorKind, LookupResult, Owner, RouteTarget, RouteTraits,
-    TargetState,
+    AppliedChange, CloudError, ClusterId, ErrorKind, LookupResult, Owner, RouteChange, RouteTarget,
+    RouteTraits, TargetState,
 };
 use ccm_controller::brake::{Brake, Budget, Transition, Window, approval::SetApproval};
+use ccm_kube::selector::NodeSelector;
 use ccm_objects::Shared;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -48,13 +51,12 @@ use self::{
     cases::Cases,
     claims::{Claim, Claims},
     decide::Decider,
-    failures::{Failure, Failures},
+    failures::Failures,
     in_flight::InFlight,
     planned::target_of,
     table::Table,
     targets::{Former, Targets, is_target},
-    wanted::{LeftOut, NodeView, Problem, Terms, wanted},
-    widths::Widths,
+    wanted::{LeftOut, NodeView, Problem, wanted},
 };
 pub use self::{
     decide::Title,
@@ -62,6 +64,24 @@ pub use self::{
     node_routes::{Lack, LackSource, NodeRoutes},
     planned::Planned,
 };
+use crate::networks::{Config, MaxPodCidr};
+
+/// The settings that decide on routes, and the approval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// `--cluster-cidr`.
+    pub cluster_cidrs: Vec<IpNet>,
+    /// `--max-pod-cidr`.
+    pub max_pod_cidr: MaxPodCidr,
+    /// How many routes may be deleted.
+    pub budget: Budget,
+    /// The time between two lists.
+    pub period: Duration,
+    /// The nodes that get routes.
+    pub node_selector: NodeSelector,
+    /// The user's approval.
+    pub approval: Option<SetApproval>,
+}
 
 /// All that a plan depends on, besides the planner's memory.
 #[derive(Clone, Copy, Debug)]
@@ -74,34 +94,16 @@ pub struct View<'a> {
     pub traits: &'a RouteTraits,
     /// This cluster.
     pub cluster: &'a ClusterId,
-    /// `--cluster-cidr`.
-    pub cluster_cidrs: &'a [IpNet],
-    /// How wide pod CIDRs may be.
-    pub widths: &'a Widths,
+    /// The settings and the approval.
+    pub parameters: &'a Parameters,
+    /// The blocks, if this program gives nodes their pod CIDRs.
+    pub blocks: Option<&'a Config>,
     /// Targets that belonged to nodes while this process watched.
     pub former: &'a Former,
     /// True if the cloud can be asked for the instances of nodes. If not, route-ccm believes the nodes.
     pub has_instances: bool,
-    /// How many routes may be deleted.
-    pub budget: Budget,
-    /// A user's approval.
-    pub approval: Option<&'a SetApproval>,
     /// How many nodes may get a route by the calls that follow. The others wait: a burst is not in memory as a whole.
     pub sendable: usize,
-}
-
-impl<'a> View<'a> {
-    /// The inputs that decide on the routes that nodes need.
-    const fn terms(&self) -> Terms<'a> {
-        Terms {
-            cluster_cidrs: self.cluster_cidrs,
-            traits: self.traits,
-            widths: self.widths,
-            approval: self.approval,
-            table: self.table,
-            former: self.former,
-        }
-    }
 }
 
 /// How many routes of each kind there are.
@@ -218,16 +220,17 @@ pub struct Planner {
     brake: Brake<Cause>,
     cases: Cases,
     claims: Claims,
-    failures: Failures,
+    pub(super) failures: Failures,
     /// The changes that are not answered yet.
-    in_flight: InFlight,
+    pub(super) in_flight: InFlight,
     /// The counted losses that the brake lets pass and that are not made yet. True if they were charged. False if an
     /// earlier one of the destination was charged: that one was made.
     passed: BTreeMap<IpNet, bool>,
     /// How many questions about targets were answered.
     questions: usize,
-    /// The cluster CIDRs that were in force when no route was in doubt; empty if that is not known.
-    networks: Vec<IpNet>,
+    /// The cluster CIDRs that were in force when no route was in doubt; empty if that is not known. The leader leaves them
+    /// to the next one.
+    pub(super) networks: Vec<IpNet>,
 }
 
 impl Planner {
@@ -236,25 +239,15 @@ impl Planner {
         Self { brake: Brake::resume(now, window), networks, ..Self::default() }
     }
 
-    /// The last cluster CIDRs that put no route in doubt. The leader leaves them to the next one.
-    pub fn networks(&self) -> &[IpNet] {
-        &self.networks
-    }
-
     /// Recent deletions, for the next leader.
     pub fn window(&self) -> &Window {
         self.brake.window()
     }
 
-    /// The changes that are not answered yet.
-    pub const fn in_flight(&self) -> &InFlight {
-        &self.in_flight
-    }
-
     /// Plans. A deletion that is due is charged to the budget.
     pub fn plan(&mut self, now: At, view: &View<'_>) -> Plan {
         let targets = Targets::of(view.nodes);
-        let wanted = wanted(view.nodes, &targets, &view.terms());
+        let wanted = wanted(&targets, view);
         let mut destinations: BTreeMap<IpNet, Option<usize>> =
             view.table.destinations().map(|destination| (destination, None)).collect();
         destinations.extend(wanted.routes.iter().map(|(cidr, node)| (*cidr, Some(*node))));
@@ -283,9 +276,20 @@ impl Planner {
         copy.plan(now, view)
     }
 
-    /// The last failure of a change of this destination.
-    pub fn failure(&self, destination: IpNet) -> Option<&Failure> {
-        self.failures.get(destination)
+    /// The changes by which a route goes that the plan of now makes as well, without another charge. `waiting`: changes
+    /// that are in flight, and not sent yet.
+    pub fn again(&self, now: At, view: &View<'_>, waiting: &[Planned]) -> Vec<RouteChange> {
+        let mut copy = self.clone();
+        for planned in waiting {
+            copy.in_flight.remove(planned.change.destination());
+        }
+        let plan = copy.plan(now, view);
+        let is_charged = |planned: &Planned| {
+            let destination = planned.change.destination();
+            self.passed.contains_key(&destination) || !copy.passed.contains_key(&destination)
+        };
+        let due = plan.changes.into_iter().filter(|one| one.held.is_none() && one.old().is_some());
+        due.filter(is_charged).map(|planned| planned.change).collect()
     }
 
     /// When the cloud is asked next about the targets of routes.
@@ -404,13 +408,7 @@ impl Planner {
     /// The table was listed.
     pub fn listed(&mut self, now: At, table: &Table) {
         self.claims.retain(now, &table.targets());
-        self.failures.forget_open();
-    }
-
-    /// The cloud has confirmed this change several times and does not keep it: if the change is due
-    /// again, it waits until then.
-    pub fn postpone(&mut self, destination: IpNet, until: At, why: &str) {
-        self.failures.postpone(destination, until, why);
+        self.failures.forget_conflicts();
     }
 
     /// A node has changed: what has failed for its routes is tried at once.

@@ -7,7 +7,6 @@ use std::{sync::Arc, time::Duration};
 use ccm_controller::{approvals, watch::Stores, workers};
 use ccm_kube::store::Change;
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::leadership::LeaseAnnotations;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -26,15 +25,17 @@ pub(crate) fn changed(nodes: &Nodes, change: &Change<Node>) -> Event {
         Change::Updated { old, new } => {
             Event::Changed { before: Some(nodes.view(old)), after: nodes.view(new) }
         }
-        Change::Deleted(node) => Event::Gone(nodes.view(node)),
+        Change::Deleted(node) => {
+            let is_marked = node.has_taint_of(&nodes.settings.borrow().scale_down_taints);
+            Event::Gone { view: nodes.view(node), is_marked }
+        }
     }
 }
 
-/// Follows what a user approves, until the token is cancelled.
-pub(crate) async fn approvals(parts: Parts, lease: LeaseAnnotations, token: CancellationToken) {
-    let held = approvals::Approvals::new(&lease, "that held changes of routes are made");
-    let changed = |[approval]: [_; 1]| parts.tell(Event::Approval(approval));
-    approvals::follow([held], token, changed).await;
+/// Looks at the routes when a user has approved changes, until the token is cancelled.
+pub(crate) async fn approvals(parts: Parts, token: CancellationToken) {
+    let held = approvals::Approvals::new(&parts.lease, "that held changes of routes are made");
+    approvals::follow([held], token, |_| parts.perform.passes.wake()).await;
 }
 
 /// Works on the queue of conditions until the token is cancelled.

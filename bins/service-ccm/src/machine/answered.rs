@@ -1,11 +1,11 @@
 //! The cloud answers a call: what it says about the load balancer.
 
-use std::{mem, ops::Range, time::Duration};
+use std::{ops::Range, time::Duration};
 
 use ccm_base::{At, Backoff};
 use ccm_cloud::{
-    CloudError, Digest, ErrorKind, LoadBalancer, LoadBalancerTraits, Members, MembersSet, Note,
-    Owner, Phase, Waiting,
+    CloudError, ErrorKind, LoadBalancer, LoadBalancerTraits, Members, MembersSet, Owner, Phase,
+    Waiting,
 };
 use ccm_controller::queue::Pace;
 use ccm_objects::Service;
@@ -13,52 +13,14 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     RETRY,
-    entry::{Asked, Entry},
+    entry::{Asked, BalancerEntry},
 };
 use crate::plan::{
-    CallKind, Failed, Known, Pending, copied, eligible::NodeSet, hangs::Slow, named, repeated,
+    CallKind, Failed, Known, Pending, copied, eligible::NodeSet, hangs::SlowCall, named, repeated,
     replaced, status::ingress,
 };
 
-/// The news from a call on which the cloud works.
-#[derive(Debug)]
-pub(crate) struct Started {
-    /// True if the cloud makes a step again that it does not keep.
-    pub(crate) is_step_again: bool,
-    /// The load balancer that another one replaces, and the ID of the other one.
-    pub(crate) replaced: Option<(String, String)>,
-}
-
-/// The news to report when a load balancer matches its Service.
-#[derive(Debug)]
-pub(crate) struct Completed {
-    /// True if the start of the creation or change was reported.
-    pub(crate) was_announced: bool,
-    /// The provider's remarks.
-    pub(crate) notes: Vec<Note>,
-    /// Why the provider leaves pools empty.
-    pub(crate) why_empty: Option<String>,
-}
-
-impl Entry {
-    /// A call to create or update begins: from now on there may be a load balancer, whatever the answer
-    /// is.
-    pub(crate) fn begin_to_ensure(&mut self) {
-        self.state.proved_absent = false;
-        self.state.was_marked = false;
-    }
-
-    /// The start of a creation or change is reported.
-    pub(crate) fn announce(&mut self) {
-        self.is_announced = true;
-    }
-
-    /// The cloud has answered a call.
-    pub(crate) fn answered(&mut self, now: At) {
-        self.answered = now;
-        (self.is_queued, self.state.unreadable) = (false, None);
-    }
-
+impl BalancerEntry {
     /// The cloud has carried out a call.
     pub(crate) fn done(&mut self, call: CallKind) {
         self.state.pending = None;
@@ -75,7 +37,7 @@ impl Entry {
         now: At,
     ) -> Option<String> {
         let gone = self.replaced(&asked.service, &balancer.id);
-        self.complete(balancer, asked.digest, asked.sent.as_ref(), nodes, now);
+        self.complete(balancer, asked.digest(), asked.sent(), nodes, now);
         gone
     }
 
@@ -113,34 +75,24 @@ impl Entry {
         self.state.proved_absent = true;
     }
 
-    /// The second load balancer of the same owner is deleted.
-    pub(crate) fn duplicate_deleted(&mut self) {
-        self.state.duplicate = None;
-    }
-
     /// Another controller is responsible for the load balancer.
     pub(crate) fn elsewhere(&mut self, asked: &Asked, why: String) {
         self.state.pending = None;
         self.state.failed.clear();
         if asked.call == CallKind::DeleteDuplicate {
             // Says nothing about the first one.
-            return self.duplicate_deleted();
+            self.state.duplicate = None;
+            return;
         }
         self.state.known = Known::Elsewhere(why);
-        self.state.look = false;
+        self.state.needs_look = false;
         // The other controller may change them.
         self.forget_members();
         match asked.call {
-            CallKind::Ensure => self.state.configured = asked.digest,
+            CallKind::Ensure => self.state.configured = asked.digest(),
             CallKind::Delete => self.state.proved_absent = true,
             CallKind::Members | CallKind::DeleteDuplicate => {}
         }
-    }
-
-    /// The provider could not see the members: service-ccm makes a full call next.
-    pub(crate) fn not_seen(&mut self, why: String, now: At) {
-        self.state.pending = None;
-        self.state.saw_nothing(why, now);
     }
 
     /// The load balancer is gone or has failed, and the call was not to replace it.
@@ -153,14 +105,15 @@ impl Entry {
         }
     }
 
-    /// The cloud works on a call. `owner` is the owner of the load balancer.
+    /// The cloud works on a call. `owner` is the owner of the load balancer. Returns true if the cloud makes a
+    /// step again that it does not keep; and the load balancer that another one replaces, with the other one's ID.
     pub(crate) fn in_progress(
         &mut self,
         asked: &Asked,
         waiting: Waiting,
         owner: Owner,
         now: At,
-    ) -> Started {
+    ) -> (bool, Option<(String, String)>) {
         let earlier = self.state.pending.take().filter(|last| last.call == Some(asked.call));
         let Waiting { what, check_after, id, changed, .. } = waiting.clone();
         self.sent(asked.call);
@@ -168,14 +121,14 @@ impl Entry {
         // Without this count service-ccm would repeat a step without end that the cloud does not keep.
         let is_step_again = changed
             && asked.call == CallKind::Ensure
-            && repeated::step_made(&mut self.state.repeats, now, &what, asked.digest);
+            && repeated::step_made(&mut self.state.repeats, now, &what, asked.digest());
         let made = id.clone().filter(|_| asked.call == CallKind::Ensure);
         let replaced = made.and_then(|id| Some((self.replaced(&asked.service, &id)?, id)));
         self.state.failed.retain(|failed| failed.call != asked.call);
         self.state.pending = Some(Pending {
             call: Some(asked.call),
-            digest: asked.digest,
-            members: asked.sent.clone(),
+            digest: asked.digest(),
+            members: asked.sent().cloned(),
             what,
             check_at: now + check_after,
             since: earlier.map_or(now, |earlier| earlier.since),
@@ -187,7 +140,7 @@ impl Entry {
             balancer.phase = Phase::Pending(waiting);
             self.state.known = Known::There(Box::new(balancer));
         }
-        Started { is_step_again, replaced }
+        (is_step_again, replaced)
     }
 
     /// The members of a call may have arrived, whatever its answer is.
@@ -233,7 +186,7 @@ impl Entry {
         self.done(asked.call);
         let failed = Failed {
             call: asked.call,
-            digest: asked.digest,
+            digest: asked.digest(),
             named: named(&asked.service, traits).map(|id| id.map(Into::into)),
             error,
             times,
@@ -246,35 +199,10 @@ impl Entry {
         (wait, may_pass)
     }
 
-    /// The load balancer matches the Service. Returns the news to report, once.
-    pub(crate) fn completed(&mut self) -> Completed {
-        let notes = match &self.state.known {
-            Known::There(balancer) => balancer.notes.clone(),
-            _ => Vec::new(),
-        };
-        let was_announced = mem::take(&mut self.is_announced);
-        Completed { was_announced, notes, why_empty: self.state.why_empty() }
-    }
-
-    /// Returns true if the change of members that has ended has changed something in the cloud, once.
-    pub(crate) fn take_changed(&mut self) -> bool {
-        mem::take(&mut self.has_changed)
-    }
-
-    /// A call did not return in time: the next one is made on a slower lane.
-    pub(crate) fn timed_out(&mut self, slow: Slow) {
-        self.slow = Some(slow);
-    }
-
-    /// A call on a slow lane has returned in time.
-    pub(crate) fn in_time(&mut self) {
-        self.slow = None;
-    }
-
     /// The cloud answers such calls again. Returns true if the Service waited for that: its next call is
     /// due.
     pub(crate) fn answers_again(&mut self, call: CallKind, now: At) -> bool {
-        if self.slow != Some(Slow { call, alone: false }) {
+        if self.slow != Some(SlowCall { call, alone: false }) {
             return false;
         }
         self.slow = None;
@@ -284,11 +212,6 @@ impl Entry {
             }
         }
         true
-    }
-
-    /// The cloud has said what it would change for this configuration.
-    pub(crate) fn previewed(&mut self, digest: Digest, lines: Vec<String>) {
-        self.state.previewed = Some((digest, lines));
     }
 }
 

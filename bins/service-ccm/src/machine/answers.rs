@@ -1,21 +1,27 @@
 //! The cloud answers calls: what follows for the Service and for others.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{mem, ops::Range, sync::Arc, time::Duration};
 
 use ccm_base::{At, Backoff, RetryClass};
-use ccm_cloud::{CloudError, ErrorKind, LoadBalancer, Loss, MembersSet, Progress, Waiting};
+use ccm_cloud::{
+    AbsenceProof, CloudError, ErrorKind, LoadBalancer, Loss, MembersSet, Progress, Waiting,
+};
 use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
 use ccm_objects::{Service, Shared as Name};
 
 use super::{
     Machine, RETRY,
-    answered::{Completed, Started},
     due::tell,
-    effect::{Count, Effect, Ended, Lane, Level, Task, Tell, Turn},
+    effect::{Count, Effect, Ended, Lane, LogLevel, Task, Tell, Turn},
     entry::Asked,
-    event::{Answer, Answered},
+    event::{Answered, CallAnswer},
 };
-use crate::plan::{CallKind, Known, of_adoption, of_name, shown_id, status::ID, to_adopt};
+use crate::plan::{
+    CallKind, Known,
+    front_end::owner,
+    of_adoption, of_name, repeated, shown_id,
+    status::{ID, has_address},
+};
 
 /// The share of a wait after a failure that is random: what failed together does not come back together.
 const SPREAD: Range<f64> = 0.8..1.0;
@@ -34,24 +40,22 @@ impl Machine {
         let Some(call) = answer.call() else { return self.previewed(lane, &name, &uid, answer) };
         let ended = Effect::Count(Count::Ended(call, answer.ended()));
         let entry = self.balancers.of(&name, &uid);
-        let asked = entry.and_then(|entry| entry.take_asked(lane, call));
+        let asked = entry.and_then(|entry| entry.asked.remove(&lane));
         let look = Effect::Look(lane, Name::clone(&name));
         // Nothing is remembered of a Service that is gone.
         let Some(asked) = asked else { return vec![ended, look] };
         let mut effects = vec![ended];
         effects.extend(match answer {
-            Answer::Ensure(answer) => self.apply_answer(lane, &asked, *answer, Self::ensured, now),
-            Answer::Members(answer) => {
+            CallAnswer::Ensure(answer) => {
+                self.apply_answer(lane, &asked, *answer, Self::ensured, now)
+            }
+            CallAnswer::Members(answer) => {
                 self.apply_answer(lane, &asked, answer, Self::members_set, now)
             }
-            Answer::Delete(answer) | Answer::DeleteDuplicate(answer) => self.apply_answer(
-                lane,
-                &asked,
-                answer,
-                |machine, asked, proof, _| machine.deleted(asked, proof.kept),
-                now,
-            ),
-            Answer::Preview(..) => Vec::new(),
+            CallAnswer::Delete(answer) => {
+                self.apply_answer(lane, &asked, answer, Self::deleted, now)
+            }
+            CallAnswer::Preview(..) => Vec::new(),
         });
         effects.push(look);
         effects
@@ -77,7 +81,8 @@ impl Machine {
             effects.extend(self.carried_out(service, asked.call, now));
         }
         let entry = self.balancers.entry(service);
-        entry.answered(now);
+        entry.answered = now;
+        (entry.is_queued, entry.state.unreadable) = (false, None);
         effects.extend(match answer {
             Ok(Progress::Done(value)) => {
                 entry.done(asked.call);
@@ -90,12 +95,13 @@ impl Machine {
             Ok(Progress::InProgress(waiting)) => self.in_progress(asked, waiting, now),
             Ok(Progress::Elsewhere(why)) => {
                 entry.elsewhere(asked, why.clone());
-                vec![log(Level::Info, service, format!("skipped, owned by another controller: {why}"))]
+                vec![log(LogLevel::Info, service, format!("skipped, owned by another controller: {why}"))]
             }
             Ok(Progress::NotSeen(why)) => {
-                let text = format!("the load balancer is looked at in full: {why}");
-                entry.not_seen(why, now);
-                vec![log(Level::Info, service, text)]
+                let text = format!("reading the load balancer in full: {why}");
+                entry.state.pending = None;
+                entry.state.saw_nothing(why, now);
+                vec![log(LogLevel::Info, service, text)]
             }
             Ok(Progress::Lost(loss)) if asked.may_replace => {
                 let what = format!("the provider may replace it, and does not: {}", loss.why);
@@ -103,7 +109,7 @@ impl Machine {
             }
             Ok(Progress::Lost(loss)) => vec![self.lost(asked, loss, now)],
             Err(error) if entry.note_copied(asked, &error) => vec![log(
-                Level::Warn,
+                LogLevel::Warn,
                 service,
                 format!(
                     "annotation {ID} is not this Service's, which gets a load balancer of its own: {error}"
@@ -115,9 +121,9 @@ impl Machine {
         if is_timeout {
             // What follows is the slower lanes' work: the status as well as the next call.
             let slow = self.hangs.timed_out(asked.call, asked.began);
-            self.balancers.entry(service).timed_out(slow);
+            self.balancers.entry(service).slow = Some(slow);
         } else if lane == Lane::Slow {
-            self.balancers.entry(service).in_time();
+            self.balancers.entry(service).slow = None;
         }
         effects.extend(makes_room.then(|| self.let_next_in(service.names().0)).flatten());
         effects
@@ -125,7 +131,7 @@ impl Machine {
 
     /// The load balancer matches its Service.
     fn ensured(&mut self, asked: &Asked, balancer: LoadBalancer, now: At) -> Vec<Effect> {
-        let (nodes, id) = (Arc::clone(self.nodes.set()), balancer.id.clone());
+        let (nodes, id) = (Arc::clone(&self.nodes.set), balancer.id.clone());
         let entry = self.balancers.entry(&asked.service);
         let gone = entry.ensured(asked, balancer, &nodes, now);
         gone.map(|gone| self.gone(&asked.service, gone, Some(id))).unwrap_or_default()
@@ -133,30 +139,32 @@ impl Machine {
 
     /// Reports, once, that the load balancer whose address the Service shows is gone.
     fn gone(&mut self, service: &Arc<Service>, id: String, by: Option<String>) -> Vec<Effect> {
-        match self.balancers.entry(service).begin_to_tell_gone(&id) {
-            true => vec![Effect::Count(Count::Gone), tell(service, Tell::Gone { id, by })],
-            false => Vec::new(),
+        let told = self.balancers.entry(service).told_gone.replace(id.as_str().into());
+        match told.as_deref() == Some(&*id) {
+            true => Vec::new(),
+            false => vec![Effect::Count(Count::Gone), tell(service, Tell::Gone { id, by })],
         }
     }
 
     fn members_set(&mut self, asked: &Asked, set: MembersSet, now: At) -> Vec<Effect> {
-        self.balancers.entry(&asked.service).members_set(asked.sent.as_ref(), set, now);
+        self.balancers.entry(&asked.service).members_set(asked.sent(), set, now);
         Vec::new()
     }
 
-    fn deleted(&mut self, asked: &Asked, kept: Option<String>) -> Vec<Effect> {
+    fn deleted(&mut self, asked: &Asked, proof: AbsenceProof, _: At) -> Vec<Effect> {
         let entry = self.balancers.entry(&asked.service);
         match asked.call {
-            CallKind::DeleteDuplicate => entry.duplicate_deleted(),
+            CallKind::DeleteDuplicate => entry.state.duplicate = None,
             _ => entry.deleted(),
         }
-        kept.map(|kept| tell(&asked.service, Tell::Kept(kept))).into_iter().collect()
+        proof.kept.map(|kept| tell(&asked.service, Tell::Kept(kept))).into_iter().collect()
     }
 
     /// Records a call that the provider has confirmed, and reports it if it does not last.
     fn called(&mut self, asked: &Asked, now: At) -> Option<Effect> {
         let Asked { service, step, members, .. } = asked;
-        let repeated = self.balancers.entry(service).step_called(step, service, members, now)?;
+        let repeats = &mut self.balancers.entry(service).state.repeats;
+        let repeated = repeated::called(repeats, now, step, service, members)?;
         Some(tell(service, Tell::Repeated(repeated)))
     }
 
@@ -165,9 +173,10 @@ impl Machine {
         let what = match asked.call {
             CallKind::Ensure => return self.completed(service, now),
             CallKind::Members => {
-                let members = asked.sent.as_ref().map_or(0, |members| members.present.len());
+                let members = asked.sent().map_or(0, |members| members.present.len());
                 let entry = self.balancers.entry(service);
-                let (has_changed, why_empty) = (entry.take_changed(), entry.state.why_empty());
+                let has_changed = mem::take(&mut entry.has_changed);
+                let why_empty = entry.state.why_empty();
                 if members == 0 || why_empty.is_some() {
                     Some(Tell::NoMembers(why_empty.or_else(|| asked.members.why_none.clone())))
                 } else {
@@ -182,20 +191,21 @@ impl Machine {
 
     /// Reports the end of a creation or a change, the provider's remarks, and the reason of empty pools.
     pub(super) fn completed(&mut self, service: &Arc<Service>, now: At) -> Vec<Effect> {
-        let Completed { was_announced, notes, why_empty } =
-            self.balancers.entry(service).completed();
         self.losses.end(now, &service.uid);
-        let ensured = was_announced.then_some(Tell::Ensured);
-        let notes = (!notes.is_empty()).then_some(Tell::Notes(notes));
-        let empty = why_empty.map(|why| Tell::NoMembers(Some(why)));
+        let entry = self.balancers.entry(service);
+        let ensured = mem::take(&mut entry.is_announced).then_some(Tell::Ensured);
+        let notes = entry.state.balancer().map(|balancer| &balancer.notes);
+        let notes = notes.filter(|notes| !notes.is_empty()).cloned().map(Tell::Notes);
+        let empty = entry.state.why_empty().map(|why| Tell::NoMembers(Some(why)));
         let all = [ensured, notes, empty].into_iter().flatten();
         all.map(|what| tell(service, what)).collect()
     }
 
     /// The cloud works on it: it is polled.
     fn in_progress(&mut self, asked: &Asked, waiting: Waiting, now: At) -> Vec<Effect> {
-        let (service, owner) = (&asked.service, self.owner(&asked.service));
-        let Started { is_step_again, replaced } =
+        let service = &asked.service;
+        let owner = owner(service, &self.cluster);
+        let (is_step_again, replaced) =
             self.balancers.entry(service).in_progress(asked, waiting, owner, now);
         let gone = replaced.map(|(id, by)| self.gone(service, id, Some(by))).unwrap_or_default();
         let called = if is_step_again { self.called(asked, now) } else { None };
@@ -208,19 +218,16 @@ impl Machine {
         let line = format!("only a new load balancer helps: {}", loss.why);
         self.balancers.entry(service).lost(asked.call, loss.is_gone);
         self.losses.answered(now, &service.uid, loss);
-        log(Level::Warn, service, line)
+        log(LogLevel::Warn, service, line)
     }
 
     fn failed(&mut self, lane: Lane, asked: &Asked, error: CloudError, now: At) -> Vec<Effect> {
         let (service, call, traits) = (&asked.service, asked.call, self.traits());
-        let adopt = to_adopt(service).filter(|_| call == CallKind::Ensure);
-        let error = match adopt {
-            Some(id) => of_adoption(id, error),
-            None => error,
-        };
         let entry = self.balancers.entry(service);
         let error = match call {
-            CallKind::Ensure => of_name(service, &traits, entry.state.id(), error),
+            CallKind::Ensure => {
+                of_name(service, &traits, entry.state.id(), of_adoption(service, error))
+            }
             _ => error,
         };
         let mut effects = Vec::new();
@@ -234,7 +241,7 @@ impl Machine {
             // A list, or else a full call, shows if the load balancer is gone.
             match traits.lists {
                 true => effects.push(Effect::Wake(Task::Audit)),
-                false => entry.look(),
+                false => entry.state.needs_look = true,
             }
         }
         let is_unsent = error.unsent;
@@ -242,8 +249,8 @@ impl Machine {
             let members = Box::new(asked.members.clone());
             effects.push(tell(service, Tell::Failed { call, members, error, pace }));
         }
-        let is_new = service.details.as_ref().is_some_and(|details| details.ingress.is_empty());
-        let priority = if is_unsent && is_new { Priority::Urgent } else { Priority::Routine };
+        let priority =
+            if is_unsent && !has_address(service) { Priority::Urgent } else { Priority::Routine };
         effects.push(Effect::queue(lane, service, Turn::After(wait, priority)));
         effects
     }
@@ -259,7 +266,7 @@ impl Machine {
             .filter_map(|(name, entry)| entry.answers_again(call, now).then(|| Name::clone(name)));
         let back: Vec<Name> = back.collect();
         let line = format!("the cloud answers again: {} Services waited for that", back.len());
-        let mut effects = vec![Effect::Log(Level::Info, None, line)];
+        let mut effects = vec![Effect::Log(LogLevel::Info, None, line)];
         let priority = if call == CallKind::Members { Priority::Routine } else { Priority::Urgent };
         for name in back {
             effects.push(Effect::Queue(Name::clone(&name), Lane::Slow, Turn::Gone));
@@ -274,8 +281,8 @@ impl Machine {
     }
 
     /// The cloud has said what it would change.
-    fn previewed(&mut self, lane: Lane, name: &Name, uid: &str, answer: Answer) -> Vec<Effect> {
-        let Answer::Preview(digest, answer) = answer else { return Vec::new() };
+    fn previewed(&mut self, lane: Lane, name: &Name, uid: &str, answer: CallAnswer) -> Vec<Effect> {
+        let CallAnswer::Preview(digest, answer) = answer else { return Vec::new() };
         let queue = |turn| Effect::Queue(Name::clone(name), lane, turn);
         let lines = match answer {
             Ok(lines) => lines,
@@ -284,24 +291,24 @@ impl Machine {
             }
             Err(error) => {
                 let text = format!("cannot preview the load balancer: {error}");
-                let log = Effect::Log(Level::Warn, Some(Name::clone(name)), text);
+                let log = Effect::Log(LogLevel::Warn, Some(Name::clone(name)), text);
                 return vec![log, queue(Turn::Failed(error.class()))];
             }
         };
         if let Some(entry) = self.balancers.of(name, uid) {
-            entry.previewed(digest, lines);
+            entry.state.previewed = Some((digest, lines));
         }
         vec![queue(Turn::Well), Effect::Look(lane, Name::clone(name))]
     }
 }
 
-impl Answer {
+impl CallAnswer {
     /// How the call ended, for metrics. A call that the provider did not send is not an error.
     fn ended(&self) -> Result<Ended, CloudError> {
         match self {
             Self::Ensure(answer) => ended(answer),
             Self::Members(answer) => ended(answer),
-            Self::Delete(answer) | Self::DeleteDuplicate(answer) => ended(answer),
+            Self::Delete(answer) => ended(answer),
             Self::Preview(..) => Ok(Ended::Done),
         }
     }
@@ -321,7 +328,7 @@ pub(super) fn ended<T>(answer: &Result<Progress<T>, CloudError>) -> Result<Ended
 }
 
 /// A line of the log about a Service.
-fn log(level: Level, service: &Service, text: String) -> Effect {
+fn log(level: LogLevel, service: &Service, text: String) -> Effect {
     Effect::Log(level, Some(Name::clone(&service.key)), text)
 }
 

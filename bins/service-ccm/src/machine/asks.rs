@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use ccm_base::At;
-use ccm_cloud::{Digest, FrontEnd, MemberChange, Members, Owner, Unwanted, Wanted};
+use ccm_cloud::{Digest, FrontEnd, MemberChange, Members, Unwanted, Wanted};
 use ccm_objects::Service;
 
 use super::{
@@ -14,11 +14,11 @@ use super::{
     planned::Planned,
 };
 use crate::plan::{
-    CallKind, Known, Step,
-    front_end::{desired, settings},
+    BalancerState, CallKind, Step,
+    front_end::{owner, settings, spec_front_end},
     losses::recorded,
-    reason::{PROVISIONING, Reason},
-    status::shows,
+    reason::Reason,
+    status::{has_address, shows},
     to_adopt,
 };
 
@@ -32,75 +32,55 @@ impl Machine {
         planned: &Planned,
         now: At,
     ) -> Vec<Effect> {
-        let (question, digest, sent) = self.question(service, &step, planned);
-        let call = match (&question, &step) {
-            (Question::Ensure(_), _) => Some(CallKind::Ensure),
-            (Question::Members(_), _) => Some(CallKind::Members),
-            (Question::Delete(_), Step::DeleteDuplicate(_)) => Some(CallKind::DeleteDuplicate),
-            (Question::Delete(_), _) => Some(CallKind::Delete),
-            (Question::Preview(_), _) => None,
-        };
+        let question = self.question(service, &step, planned);
+        let call = step.call();
         let mut effects = self.announce(service, &question, planned);
         let entry = self.balancers.entry(service);
         if let Some(call) = call {
-            let (members, inputs) = (planned.members.clone(), planned.inputs);
-            let (may_replace, service) = (planned.may_replace, Arc::clone(service));
             let asked = Asked {
-                service,
+                service: Arc::clone(service),
                 call,
                 step,
-                members,
-                digest,
-                sent,
-                inputs,
-                may_replace,
+                members: planned.members.clone(),
+                inputs: planned.inputs,
+                may_replace: planned.may_replace,
                 began: now,
             };
-            entry.ask(lane, asked);
+            entry.asked.insert(lane, Box::new(asked));
         }
         let is_ensured = call == Some(CallKind::Ensure);
-        let has_no_address = |service: &Service| {
-            service.details.as_ref().is_some_and(|details| details.ingress.is_empty())
-        };
         effects.push(Effect::Ask(Box::new(Ask {
             lane,
             name: service.key.clone(),
             uid: service.uid.clone(),
             question,
-            is_urgent: is_ensured && has_no_address(service),
+            is_urgent: is_ensured && !has_address(service),
             is_charged: is_ensured && planned.may_replace && recorded(service).is_some(),
         })));
         effects
     }
 
-    /// The question of a step, with the configuration and the members that it is about.
-    fn question(
-        &self,
-        service: &Service,
-        step: &Step,
-        planned: &Planned,
-    ) -> (Question, Option<Digest>, Option<Members>) {
-        let members = || planned.members.members.clone();
+    /// The question of a step.
+    fn question(&self, service: &Service, step: &Step, planned: &Planned) -> Question {
         match step {
             Step::Ensure(front_end) => {
-                let wanted = self.wanted(service, Arc::clone(front_end), planned);
-                (Question::Ensure(wanted), Some(front_end.digest), Some(members()))
+                Question::Ensure(self.wanted(service, Arc::clone(front_end), planned))
             }
             Step::Preview(front_end) => {
                 let mut wanted = self.wanted(service, Arc::clone(front_end), planned);
                 wanted.adopt = wanted.adopt.or_else(|| self.adoptable(service));
-                (Question::Preview(wanted), Some(front_end.digest), None)
+                Question::Preview(wanted)
             }
             Step::SetMembers(id) => {
-                let change = self.member_change(service, id, members());
-                (Question::Members(change), None, Some(members()))
+                let members = planned.members.members.clone();
+                Question::Members(self.member_change(service, id, members))
             }
             Step::DeleteDuplicate(id) => {
-                (Question::Delete(self.unwanted(service, Some(id.clone()), true)), None, None)
+                Question::Delete(self.unwanted(service, Some(id.clone()), true))
             }
             _ => {
                 let known = self.to_look_for(service, CallKind::Delete);
-                (Question::Delete(self.unwanted(service, known, false)), None, None)
+                Question::Delete(self.unwanted(service, known, false))
             }
         }
     }
@@ -119,9 +99,9 @@ impl Machine {
                 let is_news = self.is_news(service, digest);
                 let entry = self.balancers.entry(service);
                 // From now on there may be a load balancer, whatever the answer is.
-                entry.begin_to_ensure();
+                (entry.state.proved_absent, entry.state.was_marked) = (false, false);
                 if is_news {
-                    entry.announce();
+                    entry.is_announced = true;
                     effects.push(tell(service, Tell::Ensuring(digest)));
                     if wanted.members.present.is_empty() {
                         let why = planned.members.why_none.clone();
@@ -135,17 +115,6 @@ impl Machine {
             _ => {}
         }
         effects
-    }
-
-    /// The owner of the load balancer of a Service.
-    pub(super) fn owner(&self, service: &Service) -> Owner {
-        let (namespace, name) = service.names();
-        Owner {
-            cluster: self.cluster.clone(),
-            uid: service.uid.to_string(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
     }
 
     fn wanted(&self, service: &Service, front_end: Arc<FrontEnd>, planned: &Planned) -> Wanted {
@@ -183,14 +152,12 @@ impl Machine {
     fn is_news(&self, service: &Service, digest: Digest) -> bool {
         let state = self.balancers.get(&service.key).map(|entry| &entry.state);
         let configured = state.and_then(|state| state.configured);
-        let is_elsewhere = state.is_some_and(|state| matches!(state.known, Known::Elsewhere(_)));
-        if is_elsewhere && configured == Some(digest) {
+        if state.is_some_and(BalancerState::is_elsewhere) && configured == Some(digest) {
             // service-ccm only asks whether another controller is still responsible.
             return false;
         }
         let provisioned = [Reason::Provisioned, Reason::PartlyProvisioned];
-        let condition = service.condition(PROVISIONING);
-        let shows_provisioned = provisioned.iter().any(|reason| shows(condition, *reason));
+        let shows_provisioned = provisioned.iter().any(|reason| shows(service, *reason));
         !shows_provisioned || configured.is_some_and(|configured| configured != digest)
     }
 
@@ -198,11 +165,11 @@ impl Machine {
         let traits = self.traits();
         let front_end = traits
             .wants_service
-            .then(|| desired(service, &self.cluster, &traits).front_end)
+            .then(|| spec_front_end(service, &self.cluster, &traits).front_end)
             .flatten();
         let details = service.details.as_deref();
         MemberChange {
-            owner: self.owner(service),
+            owner: owner(service, &self.cluster),
             id: id.to_owned(),
             members,
             front_end,
@@ -218,7 +185,7 @@ impl Machine {
         let known_settings = details.filter(|details| details.too_large.is_none());
         let settings = known_settings.map(|details| settings(details, &traits));
         let address = details.and_then(|it| it.load_balancer_ip.as_deref()?.parse().ok());
-        let owner = self.owner(service);
+        let owner = owner(service, &self.cluster);
         let service = traits.wants_service.then(|| service.json.clone()).flatten();
         Unwanted { owner, known, duplicate, settings, address, service }
     }

@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 use super::{
     Machine,
     adoptable::{AllMade, made, without_load_balancer},
-    effect::{Count, Effect, Level, Line, Task, TellOrphan},
-    entry::Entry,
+    effect::{Count, Effect, HealthLine, LogLevel, Task, TellOrphan},
+    entry::BalancerEntry,
     event::{Listed, Polled},
     listed::{Listing, line_about},
 };
 use crate::plan::{
     Known, List, by_provider, looks,
-    losses::{self, Sight},
+    losses::{self, LossSight},
     orphans,
     status::ID,
 };
@@ -76,7 +76,7 @@ impl Machine {
 
     /// Returns true if no list has been compared yet.
     pub(crate) fn is_first(&self) -> bool {
-        self.balancers.list() != List::Compared
+        self.balancers.list != List::Compared
     }
 
     fn lacking(&self, list: &LoadBalancerList, services: &[Arc<Service>]) -> Vec<Arc<Service>> {
@@ -125,7 +125,7 @@ impl Machine {
             let line = format!(
                 "{length} load balancers of this cluster, {orphan_count} without a Service"
             );
-            effects.push(Effect::Log(Level::Info, None, line));
+            effects.push(Effect::Log(LogLevel::Info, None, line));
         } else {
             self.audits.waiting.reads = self.reads(now, &mut effects);
         }
@@ -137,7 +137,7 @@ impl Machine {
                 Err(format!("{line}; {count} more cannot be read: {first}"))
             }
         };
-        effects.push(Effect::Health(Line::LoadBalancers, line));
+        effects.push(Effect::Health(HealthLine::LoadBalancers, line));
         effects.extend(self.after_losses(asks));
         effects
     }
@@ -149,7 +149,7 @@ impl Machine {
         }
         let Waiting { list, mut services, reads } = mem::take(&mut self.audits.waiting);
         if let Some(list) = list {
-            self.balancers.set_list(list);
+            self.balancers.list = list;
             // Services that came after the list have waited for it as well.
             let known: HashSet<Name> = services.iter().cloned().collect();
             let all = self.balancers.all_mut().map(|(name, _)| name);
@@ -177,12 +177,12 @@ impl Machine {
         self.audits.error = Some(error.clone());
         let mut effects = vec![
             Effect::Count(Count::Audited(Err(error))),
-            Effect::Health(Line::LoadBalancers, Err(line.clone())),
-            Effect::Log(Level::Warn, None, line),
+            Effect::Health(HealthLine::LoadBalancers, Err(line.clone())),
+            Effect::Log(LogLevel::Warn, None, line),
         ];
-        if self.audits.failures == FAILURES && self.balancers.list() == List::Awaited {
+        if self.audits.failures == FAILURES && self.balancers.list == List::Awaited {
             let line = "Services are synced one by one until a list succeeds".to_owned();
-            effects.push(Effect::Log(Level::Warn, None, line));
+            effects.push(Effect::Log(LogLevel::Warn, None, line));
             self.go_on(List::Failing, services);
             effects.extend(self.after_losses(false));
         }
@@ -202,20 +202,20 @@ impl Machine {
         self.assume(services, now);
         let due = self.look(services, now);
         self.audits.waiting.services = due;
-        if self.balancers.list() == List::Awaited {
+        if self.balancers.list == List::Awaited {
             self.go_on(List::Compared, services);
         }
         // Only a call shows a load balancer, so no load balancer counts as shown now.
         let asks = self.see_losses(services, false, now);
         let line = "the provider has no list of load balancers".to_owned();
-        let mut effects = vec![Effect::Health(Line::LoadBalancers, Ok(line))];
+        let mut effects = vec![Effect::Health(HealthLine::LoadBalancers, Ok(line))];
         effects.extend(self.after_losses(asks));
         effects
     }
 
     /// Takes the Services' own word.
     fn assume(&mut self, services: &[Arc<Service>], now: At) {
-        let nodes = Arc::clone(self.nodes.set());
+        let nodes = Arc::clone(&self.nodes.set);
         // An annotation without an address is the copy of another Service's.
         for service in services.iter().filter(|service| losses::is_shown(service)) {
             let Some(id) = service.annotation(ID) else { continue };
@@ -247,7 +247,7 @@ impl Machine {
         (services, started, seen): (&[Arc<Service>], At, At),
     ) -> (Vec<LoadBalancer>, Vec<Name>) {
         let malformed = &*list.malformed;
-        let (nodes, stores_digest) = (Arc::clone(self.nodes.set()), self.traits().stores_digest);
+        let (nodes, stores_digest) = (Arc::clone(&self.nodes.set), self.traits().stores_digest);
         let mut of_owner = by_owner(list.load_balancers, &self.cluster.uid);
         let mut changed = Vec::new();
         for service in services {
@@ -271,7 +271,7 @@ impl Machine {
         started: At,
     ) -> [Effect; 2] {
         let (cluster, orphans) = (&self.cluster, &found);
-        let sight = orphans::Sight { cluster, orphans, all, services, is_complete };
+        let sight = orphans::OrphanSight { cluster, orphans, all, services, is_complete };
         self.orphans.listed(started, sight);
         [Effect::TellOrphan(TellOrphan::Found(found)), Effect::Wake(Task::Orphans)]
     }
@@ -284,14 +284,12 @@ impl Machine {
         let rarely = self.parameters.look_period;
         let mut due = Vec::new();
         for (name, entry) in self.balancers.all_mut() {
-            if matches!(entry.state.known, Known::Elsewhere(_))
-                && looks::is_due(&entry.uid, rarely, from, now)
-            {
+            if entry.state.is_elsewhere() && looks::is_due(&entry.uid, rarely, from, now) {
                 // A list does not show if another controller is still responsible: a call has to.
-                entry.look();
+                entry.state.needs_look = true;
                 effects.push(Effect::routine(name));
             }
-            let Known::There(balancer) = &entry.state.known else { continue };
+            let Some(balancer) = entry.state.balancer() else { continue };
             let has_turn = looks::is_due(&entry.uid, FULL, from, now);
             if entry.state.pending.is_none() && (has_turn || entry.is_awaited()) {
                 due.push((balancer.id.clone(), Name::clone(name)));
@@ -303,7 +301,7 @@ impl Machine {
     /// Load balancers were read in full. A Service shows if its own one cannot be read.
     pub(super) fn read(&mut self, polled: Polled, now: At) -> Vec<Effect> {
         let Polled { started, asked, list, .. } = polled;
-        let nodes = Arc::clone(self.nodes.set());
+        let nodes = Arc::clone(&self.nodes.set);
         let mut effects = malformed("a load balancer cannot be read in full", &list);
         for (id, name) in asked {
             let found = list.load_balancers.iter().find(|one| one.id == id);
@@ -322,7 +320,7 @@ impl Machine {
     /// Records which load balancers are gone or have failed. Returns true if the cloud should show if it still has
     /// anything of this cluster: no load balancer in the list shows that. `has_list`: the list shows it.
     fn see_losses(&mut self, services: &[Arc<Service>], has_list: bool, now: At) -> bool {
-        let mut sight = Sight::default();
+        let mut sight = LossSight::default();
         for service in services {
             if !self.parameters.classes.cover(service) || service.deleting {
                 continue;
@@ -342,7 +340,7 @@ impl Machine {
 }
 
 /// Adds the load balancer that this Service shows to clients.
-fn see_loss(entry: &Entry, service: &Service, has_list: bool, sight: &mut Sight) {
+fn see_loss(entry: &BalancerEntry, service: &Service, has_list: bool, sight: &mut LossSight) {
     // Another controller may have made what a Service without a record shows.
     let is_others = entry.state.is_new || entry.state.is_of_others();
     if losses::recorded(service).is_none() && is_others {
@@ -368,7 +366,7 @@ fn see_loss(entry: &Entry, service: &Service, has_list: bool, sight: &mut Sight)
 
 /// The entries of a list that could not be parsed, as lines of the log.
 pub(super) fn malformed(what: &str, list: &LoadBalancerList) -> Vec<Effect> {
-    let line = |line| Effect::Log(Level::Warn, None, format!("{what}: {line}"));
+    let line = |line| Effect::Log(LogLevel::Warn, None, format!("{what}: {line}"));
     list.malformed.iter().map(line).collect()
 }
 

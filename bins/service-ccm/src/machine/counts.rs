@@ -1,29 +1,26 @@
 //! Counts the memory for metrics and `/readyz?verbose`.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use ccm_base::At;
 use ccm_objects::Service;
 use ccm_runtime::health::Verdict;
 use strum::{IntoStaticStr, VariantArray};
 
-use super::{Machine, entry::Entry};
+use super::{Machine, entry::BalancerEntry};
 use crate::plan::{
-    APPROVED, CallKind, Known, RELEASE_APPROVED, REPLACEMENT_APPROVED, first_classes, shown::Part,
+    APPROVED, CallKind, Known, RELEASE_APPROVED, REPLACEMENT_APPROVED, evidence::class, shown::Part,
 };
 
 /// The state of a Service of type LoadBalancer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum State {
+pub(crate) enum ServiceState {
     /// Not compared with the cloud yet.
     Unknown,
     /// It is being created, or the cloud works on it.
     Pending,
-    /// It is as the Service asks for.
+    /// It matches the Service.
     Provisioned,
     /// The last call failed, the load balancer has failed in the cloud, or the Service is wrong.
     Failing,
@@ -50,8 +47,8 @@ pub(crate) struct Numbers {
 
 impl Machine {
     /// The number of load balancers in each state.
-    pub(crate) fn states(&self) -> HashMap<State, usize> {
-        let mut counts: HashMap<State, usize> = HashMap::new();
+    pub(crate) fn states(&self) -> BTreeMap<ServiceState, usize> {
+        let mut counts = BTreeMap::new();
         for (_, entry) in self.balancers.all() {
             *counts.entry(state(entry)).or_default() += 1;
         }
@@ -64,8 +61,8 @@ impl Machine {
             Numbers { unclaimed_finalizers: self.unclaimed.count(now), ..Numbers::default() };
         for (_, entry) in self.balancers.all() {
             numbers.members_held += entry.held;
-            numbers.releases_held += usize::from(entry.is_release_held);
-            numbers.replacements_held += usize::from(entry.is_replacement_held);
+            numbers.releases_held += usize::from(entry.last_plan.held_release.is_some());
+            numbers.replacements_held += usize::from(entry.last_plan.held_replacement.is_some());
             numbers.waiting += usize::from(entry.waits.is_some());
         }
         numbers
@@ -75,7 +72,7 @@ impl Machine {
     pub(crate) fn refused(&self) -> BTreeMap<Part, usize> {
         let mut counts = BTreeMap::new();
         for (_, entry) in self.balancers.all() {
-            let mut parts: Vec<Part> = entry.refused.iter().map(|one| one.part).collect();
+            let mut parts: Vec<Part> = entry.last_plan.refused.iter().map(|one| one.part).collect();
             parts.dedup();
             for part in parts {
                 *counts.entry(part).or_default() += 1;
@@ -89,7 +86,7 @@ impl Machine {
     pub(crate) fn not_served(&self, services: &[Arc<Service>]) -> BTreeMap<Arc<str>, usize> {
         let mut counts = BTreeMap::new();
         for service in services.iter().filter(|service| service.is_load_balancer) {
-            let class = service.details.as_ref().and_then(|details| details.class.as_deref());
+            let class = class(service);
             if !self.parameters.classes.serves(class) {
                 *counts.entry(Arc::from(class.unwrap_or("none"))).or_default() += 1;
             }
@@ -102,7 +99,7 @@ impl Machine {
         let (mut all, mut failing) = (0, BTreeMap::<&str, usize>::new());
         for (_, entry) in self.balancers.all() {
             all += 1;
-            if state(entry) == State::Failing {
+            if state(entry) == ServiceState::Failing {
                 let failed = entry.state.failed.first().map(|failed| failed.error.kind.reason());
                 let wrong = match entry.state.unreadable {
                     _ if entry.is_wrong => "wrong Service",
@@ -132,7 +129,7 @@ impl Machine {
 
     /// Passes if no member is held.
     pub(crate) fn members(&self) -> Verdict {
-        let line = self.nodes_in_words();
+        let line = self.nodes.set.summary();
         match self.numbers(At::default()).members_held {
             0 => Verdict::Passed(line),
             held => Verdict::Failed(format!(
@@ -160,9 +157,11 @@ impl Machine {
 
     /// Passes if Services show everything that the provider gives. If not, names an example.
     pub(crate) fn shown(&self) -> Verdict {
-        let refused = self.balancers.all().filter(|(_, entry)| !entry.refused.is_empty());
+        let refused = self.balancers.all().filter(|(_, entry)| !entry.last_plan.refused.is_empty());
         let count = refused.clone().count();
-        let first = refused.clone().find_map(|(name, entry)| Some((name, entry.refused.first()?)));
+        let first = refused
+            .clone()
+            .find_map(|(name, entry)| Some((name, entry.last_plan.refused.first()?)));
         let Some((name, refused)) = first else {
             return Verdict::Passed("Services show everything that the provider gives".to_owned());
         };
@@ -174,24 +173,34 @@ impl Machine {
     }
 }
 
+/// The maximum number of classes that the metric names. Tenants choose the names of classes.
+const CLASSES: usize = 10;
+
+/// Keeps the first classes by name and sums up the rest as `other`.
+fn first_classes(mut counts: BTreeMap<Arc<str>, usize>) -> BTreeMap<Arc<str>, usize> {
+    let Some(limit) = counts.keys().nth(CLASSES).cloned() else { return counts };
+    let others: usize = counts.split_off(&limit).into_values().sum();
+    *counts.entry("other".into()).or_default() += others;
+    counts
+}
+
 /// The state of a load balancer that the metrics show.
-fn state(entry: &Entry) -> State {
+fn state(entry: &BalancerEntry) -> ServiceState {
     let known = &entry.state;
-    let is_elsewhere = matches!(known.known, Known::Elsewhere(_));
     let fails = known.failed.iter().any(|failed| !failed.error.unsent);
-    if fails || known.trouble().is_some() || entry.is_wrong && !is_elsewhere {
-        return State::Failing;
+    if fails || known.trouble().is_some() || entry.is_wrong && !known.is_elsewhere() {
+        return ServiceState::Failing;
     }
     if let Some(pending) = &known.pending {
         let is_deletion = pending.call == Some(CallKind::Delete);
-        return if is_deletion { State::Deleting } else { State::Pending };
+        return if is_deletion { ServiceState::Deleting } else { ServiceState::Pending };
     }
     match &known.known {
-        Known::Elsewhere(_) => State::Elsewhere,
-        _ if known.configured.is_some() => State::Provisioned,
+        Known::Elsewhere(_) => ServiceState::Elsewhere,
+        _ if known.configured.is_some() => ServiceState::Provisioned,
         // Its creation is under way. A first call that does not return does not have a state of its own.
-        Known::Absent if !known.proved_absent && !known.is_of_others() => State::Pending,
-        _ => State::Unknown,
+        Known::Absent if !known.proved_absent && !known.is_of_others() => ServiceState::Pending,
+        _ => ServiceState::Unknown,
     }
 }
 

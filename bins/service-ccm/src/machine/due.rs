@@ -9,15 +9,17 @@ use ccm_objects::{Service, Shared as Name};
 
 use super::{
     Machine, RETRY,
-    effect::{Effect, Lane, Release, Shown, Task, Tell, Turn, Write},
+    effect::{Effect, Lane, PlanPage, Task, Tell, Turn, Write},
     event::Due,
     page,
     planned::Planned,
 };
 use crate::plan::{
-    CallKind, Known, Plan, Step, not_offered, protection,
+    CallKind, Plan, RELEASE_APPROVED, Step,
+    evidence::INSTANCE,
+    not_offered, protection,
     repeated::that_may_be_written,
-    status::{ID, StatusChange},
+    status::{DIGEST, ID, StatusPatch},
 };
 
 /// The pause before service-ccm plans a Service again whose old load balancer it deletes as an orphan.
@@ -115,19 +117,20 @@ impl Machine {
         let state = self.balancers.get(&service.key).map(|entry| &entry.state);
         let steps = state.map(|state| page::steps(planned, state)).unwrap_or_default();
         let shown = match page::blocked(service, planned) {
-            Some(why) if steps.is_empty() => Shown::Blocked(Arc::clone(service), why),
-            _ => Shown::Service(Arc::clone(service), steps),
+            Some(why) if steps.is_empty() => PlanPage::Blocked(Arc::clone(service), why),
+            _ => PlanPage::Service(Arc::clone(service), steps),
         };
         effects.push(Effect::Show(shown));
+        let last = &planned.last_plan;
         let mut say = |what: Option<Tell>| effects.extend(what.map(|what| tell(service, what)));
-        say(planned.decided.held_release.clone().map(Tell::ReleaseHeld));
+        say(last.held_release.clone().map(Tell::ReleaseHeld));
         say(planned.full.clone().map(Tell::Full));
-        say(planned.held_replacement.clone().map(|(why, _)| Tell::ReplacementHeld(why)));
+        say(last.held_replacement.clone().map(|(why, _)| Tell::ReplacementHeld(why)));
         let is_served = service.is_load_balancer && planned.plan != Plan::NotOurs;
         let problems = Some(&planned.problems).filter(|all| is_served && !all.is_empty());
         say(problems.cloned().map(Tell::Problems));
         say(planned.trouble.clone().map(Tell::Trouble));
-        let refused = Some(&planned.refused).filter(|all| !all.is_empty());
+        let refused = Some(&last.refused).filter(|all| !all.is_empty());
         say(refused.cloned().map(Tell::Refused));
     }
 
@@ -178,14 +181,14 @@ impl Machine {
         planned: &Planned,
         (now, effects): (At, &mut Vec<Effect>),
     ) {
-        let Planned { plan, members, inputs, held_replacement, decided, .. } = planned;
+        let Planned { plan, members, inputs, last_plan, .. } = planned;
         if !members.held.is_empty() {
             effects.push(tell(service, Tell::Held(Box::new(members.clone()))));
         }
         let held = (!members.held.is_empty()).then(|| now + HELD);
-        let held_until = held_replacement.as_ref().map(|(_, until)| *until);
+        let held_until = last_plan.held_replacement.as_ref().map(|(_, until)| *until);
         let look = self.balancers.entry(service).state.next_look(*inputs, now);
-        let (claim, report) = self.unclaimed(service, decided.unclaimed.as_ref(), now);
+        let (claim, report) = self.unclaimed(service, last_plan.unclaimed.as_ref(), now);
         // The queue keeps one time for each Service, the earliest: the others follow from here.
         let due = held.into_iter().chain(look).chain(held_until).chain(claim).min();
         if let Some(due) = due {
@@ -195,7 +198,7 @@ impl Machine {
         if matches!(plan, Plan::Settled | Plan::NotOurs) {
             effects.push(Effect::queue(lane, service, Turn::Well));
         }
-        let is_there = matches!(self.balancers.entry(service).state.known, Known::There(_));
+        let is_there = self.balancers.entry(service).state.balancer().is_some();
         // service-ccm deletes this load balancer when the other controller has made its own one.
         let is_moving = service.annotation(ID).is_none() && is_there;
         if *plan == Plan::NotOurs && !is_moving {
@@ -230,41 +233,44 @@ impl Machine {
         let gone = |lane| Effect::Queue(Name::clone(name), lane, Turn::Gone);
         vec![
             Effect::ForgetReports(Name::clone(name)),
-            Effect::Show(Shown::NoService(Name::clone(name))),
+            Effect::Show(PlanPage::NoService(Name::clone(name))),
             gone(Lane::Normal),
             gone(Lane::Slow),
         ]
     }
 
-    /// Returns what a release removes from the Service: everything that this program wrote.
-    fn release(&self, service: &Service) -> Release {
+    /// Returns what a release removes from the Service: everything that this program wrote. A Service that is being
+    /// deleted only loses the finalizer.
+    fn release(&self, service: &Service) -> StatusPatch {
+        let mut release = StatusPatch::default();
+        let Some(details) = service.details.as_deref().filter(|_| !service.deleting) else {
+            return release;
+        };
         let traits = self.traits();
         let entry = self.balancers.get(&service.key);
         let written = entry.map(|entry| &*entry.annotations).unwrap_or_default();
         let shown = entry.map(|entry| &*entry.shown).unwrap_or_default();
-        let keys = service.details.iter().flat_map(|details| details.annotations.keys());
-        let is_removed = |key: &&Name| self.parameters.shown.is_removed(key, &traits, written);
-        let mut ingress = service.details.iter().flat_map(|details| &details.ingress);
-        Release {
-            annotations: keys.filter(is_removed).cloned().collect(),
-            // The controller of the Service's class may have written these addresses.
-            clears_addresses: ingress.any(|one| !service.is_load_balancer || shown.contains(one)),
-        }
+        let is_removed = |key: &&Name| {
+            let is_own = [ID, DIGEST, INSTANCE, RELEASE_APPROVED].contains(&&***key);
+            is_own || self.parameters.shown.is_removed(key, &traits, written)
+        };
+        let removed = details.annotations.keys().filter(is_removed);
+        release.annotations = removed.map(|key| (key.to_string(), None)).collect();
+        // The controller of the Service's class may have written these addresses.
+        let is_ours = |one| !service.is_load_balancer || shown.contains(one);
+        release.ingress = details.ingress.iter().any(is_ours).then(Vec::new);
+        release
     }
 
     /// A write to a Service.
     fn write(&self, lane: Lane, service: &Arc<Service>, step: Step) -> Effect {
-        let release = match step {
-            Step::Release => self.release(service),
-            _ => Release::default(),
-        };
         let change = match &step {
             Step::Protect => protection(service, &self.parameters.classes),
             Step::Write(change) => change.clone(),
-            _ => StatusChange::default(),
+            _ => self.release(service),
         };
         let service = Arc::clone(service);
-        Effect::Write(Box::new(Write { lane, service, step, change, release }))
+        Effect::Write(Box::new(Write { lane, service, step, change }))
     }
 }
 

@@ -14,10 +14,10 @@ use ccm_runtime::plans;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantNames};
 
-use super::left::Left;
+use super::left::LeaderNote;
 use crate::plan::{
-    CallKind, Step, front_end::Problem, members::Decision, orphans::Orphan, shown::Refused,
-    status::StatusChange,
+    CallKind, Step, front_end::SpecProblem, members::Decision, orphans::Orphan, shown::Refused,
+    status::StatusPatch,
 };
 
 /// An effect of an event.
@@ -32,17 +32,17 @@ pub(crate) enum Effect {
     /// A report about load balancers without a Service.
     TellOrphan(TellOrphan),
     /// A line of the log, about the Service of this name if there is one.
-    Log(Level, Option<Name>, String),
+    Log(LogLevel, Option<Name>, String),
     /// The plan of an object, on the page `/plan`.
-    Show(Shown),
+    Show(PlanPage),
     /// Nothing is remembered of reports about the object with this name.
     ForgetReports(Name),
     /// Something to be counted.
     Count(Count),
     /// A line of `/readyz?verbose`; an error fails.
-    Health(Line, Result<String, String>),
+    Health(HealthLine, Result<String, String>),
     /// A note to the next leader.
-    Leave(Box<Left>),
+    Leave(Box<LeaderNote>),
     /// The Service of this name is due again, at once and on this lane.
     Look(Lane, Name),
     /// A write to a Service. Its answer is an event.
@@ -117,21 +117,21 @@ pub(crate) enum Task {
 
 /// A line of `/readyz?verbose`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum Line {
+pub(crate) enum HealthLine {
     LoadBalancers,
     Orphans,
 }
 
 /// The level of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum Level {
+pub(crate) enum LogLevel {
     Info,
     Warn,
 }
 
 /// The plan of an object.
 #[derive(Debug, Serialize)]
-pub(crate) enum Shown {
+pub(crate) enum PlanPage {
     /// The steps of a Service.
     Service(Arc<Service>, Vec<plans::Step>),
     /// The reason why service-ccm does nothing for a Service.
@@ -206,7 +206,7 @@ pub(crate) enum Tell {
         error: ApiError,
         pace: Pace,
     },
-    Problems(Vec<Problem>),
+    Problems(Vec<SpecProblem>),
     Notes(Vec<Note>),
     Held(Box<Decision>),
     Refused(Vec<Refused>),
@@ -227,13 +227,9 @@ pub(crate) enum TellOrphan {
         line: String,
         why: String,
     },
-    Deleted {
-        orphan: Orphan,
-        evidence: String,
-    },
-    Refuted(Orphan),
     Failed {
-        orphan: Orphan,
+        id: String,
+        owner: Name,
         why: String,
     },
 }
@@ -244,19 +240,8 @@ pub(crate) struct Write {
     pub(crate) lane: Lane,
     pub(crate) service: Arc<Service>,
     pub(crate) step: Step,
-    /// The change of its status and annotations.
-    pub(crate) change: StatusChange,
-    /// The further things that a release removes from the Service.
-    pub(crate) release: Release,
-}
-
-/// The annotations and addresses that a Service loses together with its load balancer.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Release {
-    /// Annotations of the provider.
-    pub(crate) annotations: Vec<Name>,
-    /// True if its addresses go.
-    pub(crate) clears_addresses: bool,
+    /// The change of its status and annotations. With a release, the conditions of this program go as well.
+    pub(crate) change: StatusPatch,
 }
 
 /// A call about a load balancer.

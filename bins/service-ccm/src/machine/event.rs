@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     effect::{Lane, OrphanDue, Question},
-    left::Left,
+    left::LeaderNote,
 };
 use crate::plan::{CallKind, Classes, Step, orphans, shown};
 
@@ -28,7 +28,7 @@ pub(crate) enum Event {
     /// The API server has these addresses.
     ApiServer(Vec<IpAddr>),
     /// The term begins; the last leader has left this.
-    Began(Box<Left>),
+    Began(Box<LeaderNote>),
     /// Services are queued from now on.
     Leads,
     /// These Services may need work: the term has begun.
@@ -70,15 +70,13 @@ pub(crate) enum Event {
     /// Those that have ended their work have been read in full.
     Confirmed(Polled),
     /// It is time to decide about load balancers without a Service, by the rules of the settings now.
-    OrphansDue(orphans::Rules),
+    OrphansDue(orphans::OrphanRules),
     /// The API server is being asked about the owners of these.
     OrphansCalled(Vec<Owner>),
     /// The API server has answered.
     OrphanLookedUp { due: Box<OrphanDue>, found: Result<Option<Box<Service>>, ApiError> },
     /// The cloud has answered the deletion of one.
     OrphanAnswered { due: Box<OrphanDue>, answer: Result<Progress<AbsenceProof>, CloudError> },
-    /// All of them are answered.
-    OrphansAnswered,
     /// It is time to leave a note to the next leader. `gone`: of the marked nodes, those that do not exist any
     /// more. `must`: also if nothing has changed.
     NoteDue { gone: Vec<Name>, must: bool },
@@ -99,7 +97,7 @@ pub(crate) struct Parameters {
     /// How many members may leave.
     pub(crate) budget: Budget,
     /// The addresses and annotations that the provider may show on Services.
-    pub(crate) shown: shown::Rules,
+    pub(crate) shown: shown::ShownRules,
     /// The keys of taints that mark a node for scale-down.
     pub(crate) scale_down_taints: Vec<String>,
     /// True if nodes of other providers are members.
@@ -189,38 +187,36 @@ pub(crate) struct Answered {
     pub(crate) name: Name,
     /// The UID of the Service when the call was made.
     pub(crate) uid: Box<str>,
-    pub(crate) answer: Answer,
+    pub(crate) answer: CallAnswer,
 }
 
 /// The answer to each kind of call.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(crate) enum CallAnswer {
     Ensure(Box<Result<Progress<LoadBalancer>, CloudError>>),
     Members(Result<Progress<MembersSet>, CloudError>),
     Delete(Result<Progress<AbsenceProof>, CloudError>),
-    DeleteDuplicate(Result<Progress<AbsenceProof>, CloudError>),
     Preview(Digest, Result<Vec<String>, CloudError>),
 }
 
-impl Answer {
+impl CallAnswer {
     /// The answer to a question that has this error.
     pub(crate) fn failed(question: &Question, error: CloudError) -> Self {
         match question {
             Question::Ensure(_) => Self::Ensure(Box::new(Err(error))),
             Question::Members(_) => Self::Members(Err(error)),
-            Question::Delete(one) if one.duplicate => Self::DeleteDuplicate(Err(error)),
             Question::Delete(_) => Self::Delete(Err(error)),
             Question::Preview(wanted) => Self::Preview(wanted.front_end.digest, Err(error)),
         }
     }
 
-    /// The call; `None` for a preview, which changes nothing.
+    /// The kind of the call; a duplicate is also deleted by [`CallKind::Delete`]. `None` for a preview, which
+    /// changes nothing.
     pub(crate) const fn call(&self) -> Option<CallKind> {
         match self {
             Self::Ensure(_) => Some(CallKind::Ensure),
             Self::Members(_) => Some(CallKind::Members),
             Self::Delete(_) => Some(CallKind::Delete),
-            Self::DeleteDuplicate(_) => Some(CallKind::DeleteDuplicate),
             Self::Preview(..) => None,
         }
     }
@@ -241,7 +237,7 @@ pub(crate) struct Listed {
 }
 
 /// Load balancers that were looked at by their IDs.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Polled {
     /// When that was requested.
     pub(crate) started: At,

@@ -10,22 +10,17 @@ use ccm_objects::{Service, ServicePort};
 use ccm_runtime::explain::{Explanation, Fares, moment};
 
 use self::seen::{balancer_in_words, there};
-use super::{
-    Machine,
-    entry::Entry,
-    listed::line_about,
-    page::{class, not_served},
-};
+use super::{Machine, entry::BalancerEntry, listed::line_about, page::not_served};
 use crate::plan::{
     CallKind, Failed, Inputs, Known, List,
-    evidence::{INSTANCE, Whose},
+    evidence::{INSTANCE, Whose, class},
 };
 
 /// A Service, and what is remembered of it.
 #[derive(Clone, Copy)]
 struct About<'a> {
     service: &'a Service,
-    entry: Option<&'a Entry>,
+    entry: Option<&'a BalancerEntry>,
     inputs: Inputs,
     now: At,
 }
@@ -61,12 +56,10 @@ impl Machine {
             let cause = format!("the provider offers no load balancers now: {error}");
             return Explanation::of_error(error, cause);
         }
-        if let Some(entry) = about.entry
-            && let Some(decided) = &entry.decided
-        {
-            return self.decided(about, entry, decided);
+        if let Some(entry) = about.entry.filter(|entry| entry.last_plan.is_made) {
+            return self.decided(about, entry, &entry.last_plan);
         }
-        let is_compared = self.leads && self.balancers.list() == List::Compared;
+        let is_compared = self.leads && self.balancers.list == List::Compared;
         if about.asks() && !self.parameters.classes.cover(service) {
             return self.does_not_serve(service);
         }
@@ -114,11 +107,13 @@ impl Machine {
         }
         let Some(orphan) = self.orphans.get(id) else {
             let cause = format!("no list has shown a load balancer {id:?} of this cluster");
-            let mend = match self.leads && self.balancers.list() != List::Awaited {
-                true => "check the ID; load balancers of other clusters are not looked at",
+            let fix = match self.leads && self.balancers.list != List::Awaited {
+                true => {
+                    "check the ID; service-ccm does not look at load balancers of other clusters"
+                }
                 false => "ask the leader, or wait for its first list",
             };
-            return Explanation::new(Fares::Unknown, cause, mend);
+            return Explanation::new(Fares::Unknown, cause, fix);
         };
         let owner = &orphan.owner;
         let cause = format!(
@@ -128,14 +123,14 @@ impl Machine {
             owner.uid,
             orphan.age_and_cost()
         );
-        let mend = "if its Service should be there, restore it first; with --orphaned-load-balancers=delete service-ccm deletes it, as the line decided says";
+        let fix = "if its Service should be there, restore it first; with --orphaned-load-balancers=delete service-ccm deletes it, as the line decided says";
         let (first, last) = orphan.seen();
         let seen =
             |what: &str, at| format!("the {what} list that has shown it came {}", moment(at, now));
         Explanation {
             there: vec![seen("first", first), seen("last", last)],
             next: "with each list of the cloud's load balancers".to_owned(),
-            ..Explanation::new(Fares::Held, cause, mend)
+            ..Explanation::new(Fares::Held, cause, fix)
         }
     }
 
@@ -145,7 +140,7 @@ impl Machine {
         let is_anothers = self.parameters.classes.whose(service) == Whose::Anothers;
         if let Some(lease) = service.annotation(INSTANCE).filter(|_| is_anothers) {
             let cause = format!("{why}; the service-ccm with the Lease {lease} serves it");
-            return Explanation::new(Fares::Foreign, cause, "ask the page /explain of that one");
+            return Explanation::new(Fares::Foreign, cause, "ask its page /explain");
         }
         let option = match class(service) {
             Some(class) => {
@@ -191,7 +186,7 @@ impl Machine {
             lines.push(format!("with the address {address}"));
         }
         if self.leads {
-            lines.push(format!("nodes: {}", self.nodes.set().summary()));
+            lines.push(format!("nodes: {}", self.nodes.set.summary()));
         }
         lines
     }
@@ -223,11 +218,11 @@ impl Machine {
         let left = self.orphans.of(name).map(|orphan| {
             format!("its load balancer {0} is left: /explain?kind=LoadBalancer&name={0}", orphan.id)
         });
-        let mend = match name.contains('/') {
+        let fix = match name.contains('/') {
             true => left.unwrap_or_else(|| "check namespace and name".to_owned()),
             false => "a Service is NAMESPACE/NAME".to_owned(),
         };
-        Explanation::new(Fares::Unknown, cause, mend)
+        Explanation::new(Fares::Unknown, cause, fix)
     }
 }
 
@@ -238,7 +233,7 @@ fn unreadable(line: &str) -> Explanation {
 }
 
 /// A load balancer that is a Service's.
-fn of_service(name: &str, entry: &Entry) -> Explanation {
+fn of_service(name: &str, entry: &BalancerEntry) -> Explanation {
     if let Some(line) = &entry.state.unreadable {
         let told = unreadable(line);
         let cause = format!("it is the load balancer of Service {name}: {}", told.cause);
@@ -246,11 +241,11 @@ fn of_service(name: &str, entry: &Entry) -> Explanation {
     }
     let (fares, what) = match &entry.state.known {
         Known::There(balancer) => (seen::fares(balancer), balancer_in_words(balancer)),
-        _ => (Fares::Working, "it was not seen yet".to_owned()),
+        _ => (Fares::Working, "it has not been seen yet".to_owned()),
     };
     let cause = format!("it is the load balancer of Service {name}: {what}");
-    let mend = format!("/explain?kind=Service&name={name} says how the Service is");
-    Explanation::new(fares, cause, mend)
+    let fix = format!("/explain?kind=Service&name={name} says how the Service is");
+    Explanation::new(fares, cause, fix)
 }
 
 /// A Service that should go, or has another type now, and whose finalizer belongs to another controller.
@@ -260,8 +255,8 @@ fn leaves_it(service: &Service) -> Explanation {
         None => "the finalizer does not belong to this service-ccm, as far as the Service shows"
             .to_owned(),
     };
-    let mend = "the controller that has set the finalizer should remove it; if that controller is gone, the events of the Service have the command";
-    Explanation::new(Fares::Foreign, cause, mend)
+    let fix = "the controller that has set the finalizer should remove it; if that controller is gone, the events of the Service have the command";
+    Explanation::new(Fares::Foreign, cause, fix)
 }
 
 /// A Service that does not ask for a load balancer, and does not have one to remove.
@@ -281,7 +276,7 @@ fn asks_for_none(service: &Service) -> Explanation {
 }
 
 /// The calls that failed, and the last answer.
-fn last(entry: &Entry, now: At) -> Vec<String> {
+fn last(entry: &BalancerEntry, now: At) -> Vec<String> {
     let failed = entry.state.failed.iter();
     let failed = failed.map(|one| format!("{}: {}", has_failed(one), one.error));
     let answered = (entry.answered > At::default())

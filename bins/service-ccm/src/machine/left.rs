@@ -8,7 +8,7 @@ use crate::plan::{marks::Marks, members::Departures};
 
 /// The note of a leader to the next one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Left {
+pub(crate) struct LeaderNote {
     #[serde(flatten)]
     pub(super) members: Departures,
     /// The marks of nodes that are gone, and may still be members.
@@ -26,7 +26,7 @@ pub(crate) struct Left {
     pub(super) settled: Option<Digest>,
 }
 
-impl Left {
+impl LeaderNote {
     /// Removes details. Returns true if it could.
     pub(crate) fn shorten(&mut self) -> bool {
         self.marks.shorten()
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn a_digest_that_cannot_be_read_loses_no_budget() {
         let text = r#"{"replaced": [["2026-01-01T00:00:00Z", "u-1"]], "settled": "nonsense"}"#;
-        let left: Left = serde_json::from_str(text).expect("a note");
+        let left: LeaderNote = serde_json::from_str(text).expect("a note");
         assert_eq!((left.replaced.after(At::default()).count(), left.settled), (1, None));
     }
 }

@@ -3,17 +3,17 @@
 use std::{cmp::Reverse, mem, time::Duration};
 
 use ccm_base::At;
-use ccm_cloud::{LoadBalancer, Phase, Waiting};
+use ccm_cloud::{LoadBalancer, Phase};
 use ccm_objects::Service;
 
-use super::entry::Entry;
+use super::entry::BalancerEntry;
 use crate::plan::{
     CallKind, Foreign, Known, Pending,
     eligible::NodeSet,
-    status::{DIGEST, ID},
+    status::{DIGEST, ID, has_address},
 };
 
-/// The load balancers that others have made for a Service: see [`State`](crate::plan::State).
+/// The load balancers that others have made for a Service: see [`BalancerState`](crate::plan::BalancerState).
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     /// An adoptable load balancer, and the evidence.
@@ -38,7 +38,7 @@ pub(crate) struct Listing<'a> {
     pub(crate) seen: At,
 }
 
-impl Entry {
+impl BalancerEntry {
     /// A list has been compared with the Services. Returns true if the Service needs a look.
     pub(crate) fn compared(&mut self, made: Made, listing: Listing<'_>, nodes: &NodeSet) -> bool {
         let Made { adoptable, foreign } = made;
@@ -75,7 +75,7 @@ impl Entry {
             state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
         }
         // A call was answered with `Elsewhere`: only the answer to another call changes that.
-        if matches!(state.known, Known::Elsewhere(_)) {
+        if state.is_elsewhere() {
             return state.duplicate.is_some();
         }
         // Only a full look counts.
@@ -84,10 +84,7 @@ impl Entry {
         if let Some(members) = balancer.members.take() {
             self.membership.shown(&members, nodes, seen);
         }
-        let before = match &self.state.known {
-            Known::There(before) => Some(&**before),
-            _ => None,
-        };
+        let before = self.state.balancer();
         keep_unshown(&mut balancer, before);
         let is_foreign_write = before.is_some_and(|before| {
             let is_versioned = before.version.is_some() && balancer.version.is_some();
@@ -97,7 +94,15 @@ impl Entry {
         if self.state.pending.is_none() {
             self.configured_as(service, &balancer, is_foreign_write, stores_digest);
             if let Phase::Pending(waiting) = &balancer.phase {
-                self.state.pending = Some(unknown_work(waiting, started));
+                // The cloud works for another process.
+                self.state.pending = Some(Pending {
+                    call: None,
+                    digest: None,
+                    members: None,
+                    what: waiting.what.clone(),
+                    check_at: started + waiting.check_after,
+                    since: started,
+                });
             }
         }
         let state = &mut self.state;
@@ -129,7 +134,7 @@ impl Entry {
         let state = &mut self.state;
         if is_foreign_write {
             // The digest does not say what has changed, neither now nor when the cloud is ready.
-            (state.configured, state.look) = (None, true);
+            (state.configured, state.needs_look) = (None, true);
             (self.awaited, state.pools) = (true, None);
             self.membership.forget();
         } else if !state.was_complete(service, &balancer.id) {
@@ -168,13 +173,7 @@ impl Entry {
     pub(crate) fn take_turn(&mut self, period: Duration, now: At) {
         // A call in the meantime was a look as well.
         let is_old = self.read.is_none_or(|read| read + period / 2 <= now);
-        let is_elsewhere = matches!(self.state.known, Known::Elsewhere(_));
-        self.state.look |= is_old && (is_elsewhere || self.state.id().is_some());
-    }
-
-    /// Has the next call find out what a list does not show.
-    pub(crate) fn look(&mut self) {
-        self.state.look = true;
+        self.state.needs_look |= is_old && (self.state.is_elsewhere() || self.state.id().is_some());
     }
 
     /// Applies what a full look has shown that began at `started`.
@@ -216,22 +215,6 @@ fn keep_unshown(balancer: &mut LoadBalancer, before: Option<&LoadBalancer>) {
         balancer.ingress.clone_from(&before.ingress);
         balancer.annotations.clone_from(&before.annotations);
         balancer.notes.clone_from(&before.notes);
-    }
-}
-
-fn has_address(service: &Service) -> bool {
-    service.details.as_deref().is_some_and(|details| !details.ingress.is_empty())
-}
-
-/// The state of a load balancer on which the cloud works for another process.
-fn unknown_work(waiting: &Waiting, now: At) -> Pending {
-    Pending {
-        call: None,
-        digest: None,
-        members: None,
-        what: waiting.what.clone(),
-        check_at: now + waiting.check_after,
-        since: now,
     }
 }
 

@@ -3,18 +3,18 @@
 use std::{collections::BTreeMap, mem, sync::Arc};
 
 use ccm_base::{At, message::one_line};
-use ccm_cloud::{LoadBalancerTraits, NodeSelector};
+use ccm_cloud::NodeSelector;
 use ccm_objects::{Labels, Node, Service};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Machine,
-    effect::{Count, Effect, Level, Task},
-    event::{Changed, NodesSeen, NodesWhy, Parameters},
+    effect::{Count, Effect, LogLevel, Task},
+    event::{Changed, NodesSeen, NodesWhy},
 };
 use crate::plan::{
     debounce::Debounce,
-    eligible::{Excluded, NodeSet, Rules, node_set},
+    eligible::{Excluded, NodeRules, NodeSet, node_set},
     labels::LabelKeys,
     marks::{Marks, mark},
 };
@@ -28,11 +28,11 @@ const MEMBERS: usize = 20_000;
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Nodes {
     /// The nodes that load balancers should have.
-    set: Arc<NodeSet>,
+    pub(super) set: Arc<NodeSet>,
     /// The labels of nodes in that set.
     keys: LabelKeys,
     /// The marks of nodes that went since the last comparison.
-    went: Marks,
+    pub(super) went: Marks,
     /// Changes that have not gone out. A node that leaves does not wait for one that joins.
     joins: Debounce,
     leaves: Debounce,
@@ -41,47 +41,6 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// The nodes that load balancers should have.
-    pub(super) fn set(&self) -> &Arc<NodeSet> {
-        &self.set
-    }
-
-    /// Takes over the marks that the last leader has left.
-    pub(super) fn inherit(&mut self, marks: Marks) {
-        self.went.add_earlier(marks);
-    }
-
-    /// Compares the nodes with the set. Returns true if a mark of a node that went is new.
-    fn current(
-        &mut self,
-        seen: &NodesSeen,
-        (settings, traits): (&Parameters, &LoadBalancerTraits),
-        now: At,
-    ) -> (NodeSet, bool) {
-        let is_left_out = |node: &&Arc<Node>| !settings.node_selector.matches(node);
-        let left_out = seen.nodes.iter().filter(is_left_out).map(|node| Arc::clone(&node.name));
-        let rules = Rules {
-            scale_down_taints: &settings.scale_down_taints,
-            schemes: &seen.schemes,
-            foreign_nodes: settings.foreign_nodes,
-            left_out: &left_out.collect(),
-            traits,
-            labels: &self.keys,
-        };
-        let mut before = NodeSet::clone(&self.set);
-        let has_mark = before.marks.update(mem::take(&mut self.went));
-        (node_set(seen.nodes.iter().map(|node| &**node), rules, &before, now), has_mark)
-    }
-
-    /// Counts a change: the nodes differ from the set.
-    fn collect(&mut self, set: NodeSet, settings: &Parameters, now: At) {
-        let leaves = self.set.members.iter().any(|one| set.get(&one.node) != Some(one));
-        let changes = if leaves { &mut self.leaves } else { &mut self.joins };
-        changes.changed(now, settings.member_update_interval);
-        // The marks are remembered at once: the node may be gone when its change goes out.
-        self.set = Arc::new(NodeSet { marks: set.marks, ..NodeSet::clone(&self.set) });
-    }
-
     /// Sets the labels that count.
     fn select_by(&mut self, selectors: &[NodeSelector]) {
         self.keys = LabelKeys::default();
@@ -110,11 +69,6 @@ impl Machine {
     /// The number of load balancers that one list reads in full.
     pub(crate) fn at_once(&self) -> usize {
         (MEMBERS / self.nodes.set.members.len().max(1)).clamp(1, 100)
-    }
-
-    /// How many nodes can be members, and why others cannot.
-    pub(super) fn nodes_in_words(&self) -> String {
-        self.nodes.set.summary()
     }
 
     /// A node has changed. It may be marked and go before the nodes are compared: what it said is
@@ -152,18 +106,36 @@ impl Machine {
     /// Compares the nodes with the set that has gone out.
     fn compare_nodes(&mut self, seen: &NodesSeen, now: At) -> Vec<Effect> {
         let (set, mut effects) = self.current_nodes(seen, now);
-        if set.members == self.nodes.set.members {
+        let nodes = &mut self.nodes;
+        if set.members == nodes.set.members {
             // Marks matter at the time at which their node goes.
             effects.extend(self.replace_nodes(set, &seen.nodes));
-        } else {
-            self.nodes.collect(set, &self.parameters, now);
+            return effects;
         }
+        let leaves = nodes.set.members.iter().any(|one| set.get(&one.node) != Some(one));
+        let changes = if leaves { &mut nodes.leaves } else { &mut nodes.joins };
+        changes.changed(now, self.parameters.member_update_interval);
+        // The marks are remembered at once: the node may be gone when its change goes out.
+        nodes.set = Arc::new(NodeSet { marks: set.marks, ..NodeSet::clone(&nodes.set) });
         effects
     }
 
+    /// Compares the nodes with the set. A new mark of a node that went is left to the next leader.
     fn current_nodes(&mut self, seen: &NodesSeen, now: At) -> (NodeSet, Vec<Effect>) {
-        let traits = self.traits();
-        let (set, has_mark) = self.nodes.current(seen, (&self.parameters, &traits), now);
+        let settings = &self.parameters;
+        let is_left_out = |node: &&Arc<Node>| !settings.node_selector.matches(node);
+        let left_out = seen.nodes.iter().filter(is_left_out).map(|node| Arc::clone(&node.name));
+        let mut before = NodeSet::clone(&self.nodes.set);
+        let has_mark = before.marks.update(mem::take(&mut self.nodes.went));
+        let rules = NodeRules {
+            scale_down_taints: &settings.scale_down_taints,
+            schemes: &seen.schemes,
+            foreign_nodes: settings.foreign_nodes,
+            left_out: &left_out.collect(),
+            traits: &self.traits,
+            labels: &self.nodes.keys,
+        };
+        let set = node_set(seen.nodes.iter().map(|node| &**node), rules, &before, now);
         let note = has_mark.then(|| self.has_news_for_the_note());
         (set, note.into_iter().collect())
     }
@@ -205,7 +177,7 @@ impl Machine {
                 "node {} is not a member of load balancers: its provider ID {id} is another provider's (--load-balancer-foreign-nodes)",
                 node.name
             );
-            Effect::Log(Level::Info, None, text)
+            Effect::Log(LogLevel::Info, None, text)
         };
         nodes.iter().filter(is_new).map(line).collect()
     }

@@ -2,14 +2,14 @@
 //! which load balancers were replaced, so that a change of leader gives no new budget; and the nodes that all
 //! load balancers have, so that it costs no reads.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, mem, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::Digest;
 use ccm_objects::Shared as Name;
 use serde::{Deserialize, Serialize};
 
-use super::{Machine, balancers::Inherited, effect::Effect, left::Left};
+use super::{Machine, effect::Effect, left::LeaderNote};
 use crate::plan::{
     losses::{self, Losses},
     orphans::{BUDGET, Orphans},
@@ -21,7 +21,7 @@ const MARKED: Duration = Duration::from_hours(1);
 
 /// The memory of the note.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(super) struct NoteMemory {
     /// True if something may have changed since the last one.
     pub(super) has_changed: bool,
     /// The digest of the nodes in the last one.
@@ -30,19 +30,18 @@ pub(super) struct Note {
 
 impl Machine {
     /// The term begins.
-    pub(super) fn begin(&mut self, left: Left, now: At) -> Vec<Effect> {
-        let inherited = Inherited { departures: left.members, settled: left.settled };
-        self.balancers.inherit(now, inherited);
-        self.nodes.inherit(left.marks);
-        self.orphans = Orphans::resume(now, left.orphans);
-        self.losses = Losses::resume(now, left.replaced);
+    pub(super) fn begin(&mut self, mut left: LeaderNote, now: At) -> Vec<Effect> {
+        self.nodes.went.add_earlier(mem::take(&mut left.marks));
+        self.orphans = Orphans::resume(now, mem::take(&mut left.orphans));
+        self.losses = Losses::resume(now, mem::take(&mut left.replaced));
+        self.balancers.inherited = (now, left);
         // The leader after this one should also learn of the changes that are still in the window.
         vec![self.has_news_for_the_note()]
     }
 
     /// The nodes that were marked when they were last seen.
     pub(crate) fn marked_nodes(&self) -> Vec<Name> {
-        self.nodes.set().marks.nodes().map(Name::from).collect()
+        self.nodes.set.marks.nodes().map(Name::from).collect()
     }
 
     /// Returns true if a note is due.
@@ -58,16 +57,16 @@ impl Machine {
         let settled = self.balancers.settled();
         let gone: BTreeSet<&str> = gone.iter().map(|name| &**name).collect();
         let is_gone = |node: &str| gone.contains(node);
-        let left = Left {
+        let left = LeaderNote {
             members: self.balancers.departures(now - self.parameters.budget.window),
-            marks: self.nodes.set().marks.of_gone(|node| !is_gone(node), now - MARKED),
+            marks: self.nodes.set.marks.of_gone(|node| !is_gone(node), now - MARKED),
             orphans: self.orphans.window(now - BUDGET.window),
             replaced: self.losses.window(now - losses::BUDGET.window),
             settled: None,
         };
         // They leave the window in time.
-        self.note.has_changed = left != Left::default();
+        self.note.has_changed = left != LeaderNote::default();
         self.note.settled = settled;
-        vec![Effect::Leave(Box::new(Left { settled, ..left }))]
+        vec![Effect::Leave(Box::new(LeaderNote { settled, ..left }))]
     }
 }

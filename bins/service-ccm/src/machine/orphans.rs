@@ -5,23 +5,23 @@ use std::{collections::BTreeSet, mem};
 use ccm_base::At;
 use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Loss, Progress};
 use ccm_kube::ApiError;
-use ccm_objects::Service;
+use ccm_objects::{Service, Shared as Name};
 use ccm_runtime::plans;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Machine,
     answers::ended,
-    effect::{Count, Effect, Line, OrphanDue, Shown, TellOrphan},
+    effect::{Count, Effect, HealthLine, LogLevel, OrphanDue, PlanPage, TellOrphan},
 };
 use crate::plan::{
     CallKind,
-    orphans::{Orphan, Rules, Verdict, is_gone},
+    orphans::{Orphan, OrphanRules, OrphanVerdict, is_gone},
 };
 
 /// The last decision.
 #[derive(Default, Serialize, Deserialize)]
-pub(super) struct Decided {
+pub(super) struct LastDecision {
     /// The IDs on the page.
     shown: BTreeSet<String>,
     /// When the next one may be due without another list.
@@ -31,13 +31,13 @@ pub(super) struct Decided {
 impl Machine {
     /// When the next load balancer without a Service may be due without another list.
     pub(crate) fn next_orphan(&self) -> Option<At> {
-        self.decided.next
+        self.last_decision.next
     }
 
     /// Decides which load balancers without a Service are deleted.
-    pub(super) fn decide_orphans(&mut self, rules: Rules, now: At) -> Vec<Effect> {
+    pub(super) fn decide_orphans(&mut self, rules: OrphanRules, now: At) -> Vec<Effect> {
         let decided = self.orphans.decide(now, rules);
-        self.decided.next = decided.iter().filter_map(|(_, verdict)| verdict.until()).min();
+        self.last_decision.next = decided.iter().filter_map(|(_, verdict)| verdict.until()).min();
         let mut effects = self.show_orphans(&decided);
         let due: Vec<OrphanDue> = decided.into_iter().filter_map(due).collect();
         if !due.is_empty() && !self.is_observing {
@@ -47,15 +47,15 @@ impl Machine {
     }
 
     /// Publishes what is decided: page, gauge, check and log.
-    fn show_orphans(&mut self, decided: &[(Orphan, Verdict)]) -> Vec<Effect> {
-        let show = |(orphan, verdict): &(Orphan, Verdict)| {
-            Effect::Show(Shown::Orphan(orphan.id.clone(), step(orphan, verdict)))
+    fn show_orphans(&mut self, decided: &[(Orphan, OrphanVerdict)]) -> Vec<Effect> {
+        let show = |(orphan, verdict): &(Orphan, OrphanVerdict)| {
+            Effect::Show(PlanPage::Orphan(orphan.id.clone(), step(orphan, verdict)))
         };
         let mut effects: Vec<Effect> = decided.iter().map(show).collect();
         let shown: BTreeSet<String> = decided.iter().map(|(one, _)| one.id.clone()).collect();
-        let before = mem::replace(&mut self.decided.shown, shown);
-        let gone = before.difference(&self.decided.shown);
-        effects.extend(gone.map(|id| Effect::Show(Shown::NoOrphan(id.clone()))));
+        let before = mem::replace(&mut self.last_decision.shown, shown);
+        let gone = before.difference(&self.last_decision.shown);
+        effects.extend(gone.map(|id| Effect::Show(PlanPage::NoOrphan(id.clone()))));
         let mut held = decided.iter().filter(|(_, verdict)| verdict.is_held()).peekable();
         let first = held.peek().and_then(|(_, verdict)| verdict.why_not());
         let (held, all) = (held.count(), decided.len());
@@ -70,7 +70,7 @@ impl Machine {
             }
             None => Ok(format!("{all} load balancers without a Service, 0 held")),
         };
-        effects.push(Effect::Health(Line::Orphans, line));
+        effects.push(Effect::Health(HealthLine::Orphans, line));
         effects
     }
 
@@ -88,13 +88,17 @@ impl Machine {
             }
             Ok(_) => {
                 self.orphans.refuted(&orphan.id);
-                vec![Effect::TellOrphan(TellOrphan::Refuted(due.orphan))]
+                let text = format!(
+                    "load balancer {} stays: the API server has a Service that asks for it, and the watch does not show that",
+                    orphan.id
+                );
+                forget_and_log(LogLevel::Warn, orphan, text).into()
             }
             Err(error) => {
                 let why =
                     format!("the API server does not say whether its Service exists: {error}");
                 self.orphans.unconfirmed(now, &orphan.id, why.clone());
-                vec![Effect::TellOrphan(TellOrphan::Failed { orphan: due.orphan, why })]
+                vec![Effect::TellOrphan(failed(&due.orphan, why))]
             }
         }
     }
@@ -113,8 +117,14 @@ impl Machine {
                 let kept = kept.map(|kept| format!("; the provider has kept {kept}"));
                 let evidence = evidence + &kept.unwrap_or_default();
                 self.orphans.ended(&orphan.id);
+                let Orphan { id, name, owner, .. } = &orphan;
+                let text = format!(
+                    "deleted load balancer {id} ({name}), {}, whose Service with UID {} does not exist or does not ask for it; proof: {evidence}",
+                    orphan.age_and_cost(),
+                    owner.uid
+                );
                 effects.push(Effect::Count(Count::OrphanDeleted));
-                effects.push(Effect::TellOrphan(TellOrphan::Deleted { orphan, evidence }));
+                effects.extend(forget_and_log(LogLevel::Info, &orphan, text));
                 return effects;
             }
             Ok(Progress::InProgress(waiting)) => {
@@ -130,17 +140,28 @@ impl Machine {
         };
         let why = format!("it cannot be deleted: {error}");
         self.orphans.failed(now, &orphan.id, why.clone());
-        effects.push(Effect::TellOrphan(TellOrphan::Failed { orphan, why }));
+        effects.push(Effect::TellOrphan(failed(&orphan, why)));
         effects
     }
 }
 
-fn due((orphan, verdict): (Orphan, Verdict)) -> Option<OrphanDue> {
-    let Verdict::Due { is_duplicate } = verdict else { return None };
+/// An attempt to delete this load balancer has failed.
+fn failed(orphan: &Orphan, why: String) -> TellOrphan {
+    TellOrphan::Failed { id: orphan.id.clone(), owner: orphan.owner.to_string().into(), why }
+}
+
+/// Logs a line about a load balancer, and forgets the reports about it.
+fn forget_and_log(level: LogLevel, orphan: &Orphan, text: String) -> [Effect; 2] {
+    let owner = Name::from(orphan.owner.to_string());
+    [Effect::ForgetReports(Name::from(&*orphan.id)), Effect::Log(level, Some(owner), text)]
+}
+
+fn due((orphan, verdict): (Orphan, OrphanVerdict)) -> Option<OrphanDue> {
+    let OrphanVerdict::Due { is_duplicate } = verdict else { return None };
     Some(OrphanDue { orphan, is_duplicate })
 }
 
-fn step(orphan: &Orphan, verdict: &Verdict) -> plans::Step {
+fn step(orphan: &Orphan, verdict: &OrphanVerdict) -> plans::Step {
     let Orphan { id, name, owner, .. } = orphan;
     plans::Step {
         step: "delete-orphan",

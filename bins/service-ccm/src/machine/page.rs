@@ -5,14 +5,15 @@ use ccm_runtime::plans;
 
 use super::planned::Planned;
 use crate::plan::{
-    ADOPT, Failed, Plan, State, Step,
-    front_end::{Problem, in_words},
+    ADOPT, BalancerState, Failed, Plan, Step,
+    evidence::class,
+    front_end::{SpecProblem, in_words},
     members::Decision,
     reason::Reason,
 };
 
 /// The steps of a Service.
-pub(super) fn steps(planned: &Planned, state: &State) -> Vec<plans::Step> {
+pub(super) fn steps(planned: &Planned, state: &BalancerState) -> Vec<plans::Step> {
     let adoption = planned.waits_for_adoption.then(|| adoption(state)).flatten();
     let next = match &planned.plan {
         // What it shows belongs to another step.
@@ -25,7 +26,7 @@ pub(super) fn steps(planned: &Planned, state: &State) -> Vec<plans::Step> {
         plans::Step { held: Some(why_held(failed)), ..step }
     });
     let none = planned.full.clone().or_else(|| planned.stays_on_foreign.clone());
-    let replacement = planned.held_replacement.clone().map(|(why, _)| why);
+    let replacement = planned.last_plan.held_replacement.clone().map(|(why, _)| why);
     let finalizer = || vec![format!("finalizer {}", service_keys::CLEANUP)];
     let waiting = |step, changes, reason: &str, why: Option<String>| {
         let reason = reason.to_owned();
@@ -37,9 +38,9 @@ pub(super) fn steps(planned: &Planned, state: &State) -> Vec<plans::Step> {
     let foreign = "the Service has no load balancer of its own";
     adoption
         .into_iter()
-        .chain(waiting("delete", Vec::new(), released, planned.decided.held_release.clone()))
+        .chain(waiting("delete", Vec::new(), released, planned.last_plan.held_release.clone()))
         .chain(waiting("replace", Vec::new(), lost, replacement))
-        .chain(waiting("release", finalizer(), asks_none, planned.decided.unclaimed.clone()))
+        .chain(waiting("release", finalizer(), asks_none, planned.last_plan.unclaimed.clone()))
         .chain(waiting("ensure", Vec::new(), foreign, none))
         .chain(next)
         .chain(held)
@@ -54,7 +55,7 @@ pub(super) fn blocked(service: &Service, planned: &Planned) -> Option<String> {
     if planned.plan == Plan::NotOurs {
         return Some(not_served(service));
     }
-    let fatal: Vec<&Problem> = planned.problems.iter().filter(|one| one.fatal).collect();
+    let fatal: Vec<&SpecProblem> = planned.problems.iter().filter(|one| one.fatal).collect();
     (!fatal.is_empty())
         .then(|| format!("{}: {}", Reason::InvalidConfiguration.as_str(), in_words(&fatal)))
 }
@@ -67,13 +68,8 @@ pub(super) fn not_served(service: &Service) -> String {
     }
 }
 
-/// The class of a Service.
-pub(super) fn class(service: &Service) -> Option<&str> {
-    service.details.as_ref().and_then(|details| details.class.as_deref())
-}
-
 /// The step of a load balancer that waits to be adopted.
-fn adoption(state: &State) -> Option<plans::Step> {
+fn adoption(state: &BalancerState) -> Option<plans::Step> {
     let (id, why) = state.adoptable.as_ref()?;
     let changes = state.previewed.as_ref().map(|(_, lines)| lines.clone());
     Some(plans::Step {
@@ -91,7 +87,7 @@ fn why_held(failed: &Failed) -> String {
     format!("failed {often}, retry at {retry_at}: {error}")
 }
 
-fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {
+fn published(step: &Step, members: &Decision, state: &BalancerState) -> plans::Step {
     let (name, changes, reason) = match step {
         Step::Protect => (
             "protect",
@@ -104,7 +100,7 @@ fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {
             let previewed = state.previewed.iter().filter(|_| state.is_previewed(front_end));
             let lines = previewed.flat_map(|(_, lines)| lines.iter().cloned());
             let changes = ports.chain(lines).collect();
-            ("ensure", changes, "the load balancer is not as the Service asks for")
+            ("ensure", changes, "the load balancer does not match the Service")
         }
         Step::SetMembers(id) => {
             let (present, absent) = (members.members.present.len(), members.members.absent.len());
@@ -126,14 +122,7 @@ fn published(step: &Step, members: &Decision, state: &State) -> plans::Step {
             let mut lines: Vec<String> = change
                 .conditions
                 .iter()
-                .map(|new| {
-                    format!(
-                        "{}={} {}",
-                        new.reason.condition(),
-                        new.reason.status(),
-                        new.reason.as_str()
-                    )
-                })
+                .map(|(new, _)| format!("{}={} {}", new.condition(), new.status(), new.as_str()))
                 .collect();
             if let Some(ingress) = &change.ingress {
                 lines.push(format!("{} addresses", ingress.len()));

@@ -9,21 +9,22 @@ use ccm_objects::Service;
 
 use super::{
     Machine,
-    decided::Decided,
     effect::Effect,
-    entry::{Entry, ServedClass},
+    entry::BalancerEntry,
     event::{Due, Offer},
+    last_plan::LastPlan,
 };
 use crate::plan::{
     APPROVED, CallKind, Classes, Failed, Inputs, List, Plan, RELEASE_APPROVED,
-    REPLACEMENT_APPROVED, Step, View, awaits_members, conditions, evidence,
-    front_end::{Problem, desired},
+    REPLACEMENT_APPROVED, Step, View, awaits_members, conditions,
+    evidence::{self, class},
+    front_end::{SpecProblem, spec_front_end},
     held_calls,
-    losses::{Now, Verdict, recorded},
-    members::{Decision, Held, Rules},
+    losses::{LossVerdict, Now, recorded},
+    members::{Decision, Held, MemberRules},
     plan,
     reason::{Reason, SERVING},
-    shown::{Refused, refused},
+    shown::refused,
     shows_members,
 };
 
@@ -35,7 +36,7 @@ pub(crate) struct Planned {
     /// The decision about its members.
     pub(crate) members: Decision,
     /// The mistakes in the Service.
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<SpecProblem>,
     /// The cloud's trouble with the load balancer, if the Service should show it.
     pub(crate) trouble: Option<String>,
     /// True if it waits for the user to approve the adoption of another controller's load balancer.
@@ -50,16 +51,12 @@ pub(crate) struct Planned {
     pub(crate) is_replaced: bool,
     /// True if a call may make a new load balancer in the place of the one that the Service has.
     pub(crate) may_replace: bool,
-    /// Why no other load balancer is made, and when that is looked at again.
-    pub(crate) held_replacement: Option<(String, At)>,
-    /// The parts of the provider's answer that the Service does not show.
-    pub(crate) refused: Vec<Refused>,
     /// The other inputs of its calls, besides the Service.
     pub(crate) inputs: Inputs,
     /// True if the members should be read before they change.
     pub(crate) reads_members: bool,
     /// The parts that its explanation needs.
-    pub(crate) decided: Decided,
+    pub(crate) last_plan: LastPlan,
 }
 
 impl Planned {
@@ -78,14 +75,16 @@ impl Planned {
         let conditions = if has_part { conditions(view) } else { Vec::new() };
         let is_shown = |it: &(Reason, String)| conditions.iter().any(|(reason, _)| *reason == it.0);
         let trouble = state.trouble().filter(|it| is_served && is_shown(it));
-        let problems = held_release.is_none().then(|| view.desired.problems.clone());
+        let problems = held_release.is_none().then(|| view.spec.problems.clone());
         let held = &view.members.held;
-        let decided = Decided {
+        let last_plan = LastPlan {
+            is_made: true,
             conditions,
             is_not_ours: plan == Plan::NotOurs,
             is_due: matches!(plan, Plan::Next(_)),
             held_release,
-            held_replacement: held_replacement.as_ref().map(|(why, _)| why.clone()),
+            held_replacement,
+            refused: refused(view),
             unclaimed: evidence::unclaimed(view, &plan),
             calls: held_calls.iter().map(|(_, failed): &(Step, Failed)| failed.call).collect(),
             is_last_held: !held.is_empty() && held.values().all(|why| *why == Held::Last),
@@ -93,7 +92,6 @@ impl Planned {
         Self {
             is_served,
             waits_for_adoption: is_served && state.waits_for_adoption(view),
-            refused: refused(view),
             plan,
             members: view.members.clone(),
             problems: problems.unwrap_or_default(),
@@ -101,12 +99,11 @@ impl Planned {
             held_calls,
             stays_on_foreign,
             full: view.full.map(str::to_owned),
-            is_replaced: view.loss == Verdict::Replaced,
-            may_replace: view.loss == Verdict::Replaced || recorded(service).is_none(),
-            held_replacement,
+            is_replaced: view.loss == LossVerdict::Replaced,
+            may_replace: view.loss == LossVerdict::Replaced || recorded(service).is_none(),
             inputs: view.inputs,
             reads_members: awaits_members(view),
-            decided,
+            last_plan,
         }
     }
 }
@@ -120,18 +117,18 @@ impl Machine {
         offer: &Offer,
         (now, effects): (At, &mut Vec<Effect>),
     ) -> Planned {
-        let (desired, traits) = (desired(service, &self.cluster, &offer.traits), &offer.traits);
+        let (spec, traits) = (spec_front_end(service, &self.cluster, &offer.traits), &offer.traits);
         let loss = self.loss(service, due.is_same_cloud, offer, now);
-        let list = if traits.lists { self.balancers.list() } else { List::Compared };
-        let is_right = desired.front_end.is_some();
+        let list = if traits.lists { self.balancers.list } else { List::Compared };
+        let is_right = spec.front_end.is_some();
         let (full, next) = self.full(service, &due.neighbours, is_right, list);
         effects.extend(next);
-        let (nodes, inputs) = (Arc::clone(self.nodes.set()), self.inputs());
+        let (nodes, inputs) = (Arc::clone(&self.nodes.set), self.inputs());
         let approved = self.is_approved(service, APPROVED, now);
         let held_replacement = self.held_replacement(service, loss);
         let settings = &self.parameters;
         let entry = self.balancers.entry(service);
-        let rules = Rules {
+        let rules = MemberRules {
             budget: settings.budget,
             approved,
             selector: &due.selector,
@@ -145,7 +142,7 @@ impl Machine {
         entry.state.was_marked |= Classes::is_marked(service);
         let view = View {
             service,
-            desired: &desired,
+            spec: &spec,
             classes: &settings.classes,
             state: &entry.state,
             members: &members,
@@ -179,13 +176,19 @@ impl Machine {
 
     /// The inputs of calls, besides their Services.
     pub(super) fn inputs(&self) -> Inputs {
-        Inputs { nodes: self.balancers.published(), revision: self.revision }
+        Inputs { nodes: self.balancers.nodes, revision: self.revision }
     }
 
     /// Returns what follows if the load balancer of this Service is gone or has failed.
-    fn loss(&mut self, service: &Service, is_same_cloud: bool, offer: &Offer, at: At) -> Verdict {
+    fn loss(
+        &mut self,
+        service: &Service,
+        is_same_cloud: bool,
+        offer: &Offer,
+        at: At,
+    ) -> LossVerdict {
         if service.deleting || !self.parameters.classes.cover(service) {
-            return Verdict::Kept;
+            return LossVerdict::Kept;
         }
         let asks = offer.traits.asks_before_replacing;
         let now = Now {
@@ -198,17 +201,17 @@ impl Machine {
     }
 
     /// Returns why no other load balancer is made for this Service, and when that is looked at again.
-    fn held_replacement(&self, service: &Service, loss: Verdict) -> Option<(String, At)> {
-        let Verdict::Held(why, until) = loss else { return None };
+    fn held_replacement(&self, service: &Service, loss: LossVerdict) -> Option<(String, At)> {
+        let LossVerdict::Held(why, until) = loss else { return None };
         let words = self.losses.in_words(&service.uid);
         let text = format!(
-            "{words}: no other one is made yet, because {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
+            "{words}: it is not replaced yet, because {why}; approve the replacement with the annotation {REPLACEMENT_APPROVED}=yes"
         );
         Some((text, until))
     }
 }
 
-impl Entry {
+impl BalancerEntry {
     /// Records which members are held, and if the load balancer has the nodes of this digest.
     fn see_members(&mut self, members: &Decision, nodes: Option<Digest>) {
         let is_known = self.membership.is_known();
@@ -222,27 +225,24 @@ impl Entry {
 
     /// Returns true if a user has approved the deletion of the load balancer, or has changed the class.
     fn may_release(&mut self, service: &Service, classes: &Classes, now: At) -> bool {
-        let Some(details) = &service.details else { return false };
+        let class = class(service).unwrap_or_default();
         if classes.cover(service) {
-            self.class = Some(ServedClass { name: details.class.clone() });
+            self.class = Some(class.into());
         }
         is_marked_at(service.annotation(RELEASE_APPROVED), None, now)
-            || self.class.as_ref().is_some_and(|served| served.name != details.class)
+            || self.class.as_ref().is_some_and(|served| **served != *class)
     }
 
     /// Records what a Service shows, and what its plan leaves out.
     fn see(&mut self, service: &Service, planned: &mut Planned) {
         self.awaited |= planned.reads_members;
         planned.reads_members |= planned.is_served && self.await_lost_members(service);
-        self.decided = Some(Box::new(planned.decided.clone()));
+        *self.last_plan = planned.last_plan.clone();
         let writes =
             matches!(planned.plan, Plan::Next(Step::Protect | Step::Release | Step::Write(_)));
         self.refused_write = self.refused_write.take().filter(|_| writes);
-        self.is_release_held = planned.decided.held_release.is_some();
-        self.is_replacement_held = planned.held_replacement.is_some();
-        self.refused.clone_from(&planned.refused);
         self.see_addresses(service);
-        if self.is_release_held {
+        if planned.last_plan.held_release.is_some() {
             // service-ccm makes no other calls about it.
             self.state.failed.retain(|failed| failed.call == CallKind::Members);
         }

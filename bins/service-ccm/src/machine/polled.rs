@@ -6,14 +6,14 @@ use ccm_base::At;
 use ccm_cloud::{LoadBalancer, Phase};
 use ccm_objects::Service;
 
-use super::{answered::in_milliseconds, entry::Entry};
+use super::{answered::in_milliseconds, entry::BalancerEntry};
 use crate::plan::{CallKind, Known, Pending, eligible::NodeSet};
 
 /// The bounds of the wait before the next look at one load balancer.
 const SHORTEST: Duration = Duration::from_millis(200);
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
-impl Entry {
+impl BalancerEntry {
     /// When it is worth to look at it again, if the cloud works on it.
     pub(crate) fn check_at(&self) -> Option<At> {
         // One that was handed to the queue has nothing to poll any more.
@@ -144,7 +144,7 @@ mod tests {
             ip_mode: IpMode::Vip,
             failed_ports: Vec::new(),
         };
-        let mut entry = Entry::default();
+        let mut entry = BalancerEntry::default();
         entry.state.pending = Some(Pending {
             call: Some(CallKind::Ensure),
             digest: digest(1),
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_said_once_and_polled_less_often() {
-        let mut entry = Entry::default();
+        let mut entry = BalancerEntry::default();
         let minutes = |count| At(Duration::from_mins(count));
         entry.state.pending = Some(Pending {
             call: Some(CallKind::Ensure),

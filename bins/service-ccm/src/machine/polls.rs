@@ -13,8 +13,8 @@ use ccm_objects::{Service, Shared as Name};
 
 use super::{
     Machine, RETRY,
-    effect::{Effect, Lane, Level, Turn},
-    entry::Entry,
+    effect::{Effect, Lane, LogLevel, Turn},
+    entry::BalancerEntry,
     event::Polled,
     listed::line_about,
     polled::LONGEST,
@@ -36,7 +36,8 @@ impl Machine {
     /// It is time to poll. What no list shows gets another call.
     pub(super) fn poll(&mut self, now: At) -> Vec<Effect> {
         let lists = self.traits().lists;
-        let is_due = |entry: &Entry| entry.check_at().is_some_and(|due| due <= now + TOGETHER);
+        let is_due =
+            |entry: &BalancerEntry| entry.check_at().is_some_and(|due| due <= now + TOGETHER);
         let due = self.balancers.all().filter(|(_, entry)| is_due(entry));
         let (mut asked, mut called): (Vec<(String, Name)>, Vec<Name>) = Default::default();
         for (name, entry) in due {
@@ -88,7 +89,7 @@ impl Machine {
         let pause = error.retry_after.unwrap_or_default().clamp(RETRY.first, LONGEST);
         self.polls_from = now + pause;
         let line = format!("cannot poll the load balancers that the cloud works on: {error}");
-        vec![Effect::Log(Level::Warn, None, line)]
+        vec![Effect::Log(LogLevel::Warn, None, line)]
     }
 
     /// Load balancers whose work has ended have been read in full, so that Services show what
@@ -115,7 +116,7 @@ impl Machine {
         balancer: LoadBalancer,
         (started, now): (At, At),
     ) -> Vec<Effect> {
-        let nodes = Arc::clone(self.nodes.set());
+        let nodes = Arc::clone(&self.nodes.set);
         let entry = self.balancers.named(name);
         let is_confirmed =
             entry.is_some_and(|entry| entry.confirmed(balancer, &nodes, started, now));

@@ -9,7 +9,6 @@ use ccm_cloud::LoadBalancerTraits;
 use ccm_objects::{OWN_ANNOTATIONS, ServiceReading, service_keys};
 
 use super::Machine;
-use crate::plan::Known;
 
 /// The most annotations that are learnt. A provider that writes others under ever new keys does not
 /// see them again.
@@ -39,8 +38,8 @@ impl Machine {
 
     /// Learns which annotations the provider has written to this Service. Returns true if one is new.
     pub(super) fn learn(&mut self, name: &str) -> bool {
-        let state = self.balancers.get(name).map(|entry| &entry.state.known);
-        let (Ok(offer), Some(Known::There(balancer))) = (&self.offer, state) else { return false };
+        let balancer = self.balancers.get(name).and_then(|entry| entry.state.balancer());
+        let (Ok(offer), Some(balancer)) = (&self.offer, balancer) else { return false };
         let rules = &self.parameters.shown;
         let keys = balancer.annotations.keys();
         let keys = keys.filter(|key| rules.why_not_written(key, &offer.traits).is_none());

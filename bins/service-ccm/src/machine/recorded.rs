@@ -8,7 +8,7 @@ use ccm_objects::Service;
 
 use super::{
     Machine,
-    effect::{Effect, Shown, TellOrphan},
+    effect::{Effect, PlanPage, TellOrphan},
     event::{Event, NodesWhy},
 };
 
@@ -46,18 +46,16 @@ impl Recorded for Machine {
             Effect::Queue(name, ..)
             | Effect::ForgetReports(name)
             | Effect::Look(_, name)
-            | Effect::Show(Shown::NoService(name)) => name,
+            | Effect::Show(PlanPage::NoService(name)) => name,
             Effect::Log(_, name, _) => name.as_ref()?,
             Effect::Tell(service, _)
-            | Effect::Show(Shown::Service(service, _) | Shown::Blocked(service, _)) => &service.key,
+            | Effect::Show(PlanPage::Service(service, _) | PlanPage::Blocked(service, _)) => {
+                &service.key
+            }
             Effect::Write(write) => &write.service.key,
             Effect::Ask(ask) => &ask.name,
             Effect::DeleteOrphan(due) => return Some(key(&due.orphan.owner)),
-            Effect::TellOrphan(
-                TellOrphan::Deleted { orphan, .. }
-                | TellOrphan::Refuted(orphan)
-                | TellOrphan::Failed { orphan, .. },
-            ) => return Some(key(&orphan.owner)),
+            Effect::TellOrphan(TellOrphan::Failed { owner, .. }) => owner,
             _ => return None,
         };
         Some(Cow::Borrowed(name))

@@ -17,10 +17,12 @@ impl Machine {
     pub(super) fn service_changed(&mut self, changed: &Changed<Service>) -> Vec<Effect> {
         let (old, new) = (changed.old.as_deref(), changed.new.as_deref());
         self.in_use.service_changed(old, new);
-        let mut effects: Vec<Effect> = self.room_changed(changed).into_iter().collect();
         if !self.leads {
-            return effects;
+            return Vec::new();
         }
+        let service = new.or(old);
+        let next = service.and_then(|service| self.let_next_in(service.names().0));
+        let mut effects: Vec<Effect> = next.into_iter().collect();
         let has_details = |service: &Service| service.details.is_some();
         match (old, new) {
             (None, Some(new)) if has_details(new) => {
@@ -119,8 +121,10 @@ impl Machine {
 
     /// Another approval: what is held may change now.
     pub(super) fn approved(&self) -> Vec<Effect> {
-        let held =
-            self.balancers.all().filter(|(_, entry)| entry.held > 0 || entry.is_replacement_held);
+        let held = self
+            .balancers
+            .all()
+            .filter(|(_, entry)| entry.held > 0 || entry.last_plan.held_replacement.is_some());
         held.map(|(name, _)| Effect::routine(name)).collect()
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn machine() -> Machine {
     let parameters = Parameters {
         classes: Classes { classless: true, ..Classes::default() },
         budget: Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) },
-        shown: shown::Rules::default(),
+        shown: shown::ShownRules::default(),
         scale_down_taints: Vec::new(),
         foreign_nodes: false,
         node_selector: NodeSelector::default(),

@@ -1,6 +1,6 @@
 //! The API server answers writes to Services.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use ccm_base::{At, RetryClass};
 use ccm_controller::queue::{Pace, Priority};
@@ -11,10 +11,12 @@ use super::{
     Machine, RETRY,
     due::tell,
     effect::{Count, Effect, Lane, Tell, Turn},
-    entry::Entry,
     event::Written,
 };
-use crate::plan::{Step, status::StatusChange};
+use crate::plan::{
+    Known, Step, repeated,
+    status::{StatusPatch, has_address},
+};
 
 /// Delay after a conflict, so that the informer receives the other writer's change.
 const AFTER_CONFLICT: Duration = Duration::from_millis(50);
@@ -40,11 +42,10 @@ impl Machine {
         };
         let entry = self.balancers.entry(service);
         (entry.conflicts, entry.refused_write) = (0, None);
-        let repeated = entry.step_written(step, answer, now);
+        let repeated = repeated::written(&mut entry.state.repeats, now, step, answer);
         let mut effects: Vec<Effect> =
             repeated.into_iter().map(|one| tell(service, Tell::Repeated(one))).collect();
-        let has_no_address =
-            service.details.as_ref().is_some_and(|details| details.ingress.is_empty());
+        let has_no_address = !has_address(service);
         match step {
             // The store may show it until the watch reports its end.
             Step::Release if service.deleting => {
@@ -53,7 +54,12 @@ impl Machine {
             }
             Step::Release => self.balancers.forget(&service.key),
             // Without finalizer and address it is new: it does not wait for a list.
-            Step::Protect => entry.protected(has_no_address),
+            Step::Protect => {
+                entry.state.is_new = true;
+                if has_no_address && entry.state.known == Known::Nothing {
+                    entry.state.known = Known::Absent;
+                }
+            }
             Step::Write(change) => {
                 if !change.conditions.is_empty() {
                     entry.state.condition_written = Some(now);
@@ -77,12 +83,13 @@ impl Machine {
     fn address_changed(
         &mut self,
         service: &Arc<Service>,
-        change: &StatusChange,
+        change: &StatusPatch,
     ) -> Option<[Effect; 2]> {
         let (written, details) = (change.ingress.as_ref()?, service.details.as_ref()?);
         let (before, now) = (addresses(&details.ingress), addresses(written));
         // If the load balancer has kept its addresses, another client has overwritten the status.
-        let is_restored = self.balancers.entry(service).addresses_written(written);
+        let shown = mem::replace(&mut self.balancers.entry(service).addresses, written.clone());
+        let is_restored = shown == *written;
         if is_restored || now.is_empty() || before.iter().all(|one| now.contains(one)) {
             return None;
         }
@@ -100,10 +107,14 @@ impl Machine {
     ) -> Vec<Effect> {
         let turn = match &error {
             // The plan was made for an older version of the Service.
-            Some(ApiError::Conflict) => match self.balancers.entry(service).count_conflict() {
-                false => Turn::After(AFTER_CONFLICT, Priority::Urgent),
-                true => Turn::Failed(RetryClass::Retry),
-            },
+            Some(ApiError::Conflict) => {
+                let conflicts = &mut self.balancers.entry(service).conflicts;
+                *conflicts = conflicts.saturating_add(1);
+                match *conflicts > MANY_CONFLICTS {
+                    true => Turn::Failed(RetryClass::Retry),
+                    false => Turn::After(AFTER_CONFLICT, Priority::Urgent),
+                }
+            }
             // It is gone: the informer reports it.
             Some(ApiError::NotFound) => Turn::Well,
             Some(error) => Turn::Failed(error.class()),
@@ -118,14 +129,6 @@ impl Machine {
             effects.push(tell(service, Tell::NotWritten { what, error, pace }));
         }
         effects
-    }
-}
-
-impl Entry {
-    /// Counts a conflict. Returns true if there have been many since the last write.
-    fn count_conflict(&mut self) -> bool {
-        self.conflicts = self.conflicts.saturating_add(1);
-        self.conflicts > MANY_CONFLICTS
     }
 }
 

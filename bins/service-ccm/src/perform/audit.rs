@@ -2,17 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{
-    CloudError, Depth, Detail, LoadBalancerList, LoadBalancers, Lookup, NodeIdentity, Scope,
-};
+use ccm_cloud::{CloudError, Depth, Detail, LoadBalancers, Lookup, NodeIdentity, Scope};
 use ccm_controller::passes::{NextPass, Pass};
 use ccm_objects::{Node, Shared as Name, WhoseNode, whose_node};
 
-use super::{by_id, unexpected};
+use super::{read, unexpected};
 use crate::{
     machine::{
         effect::{Effect, Task},
-        event::{Event, Listed, Polled},
+        event::{Event, Listed},
     },
     translate::Translator,
 };
@@ -68,24 +66,19 @@ impl Audit {
     async fn listed(&self, balancers: &dyn LoadBalancers) -> Result<Listed, CloudError> {
         let (translator, door) = (&self.0, &self.0.performer.door);
         let started = door.now();
-        let list = self.list(balancers, Scope::Cluster, Depth::Summary).await?;
+        let list = |scope| {
+            let (cluster, call) = (&translator.performer.cluster, translator.call(false));
+            balancers.list(cluster, scope, Depth::Summary, call)
+        };
+        let ours = list(Scope::Cluster).await?;
         let services = translator.concerned();
-        let all = match door.read(|machine, _| machine.needs_all(&list, &services)) {
-            true => Some(self.list(balancers, Scope::All, Depth::Summary).await?.load_balancers),
+        let all = match door.read(|machine, _| machine.needs_all(&ours, &services)) {
+            true => Some(list(Scope::All).await?.load_balancers),
             false => None,
         };
         let store = &translator.services;
         let count = if store.is_synced() { store.len() } else { 0 };
-        Ok(Listed { started, list, all, services: translator.concerned(), count })
-    }
-
-    async fn list(
-        &self,
-        balancers: &dyn LoadBalancers,
-        scope: Scope,
-        depth: Depth,
-    ) -> Result<LoadBalancerList, CloudError> {
-        balancers.list(&self.0.performer.cluster, scope, depth, self.0.call(false)).await
+        Ok(Listed { started, list: ours, all, services: translator.concerned(), count })
     }
 
     /// Reads load balancers in full.
@@ -96,10 +89,8 @@ impl Audit {
     ) -> Result<(), CloudError> {
         let (performer, door) = (&self.0.performer, &self.0.performer.door);
         for asked in all.chunks(door.read(|machine, _| machine.at_once())) {
-            let (started, scope) = (door.now(), by_id(asked));
-            let list = self.list(balancers, scope, Depth::Members).await?;
-            let (asked, services) = (asked.to_vec(), Vec::new());
-            performer.apply(Event::Read(Polled { started, asked, list, services }));
+            let read = read(&self.0, balancers, asked, Depth::Members, false).await?;
+            performer.apply(Event::Read(read));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{WRITES, lanes::Lanes};
 use crate::machine::{
     effect::{Ask, Effect, Lane, Question},
-    event::{Answer, Answered, Event},
+    event::{Answered, CallAnswer, Event},
 };
 
 /// The Service that a question is about.
@@ -20,24 +20,8 @@ struct About {
     uid: Box<str>,
 }
 
-/// The questions of one call, and the Services that they are about.
-struct Batch<Q> {
-    about: Vec<About>,
-    questions: Vec<Q>,
-}
-
-impl<Q> Default for Batch<Q> {
-    fn default() -> Self {
-        Self { about: Vec::new(), questions: Vec::new() }
-    }
-}
-
-impl<Q> Batch<Q> {
-    fn add(&mut self, about: About, question: Q) {
-        self.about.push(about);
-        self.questions.push(question);
-    }
-}
+/// The Services that one call is about, and its questions.
+type Batch<Q> = (Vec<About>, Vec<Q>);
 
 impl Lanes {
     /// Makes these calls, at most one of each kind.
@@ -54,14 +38,14 @@ impl Lanes {
             let about = About { lane, name, uid };
             if let Err(error) = &balancers {
                 let error = CloudError { unsent: true, ..error.clone() };
-                self.answered(&about, Answer::failed(&question, error)).await;
+                self.answered(&about, CallAnswer::failed(&question, error)).await;
                 continue;
             }
             match question {
-                Question::Ensure(wanted) => ensure.add(about, wanted),
-                Question::Members(change) => members.add(about, change),
-                Question::Delete(unwanted) => delete.add(about, unwanted),
-                Question::Preview(wanted) => preview.add(about, wanted),
+                Question::Ensure(wanted) => ensure.extend([(about, wanted)]),
+                Question::Members(change) => members.extend([(about, change)]),
+                Question::Delete(unwanted) => delete.extend([(about, unwanted)]),
+                Question::Preview(wanted) => preview.extend([(about, wanted)]),
             }
         }
         let Ok(balancers) = balancers else { return };
@@ -71,21 +55,15 @@ impl Lanes {
                 self.translator.store_note().await;
             }
             let call = self.translator.call(is_urgent);
-            let read = |_: &_, answer| Answer::Ensure(Box::new(answer));
+            let read = |_: &_, answer| CallAnswer::Ensure(Box::new(answer));
             self.ask(&ensure, |all| balancers.ensure(all, call), read).await;
         };
-        let deleted = self.ask(
-            &delete,
-            |all| balancers.delete(all, call),
-            |unwanted, answer| match unwanted.duplicate {
-                true => Answer::DeleteDuplicate(answer),
-                false => Answer::Delete(answer),
-            },
-        );
+        let read = |_: &_, answer| CallAnswer::Delete(answer);
+        let deleted = self.ask(&delete, |all| balancers.delete(all, call), read);
         let previewed = self.ask(
             &preview,
             |all| balancers.preview(all, call),
-            |wanted, answer| Answer::Preview(wanted.front_end.digest, answer),
+            |wanted, answer| CallAnswer::Preview(wanted.front_end.digest, answer),
         );
         tokio::join!(ensured, self.set_members(&*balancers, &members), deleted, previewed);
     }
@@ -97,11 +75,11 @@ impl Lanes {
             if matches!(answer, Ok(Progress::Done(_))) {
                 is_done.store(true, Ordering::Relaxed);
             }
-            Answer::Members(answer)
+            CallAnswer::Members(answer)
         };
         self.ask(batch, |all| balancers.set_members(all, call), read).await;
         let performer = &self.translator.performer;
-        if !batch.about.is_empty() {
+        if !batch.0.is_empty() {
             performer.metrics.members_changed(started.elapsed());
         }
         if is_done.load(Ordering::Relaxed) {
@@ -114,9 +92,9 @@ impl Lanes {
     /// and makes the writes that follow.
     async fn ask<'a, Q, T>(
         &self,
-        Batch { about, questions }: &'a Batch<Q>,
+        (about, questions): &'a Batch<Q>,
         call: impl FnOnce(&'a [Q]) -> Answers<'a, T>,
-        read: impl Fn(&Q, Result<T, CloudError>) -> Answer,
+        read: impl Fn(&Q, Result<T, CloudError>) -> CallAnswer,
     ) {
         if about.is_empty() {
             return;
@@ -137,7 +115,7 @@ impl Lanes {
     }
 
     /// Writes follow at once; the next call to the cloud is another batch's.
-    async fn answered(&self, About { lane, name, uid }: &About, answer: Answer) {
+    async fn answered(&self, About { lane, name, uid }: &About, answer: CallAnswer) {
         let (lane, name, uid) = (*lane, Name::clone(name), uid.clone());
         let answered = Answered { lane, name: Name::clone(&name), uid, answer };
         let requests = self.translator.performer.apply(Event::Answered(answered));

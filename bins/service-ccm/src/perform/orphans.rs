@@ -73,7 +73,7 @@ impl Deletions {
                 .collect()
                 .await;
             self.call(&*balancers, confirmed).await;
-            performer.apply(Event::OrphansAnswered);
+            performer.apply(Event::OrphansCalled(Vec::new()));
         }
     }
 

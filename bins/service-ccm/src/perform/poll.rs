@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use ccm_cloud::{CloudError, Depth, LoadBalancerList, LoadBalancers};
+use ccm_cloud::{CloudError, Depth, LoadBalancers};
 use ccm_objects::Shared as Name;
 use tokio_util::sync::CancellationToken;
 
-use super::{by_id, unexpected};
+use super::{read, unexpected};
 use crate::{
     machine::{
         effect::Effect,
@@ -42,10 +42,7 @@ async fn poll(translator: &Translator) -> Result<(), CloudError> {
             unexpected(&request);
             continue;
         };
-        let started = performer.door.now();
-        let list = list(translator, &*balancers, &asked, Depth::Summary).await?;
-        let services = translator.named(asked.iter().map(|(_, name)| name));
-        let polled = Polled { started, asked, list, services };
+        let polled = read(translator, &*balancers, &asked, Depth::Summary, true).await?;
         for request in performer.apply(Event::Polled(polled)) {
             match request {
                 Effect::Confirm(ended) => confirm(translator, &*balancers, ended).await,
@@ -56,16 +53,6 @@ async fn poll(translator: &Translator) -> Result<(), CloudError> {
     Ok(())
 }
 
-async fn list(
-    translator: &Translator,
-    balancers: &dyn LoadBalancers,
-    asked: &[(String, Name)],
-    depth: Depth,
-) -> Result<LoadBalancerList, CloudError> {
-    let (cluster, call) = (&translator.performer.cluster, translator.call(true));
-    balancers.list(cluster, by_id(asked), depth, call).await
-}
-
 /// Reads the load balancers in full whose creation or change has ended.
 async fn confirm(
     translator: &Translator,
@@ -74,14 +61,11 @@ async fn confirm(
 ) {
     let (performer, door) = (&translator.performer, &translator.performer.door);
     for asked in ended.chunks(door.read(|machine, _| machine.at_once())) {
-        let started = door.now();
-        let list = list(translator, balancers, asked, Depth::Members).await;
-        let list = list.unwrap_or_else(|error| {
+        let polled = read(translator, balancers, asked, Depth::Members, true).await;
+        let polled = polled.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot read {} load balancers in full", asked.len());
-            LoadBalancerList::default()
+            Polled { asked: asked.to_vec(), ..Polled::default() }
         });
-        let services = translator.named(asked.iter().map(|(_, name)| name));
-        let asked = asked.to_vec();
-        performer.apply(Event::Confirmed(Polled { started, asked, list, services }));
+        performer.apply(Event::Confirmed(polled));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ccm_base::clock;
 use ccm_controller::{queue::WorkQueue, writer};
-use ccm_kube::write::{ConditionChange, StatusPatch};
+use ccm_kube::write;
 use ccm_objects::{Service, Shared as Name, service_keys};
 use serde_json::{Value, json};
 
@@ -16,10 +16,9 @@ use crate::{
         writes::kind,
     },
     plan::{
-        RELEASE_APPROVED, Step,
-        evidence::INSTANCE,
+        Step,
         reason::{PROVISIONING, SERVING},
-        status::{DIGEST, ID, NewCondition, StatusChange},
+        status::{NewCondition, StatusPatch},
     },
 };
 
@@ -54,12 +53,11 @@ impl Lanes {
 
     /// Makes a write. Returns true if the Service is due again at once.
     pub(super) async fn write(&self, write: Write) -> bool {
+        let patch = status(&write.service, &write.change);
         let patch = match &write.step {
-            Step::Protect => {
-                status(&write.service, &write.change).with_finalizer(service_keys::CLEANUP, true)
-            }
-            Step::Release => release(&write),
-            _ => status(&write.service, &write.change),
+            Step::Protect => patch.with_finalizer(service_keys::CLEANUP, true),
+            Step::Release => release(patch, &write.service),
+            _ => patch,
         };
         let performer = &self.translator.performer;
         let answer = self.writer.patch_status(&write.service, &patch).await;
@@ -79,41 +77,24 @@ impl Lanes {
     }
 }
 
-/// Everything that this program wrote goes. Of a Service that is being deleted only the finalizer.
-fn release(write: &Write) -> StatusPatch {
-    let (service, release) = (&write.service, &write.release);
-    let mut patch = StatusPatch::default().with_finalizer(service_keys::CLEANUP, false);
-    if service.deleting {
-        return patch;
-    }
-    let is_own = |key: &str| {
-        let is_providers = release.annotations.iter().any(|own| **own == *key);
-        [ID, DIGEST, INSTANCE, RELEASE_APPROVED].contains(&key) || is_providers
-    };
-    let annotations = service.details.iter().flat_map(|details| details.annotations.keys());
-    for key in annotations.filter(|key| is_own(key)) {
-        patch = patch.with_annotation(&**key, None);
-    }
-    let ours = [PROVISIONING, SERVING].into_iter().filter(|kind| service.condition(kind).is_some());
+/// Removes the finalizer; and the conditions, unless the Service is being deleted.
+fn release(patch: write::StatusPatch, service: &Service) -> write::StatusPatch {
+    let patch = patch.with_finalizer(service_keys::CLEANUP, false);
+    let is_ours = |kind: &&str| !service.deleting && service.condition(kind).is_some();
+    let ours = [PROVISIONING, SERVING].into_iter().filter(is_ours);
     let gone: Vec<Value> = ours.map(|kind| json!({"$patch": "delete", "type": kind})).collect();
-    if !gone.is_empty() {
-        patch = patch.with("conditions", gone.into());
-    }
-    if release.clears_addresses {
-        patch = patch.with("loadBalancer", json!({"ingress": null}));
-    }
-    patch
+    if gone.is_empty() { patch } else { patch.with("conditions", gone.into()) }
 }
 
-fn status(service: &Service, change: &StatusChange) -> StatusPatch {
-    let mut patch = StatusPatch::default();
+fn status(service: &Service, change: &StatusPatch) -> write::StatusPatch {
+    let mut patch = write::StatusPatch::default();
     if let Some(ingress) = &change.ingress {
         // The API server replaces this list whole.
         let value = if ingress.is_empty() { Value::Null } else { json!(ingress) };
         patch = patch.with("loadBalancer", json!({"ingress": value}));
     }
     for condition in &change.conditions {
-        patch = with_condition(patch, service, condition);
+        patch = patch.with_condition(&condition_change(service, condition));
     }
     for (key, value) in &change.annotations {
         patch = patch.with_annotation(key, value.clone());
@@ -121,14 +102,16 @@ fn status(service: &Service, change: &StatusChange) -> StatusPatch {
     patch
 }
 
-fn with_condition(patch: StatusPatch, service: &Service, condition: &NewCondition) -> StatusPatch {
-    let NewCondition { reason, message, moves } = condition;
-    let old = service.condition(reason.condition()).and_then(|old| old.last_transition_time);
-    patch.with_condition(&ConditionChange {
+/// A condition keeps its time until its status changes.
+fn condition_change(service: &Service, (reason, message): &NewCondition) -> write::ConditionChange {
+    let old = service.condition(reason.condition());
+    let old = old.filter(|old| &*old.status == reason.status());
+    let since = old.and_then(|old| old.last_transition_time);
+    write::ConditionChange {
         kind: reason.condition(),
         status: reason.status(),
         reason: reason.as_str().to_owned(),
         message: message.clone(),
-        last_transition_time: old.filter(|_| !moves).unwrap_or_else(clock::wall),
-    })
+        last_transition_time: since.unwrap_or_else(clock::wall),
+    }
 }

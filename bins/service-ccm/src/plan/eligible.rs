@@ -159,7 +159,7 @@ pub fn find<'a>(members: &'a [Member], node: &str) -> Option<&'a Member> {
 
 /// The rules about nodes, besides the nodes themselves.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules<'a> {
+pub struct NodeRules<'a> {
     /// `--scale-down-taints`: the keys of taints that mark a node for scale-down.
     pub scale_down_taints: &'a [String],
     /// The schemes of the provider's own IDs.
@@ -177,7 +177,7 @@ pub struct Rules<'a> {
 /// Sorts nodes into members and others. `before` is the last result.
 pub fn node_set<'a>(
     nodes: impl Iterator<Item = &'a Node>,
-    mut rules: Rules<'_>,
+    mut rules: NodeRules<'_>,
     before: &NodeSet,
     now: At,
 ) -> NodeSet {
@@ -204,7 +204,7 @@ pub fn node_set<'a>(
 
 /// The node as a member, or why it is not one. A reason that a person gave comes first, because it
 /// says that the node leaves on purpose.
-fn member(node: &Node, rules: Rules<'_>) -> Result<Member, Excluded> {
+fn member(node: &Node, rules: NodeRules<'_>) -> Result<Member, Excluded> {
     if node.has_taint_of(rules.scale_down_taints) {
         return Err(Excluded::ScaleDown);
     }
@@ -236,7 +236,7 @@ fn member(node: &Node, rules: Rules<'_>) -> Result<Member, Excluded> {
     Ok(Member { node: node.name.to_string(), provider_id, addresses, labels })
 }
 
-fn whose<'a>(node: &'a Node, rules: Rules<'_>) -> WhoseNode<'a> {
+fn whose<'a>(node: &'a Node, rules: NodeRules<'_>) -> WhoseNode<'a> {
     whose_node(node.provider_id.as_deref(), rules.schemes)
 }
 

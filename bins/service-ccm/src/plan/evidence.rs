@@ -27,7 +27,7 @@ pub enum Whose {
 
 /// The part that this program may clean up for a Service that is not [wanted](View::wants).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum CleanUp {
     /// It deletes the load balancer, then removes the finalizer.
     All,
     /// It deletes the load balancer. The finalizer and the status belong to another controller.
@@ -36,12 +36,16 @@ pub(super) enum Part {
     Nothing,
 }
 
+/// Returns the class of a Service.
+pub fn class(service: &Service) -> Option<&str> {
+    service.details.as_ref()?.class.as_deref()
+}
+
 impl Classes {
     /// Returns true if a Service has the type LoadBalancer and a class that this program serves.
     /// The API server does not keep the class of a Service of another type.
     pub fn cover(&self, service: &Service) -> bool {
-        let class = service.details.as_ref().and_then(|details| details.class.as_deref());
-        service.is_load_balancer && self.serves(class)
+        service.is_load_balancer && self.serves(class(service))
     }
 
     /// Returns which service-ccm has written to a Service. A manifest copies annotations, but not
@@ -97,11 +101,11 @@ impl View<'_> {
     }
 
     /// Returns what to clean up for a Service with the finalizer that is not [wanted](Self::wants).
-    pub(super) fn part(&self) -> Part {
+    pub(super) fn part(&self) -> CleanUp {
         let (service, state) = (self.service, self.state);
         let serves = self.classes.cover(service);
         let asks = service.is_load_balancer && !service.deleting;
-        let is_there = matches!(state.known, Known::There(_));
+        let is_there = state.balancer().is_some();
         let is_recorded = matches!(state.known, Known::Recorded { .. });
         // If a change of settings excludes a Service that still asks for a load balancer, only the
         // cloud's word counts, if it has lists. A list without the load balancer does not prove that
@@ -116,12 +120,12 @@ impl View<'_> {
             Whose::Anothers => serves,
         };
         if all {
-            return Part::All;
+            return CleanUp::All;
         }
         // In a shared cloud, another service-ccm may use this load balancer.
         let named = service.annotation(ID);
         let is_left = !asks || named.is_some() && named != state.id();
-        if is_there && is_left { Part::LoadBalancer } else { Part::Nothing }
+        if is_there && is_left { CleanUp::LoadBalancer } else { CleanUp::Nothing }
     }
 }
 
@@ -129,10 +133,10 @@ impl View<'_> {
 /// the Service.
 pub fn held_release(view: View<'_>) -> Option<String> {
     let id = view.state.id()?;
-    if !view.holds_release() || !view.service.has_finalizer || view.part() == Part::Nothing {
+    if !view.holds_release() || !view.service.has_finalizer || view.part() == CleanUp::Nothing {
         return None;
     }
-    let class = view.service.details.as_ref().and_then(|details| details.class.as_deref());
+    let class = class(view.service);
     let class =
         class.map_or("Services without a class".to_owned(), |class| format!("class {class}"));
     Some(format!(

@@ -38,7 +38,7 @@ const NAMED: usize = 5;
 
 /// Why a Service cannot have a load balancer as it is, or not all that it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct SpecProblem {
     /// The field or annotation: `spec.ports[1].protocol`.
     pub field: String,
     /// The mistake, and what would be right.
@@ -47,7 +47,7 @@ pub struct Problem {
     pub fatal: bool,
 }
 
-impl Problem {
+impl SpecProblem {
     fn fatal(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self { field: field.into(), message: message.into(), fatal: true }
     }
@@ -66,7 +66,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Problems in words, few enough for a condition or an event.
-pub fn in_words(problems: &[&Problem]) -> String {
+pub fn in_words(problems: &[&SpecProblem]) -> String {
     let named = problems.iter().take(NAMED);
     let mut lines: Vec<String> =
         named.map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
@@ -76,29 +76,27 @@ pub fn in_words(problems: &[&Problem]) -> String {
     lines.join("; ")
 }
 
-/// The configuration that a Service asks for.
+/// The front end that the spec and the annotations of a Service ask for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Desired {
+pub struct SpecFrontEnd {
     /// The front end; `None` if a problem is fatal.
     pub front_end: Option<Arc<FrontEnd>>,
     /// The mistakes in the Service.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<SpecProblem>,
 }
 
 /// The front end that this Service asks for, from a provider with these traits.
-pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTraits) -> Desired {
+pub fn spec_front_end(
+    service: &Service,
+    cluster: &ClusterId,
+    traits: &LoadBalancerTraits,
+) -> SpecFrontEnd {
     let Some(details) = service.details.as_deref() else {
-        return Desired { front_end: None, problems: Vec::new() };
+        return SpecFrontEnd { front_end: None, problems: Vec::new() };
     };
     let mut reading = Reading { details, traits, problems: Vec::new() };
-    let (namespace, name) = service.names();
     let mut front_end = FrontEnd {
-        owner: Owner {
-            cluster: cluster.clone(),
-            uid: service.uid.to_string(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        },
+        owner: owner(service, cluster),
         digest: Digest { version: DIGEST_VERSION, hash: 0 },
         families: reading.families(),
         requires_families: details.ip_families.len() > 1
@@ -118,7 +116,18 @@ pub fn desired(service: &Service, cluster: &ClusterId, traits: &LoadBalancerTrai
     reading.size();
     let problems = reading.problems;
     let front_end = (!problems.iter().any(|problem| problem.fatal)).then(|| Arc::new(front_end));
-    Desired { front_end, problems }
+    SpecFrontEnd { front_end, problems }
+}
+
+/// The owner of the load balancer of a Service.
+pub fn owner(service: &Service, cluster: &ClusterId) -> Owner {
+    let (namespace, name) = service.names();
+    Owner {
+        cluster: cluster.clone(),
+        uid: service.uid.to_string(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    }
 }
 
 /// The digest of a configuration: of everything but the owner, whose names may not change
@@ -187,7 +196,7 @@ pub fn settings(details: &ServiceDetails, traits: &LoadBalancerTraits) -> BTreeM
 struct Reading<'a> {
     details: &'a ServiceDetails,
     traits: &'a LoadBalancerTraits,
-    problems: Vec<Problem>,
+    problems: Vec<SpecProblem>,
 }
 
 impl Reading<'_> {
@@ -197,7 +206,7 @@ impl Reading<'_> {
             match &**family {
                 "IPv4" => families.push(IpFamily::V4),
                 "IPv6" => families.push(IpFamily::V6),
-                other => self.problems.push(Problem::fatal(
+                other => self.problems.push(SpecProblem::fatal(
                     format!("spec.ipFamilies[{place}]"),
                     format!("{} is not an IP family; expected IPv4 or IPv6", quoted(other)),
                 )),
@@ -212,9 +221,12 @@ impl Reading<'_> {
             let policy = self.details.ip_family_policy.as_deref();
             self.problems.push(if policy == Some(REQUIRE) {
                 let right = "set SingleStack or PreferDualStack";
-                Problem::fatal("spec.ipFamilyPolicy", format!("{what}; {right}"))
+                SpecProblem::fatal("spec.ipFamilyPolicy", format!("{what}; {right}"))
             } else {
-                Problem::remark("spec.ipFamilyPolicy", format!("{what}; this one has {first} only"))
+                SpecProblem::remark(
+                    "spec.ipFamilyPolicy",
+                    format!("{what}; this one has {first} only"),
+                )
             });
             families.truncate(1);
         }
@@ -229,7 +241,7 @@ impl Reading<'_> {
             let Some(protocol) = self.protocol(&port.protocol, field("protocol")) else { continue };
             if !seen.insert((protocol, port.port)) {
                 let what = format!("{protocol} port {} is listed twice", port.port);
-                self.problems.push(Problem::fatal(field("port"), what));
+                self.problems.push(SpecProblem::fatal(field("port"), what));
             }
             if port.node_port.is_none() {
                 let what = if self.details.allocates_node_ports {
@@ -240,7 +252,7 @@ impl Reading<'_> {
                         port.port
                     )
                 };
-                self.problems.push(Problem::remark(field("nodePort"), what));
+                self.problems.push(SpecProblem::remark(field("nodePort"), what));
             }
             ports.push(FrontEndPort {
                 name: port.name.to_string(),
@@ -253,7 +265,7 @@ impl Reading<'_> {
         // What is too large was not read.
         if self.details.ports.is_empty() && self.details.too_large.is_none() {
             let what = "a load balancer needs at least one port";
-            self.problems.push(Problem::fatal("spec.ports", what));
+            self.problems.push(SpecProblem::fatal("spec.ports", what));
         }
         ports.sort_by_key(|port| (port.protocol, port.port));
         ports
@@ -276,7 +288,7 @@ impl Reading<'_> {
                 quoted(text),
                 offers.join(", ")
             );
-            self.problems.push(Problem::fatal(field, what));
+            self.problems.push(SpecProblem::fatal(field, what));
         }
         offered
     }
@@ -299,7 +311,7 @@ impl Reading<'_> {
                 Ok(range) => {
                     ranges.insert(range.trunc());
                 }
-                Err(_) => self.problems.push(Problem::fatal(
+                Err(_) => self.problems.push(SpecProblem::fatal(
                     field,
                     format!("{} is not a network; expected one such as 10.0.0.0/24", quoted(text)),
                 )),
@@ -318,7 +330,7 @@ impl Reading<'_> {
         let address = text.parse().ok();
         if address.is_none() {
             let what = format!("{} is not an IP address", quoted(text));
-            self.problems.push(Problem::fatal("spec.loadBalancerIP", what));
+            self.problems.push(SpecProblem::fatal("spec.loadBalancerIP", what));
         }
         address
     }
@@ -329,7 +341,7 @@ impl Reading<'_> {
         if id.is_empty() || one_line(id, LONGEST_ID) != **id {
             let what =
                 format!("{} is not a load balancer ID; see /plan for the right one", quoted(id));
-            self.problems.push(Problem::fatal(format!("annotation {ADOPT}"), what));
+            self.problems.push(SpecProblem::fatal(format!("annotation {ADOPT}"), what));
         }
     }
 
@@ -344,7 +356,7 @@ impl Reading<'_> {
             "load balancer {} was not made for this Service, and Services cannot share one yet; remove the annotation, and the Service gets its own",
             quoted(id)
         );
-        self.problems.push(Problem::fatal(format!("annotation {key}"), what));
+        self.problems.push(SpecProblem::fatal(format!("annotation {key}"), what));
     }
 
     /// A Service without its left-out part is not configured at all.
@@ -357,7 +369,7 @@ impl Reading<'_> {
         let what = format!(
             "has {bytes} bytes{others}: what service-ccm reads of one Service may have {LARGEST_SERVICE}. Until it is smaller, load balancer and members stay as they are"
         );
-        self.problems.push(Problem::fatal(&**part, what));
+        self.problems.push(SpecProblem::fatal(&**part, what));
     }
 
     fn traffic(&mut self) -> Traffic {
@@ -366,7 +378,7 @@ impl Reading<'_> {
             (true, Some(health_check_port)) => Traffic::Local { health_check_port },
             (true, None) => {
                 let what = "spec.externalTrafficPolicy is Local, but the Service has no health check port yet";
-                self.problems.push(Problem::fatal("spec.healthCheckNodePort", what));
+                self.problems.push(SpecProblem::fatal("spec.healthCheckNodePort", what));
                 Traffic::Cluster
             }
         }

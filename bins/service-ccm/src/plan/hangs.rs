@@ -17,7 +17,7 @@ pub const SLOW_LANES: u32 = 4;
 
 /// A call that did not return in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Slow {
+pub struct SlowCall {
     /// Its kind.
     pub call: CallKind,
     /// True if the cloud has answered other calls of this kind in the meantime.
@@ -38,12 +38,12 @@ pub struct Hangs {
 
 impl Hangs {
     /// Records that a call that began then did not return in time.
-    pub fn timed_out(&mut self, call: CallKind, began: At) -> Slow {
+    pub fn timed_out(&mut self, call: CallKind, began: At) -> SlowCall {
         let alone = self.answered.get(&call).is_some_and(|answered| began < *answered);
         if !alone && !self.waiting.contains(&call) {
             self.waiting.push(call);
         }
-        Slow { call, alone }
+        SlowCall { call, alone }
     }
 
     /// Records that the cloud has carried out a call. Returns true if Services wait for that.
@@ -54,15 +54,13 @@ impl Hangs {
         self.waiting.len() < before
     }
 
-    /// Records that a slow lane begins.
-    pub fn begins(&mut self, now: At) {
-        self.at_work += 1;
-        self.began = now;
-    }
-
-    /// Records that a slow lane has ended.
-    pub fn ends(&mut self) {
-        self.at_work = self.at_work.saturating_sub(1);
+    /// Records that a slow lane begins, or has ended.
+    pub fn slow_lane(&mut self, begins: bool, now: At) {
+        if begins {
+            (self.at_work, self.began) = (self.at_work + 1, now);
+        } else {
+            self.at_work = self.at_work.saturating_sub(1);
+        }
     }
 
     /// When the next slow lane may begin if no other one ends before. None: at once. If the lanes
@@ -97,9 +95,9 @@ mod tests {
         let mut hangs = Hangs::default();
         let limit = Duration::from_secs(30);
         assert_eq!(hangs.next(limit), None);
-        hangs.begins(at(100));
+        hangs.slow_lane(true, at(100));
         assert_eq!(hangs.next(limit), Some(At(Duration::from_millis(107_500))));
-        hangs.ends();
+        hangs.slow_lane(false, at(101));
         assert_eq!(hangs.next(limit), None);
     }
 }

@@ -10,42 +10,31 @@ use serde::{Deserialize, Serialize};
 const MOST: usize = 100;
 
 /// The keys of the labels for which any selector asks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LabelKeys {
-    /// These.
-    These(BTreeSet<String>),
-    /// Any key may be one: too many are, or only the provider knows.
-    All,
-}
-
-impl Default for LabelKeys {
-    fn default() -> Self {
-        Self::These(BTreeSet::new())
-    }
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabelKeys {
+    keys: BTreeSet<String>,
+    /// True if any key may be one: too many are, or only the provider knows.
+    are_all: bool,
 }
 
 impl LabelKeys {
     /// Returns true if a key for which this selector asks is not among them.
     pub fn lack(&self, selector: &NodeSelector) -> bool {
         let is_new = selector.terms().any(|(key, _)| !self.has(key));
-        is_new || selector.is_opaque() && *self != Self::All
+        is_new || selector.is_opaque() && !self.are_all
     }
 
     /// Adds the keys of this selector.
     pub fn add(&mut self, selector: &NodeSelector) {
-        let Self::These(keys) = self else { return };
-        keys.extend(selector.terms().map(|(key, _)| key.to_owned()));
-        if selector.is_opaque() || keys.len() > MOST {
-            *self = Self::All;
+        self.keys.extend(selector.terms().map(|(key, _)| key.to_owned()));
+        if selector.is_opaque() || self.keys.len() > MOST {
+            *self = Self { keys: BTreeSet::new(), are_all: true };
         }
     }
 
     /// Returns true if a label with this key counts.
     pub fn has(&self, key: &str) -> bool {
-        match self {
-            Self::These(keys) => keys.contains(key),
-            Self::All => true,
-        }
+        self.are_all || self.keys.contains(key)
     }
 
     /// Those labels that count.
@@ -71,7 +60,7 @@ mod tests {
         for number in 0..MOST {
             keys.add(&NodeSelector::parse(&format!("key-{number}")));
         }
-        assert_eq!(keys, LabelKeys::All);
+        assert!(keys.are_all);
         let mut keys = LabelKeys::default();
         assert!(keys.lack(&NodeSelector::opaque()));
         keys.add(&NodeSelector::opaque());

@@ -17,7 +17,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     time::Duration,
 };
 
@@ -27,7 +26,7 @@ use ccm_controller::brake::{Brake, Budget, Limit, Window};
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
-use super::status::ID;
+use super::status::{ID, has_address};
 
 /// How many load balancers are replaced without a proof: at least 3.
 pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };
@@ -40,8 +39,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// Returns true if a Service shows a load balancer to clients.
 pub fn is_shown(service: &Service) -> bool {
-    let has_address = service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
-    has_address && service.has_finalizer
+    has_address(service) && service.has_finalizer
 }
 
 /// Returns the ID of the load balancer that a Service shows to clients. An annotation without an
@@ -49,10 +47,6 @@ pub fn is_shown(service: &Service) -> bool {
 pub fn recorded(service: &Service) -> Option<&str> {
     service.annotation(ID).filter(|_| is_shown(service))
 }
-
-/// More load balancers are lost than [`BUDGET`] allows to replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Many;
 
 /// A load balancer that is gone or has failed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -86,33 +80,16 @@ pub struct Now {
     pub is_same_cloud: bool,
 }
 
-/// Why a load balancer is not replaced now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// The loss is not proved yet.
-    Unproved,
-    /// The cloud is not provably the same one, or shows no other object of this cluster.
-    OtherCloud,
-    /// It exists and has failed, and too many others have failed or were replaced.
-    Failed,
-    /// Others are repaired or replaced first.
-    Others,
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unproved => "the loss is not proved yet",
-            Self::OtherCloud => "nothing proves that this is still the same cloud",
-            Self::Failed => "a load balancer that has failed may still serve",
-            Self::Others => "others are repaired or replaced first",
-        })
-    }
-}
+const UNPROVED: &str = "the loss is not proved yet";
+/// The cloud is not provably the same one, or does not show another object of this cluster.
+const OTHER_CLOUD: &str = "nothing proves that this is still the same cloud";
+/// It exists and has failed, and too many others have failed or were replaced.
+const FAILED: &str = "a load balancer that has failed may still serve";
+const OTHERS: &str = "others are repaired or replaced first";
 
 /// The verdict about the load balancer of a Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LossVerdict {
     /// It is not lost, as far as is known.
     #[default]
     Kept,
@@ -120,13 +97,13 @@ pub enum Verdict {
     Asks,
     /// It is replaced.
     Replaced,
-    /// It is not replaced. It is looked at again at this time.
-    Held(Why, At),
+    /// It is not replaced, for this reason. It is looked at again at this time.
+    Held(&'static str, At),
 }
 
 /// The visible part, in a list, of the load balancers that Services show to clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct LossSight {
     /// The number of Services that show a load balancer to clients.
     pub recorded: usize,
     /// The UIDs of all Services that should have a load balancer.
@@ -153,7 +130,8 @@ pub struct Losses {
     ready: BTreeMap<Box<str>, At>,
     /// Since when the cloud shows the instance of a node whenever it is asked.
     instance_since: Option<At>,
-    brake: Brake<Many>,
+    /// Its breaker is open if more load balancers are lost than [`BUDGET`] allows to replace.
+    brake: Brake<()>,
 }
 
 impl Losses {
@@ -173,7 +151,7 @@ impl Losses {
     }
 
     /// Applies what a complete list shows.
-    pub fn listed(&mut self, at: At, sight: Sight) {
+    pub fn listed(&mut self, at: At, sight: LossSight) {
         self.recorded = sight.recorded;
         let since = |uid: &str| self.ready.get(uid).copied().unwrap_or(at);
         self.ready = sight.ready.iter().map(|uid| (uid.clone(), since(uid))).collect();
@@ -233,54 +211,58 @@ impl Losses {
             self.lost = Some((self.lost.map_or(at, |(first, _)| first), at));
         }
         let is_many = self.open.len() > self.limit();
-        self.brake.observe(at, is_many.then_some(Many));
+        self.brake.observe(at, is_many.then_some(()));
     }
 
     /// The verdict about the load balancer of this Service now. A replacement is charged to the
     /// budget.
-    pub fn decide(&mut self, uid: &str, now: Now) -> Verdict {
+    pub fn decide(&mut self, uid: &str, now: Now) -> LossVerdict {
         let (limit, recorded) = (self.limit(), self.recorded);
         let others = self.others_since().filter(|_| now.is_same_cloud);
         let proved = self.open.values().filter(|open| open.is_proved).count();
         let tried = self.open.values().filter(|open| open.has_failed && open.is_tried).count();
-        let Some(open) = self.open.get_mut(uid) else { return Verdict::Kept };
+        let Some(open) = self.open.get_mut(uid) else { return LossVerdict::Kept };
         if open.may_be_replaced {
-            return Verdict::Replaced;
+            return LossVerdict::Replaced;
         }
         if open.loss.is_none() && now.can_ask {
             // A cloud that cannot repair the first ones would make the others worse.
             open.is_tried |= tried < limit;
             let may_ask = open.is_tried || !open.has_failed;
-            return if may_ask { Verdict::Asks } else { Verdict::Held(Why::Others, now.at + SOON) };
+            return if may_ask {
+                LossVerdict::Asks
+            } else {
+                LossVerdict::Held(OTHERS, now.at + SOON)
+            };
         }
         let allowed = now.approved || self.brake.request(now.at, uid, recorded, BUDGET).is_ok();
         if allowed {
             open.may_be_replaced = true;
-            return Verdict::Replaced;
+            return LossVerdict::Replaced;
         }
         let (next, why) = match (open.gone, others) {
-            (None, _) if open.has_failed => (open.answered + SELDOM, Why::Failed),
-            (None, _) => (open.answered + CONFIRMATION, Why::Unproved),
+            (None, _) if open.has_failed => (open.answered + SELDOM, FAILED),
+            (None, _) => (open.answered + CONFIRMATION, UNPROVED),
             (Some((first, last)), None) if last >= first + CONFIRMATION => {
-                (open.answered + SELDOM, Why::OtherCloud)
+                (open.answered + SELDOM, OTHER_CLOUD)
             }
-            (Some((first, _)), None) => (first + CONFIRMATION, Why::Unproved),
+            (Some((first, _)), None) => (first + CONFIRMATION, UNPROVED),
             (Some((first, last)), Some(others)) => {
                 let proof = first.max(others) + CONFIRMATION;
                 if last < proof {
-                    (proof, Why::Unproved)
+                    (proof, UNPROVED)
                 } else if proved < limit {
                     (open.may_be_replaced, open.is_proved) = (true, true);
-                    return Verdict::Replaced;
+                    return LossVerdict::Replaced;
                 } else {
-                    return Verdict::Held(Why::Others, now.at + SOON);
+                    return LossVerdict::Held(OTHERS, now.at + SOON);
                 }
             }
         };
         if now.can_ask && next <= now.at {
-            return Verdict::Asks;
+            return LossVerdict::Asks;
         }
-        Verdict::Held(why, now.at + SOON)
+        LossVerdict::Held(why, now.at + SOON)
     }
 
     /// In words: what the cloud has answered about the load balancer of this Service, and how many

@@ -39,13 +39,9 @@ use super::{
     marks::Mark,
 };
 
-/// Members have no breaker: each is decided by the budget alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum NoBreaker {}
-
 /// The rules for the members of one load balancer, and for how many members may leave it.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules<'a> {
+pub struct MemberRules<'a> {
     /// How many members may leave within the window.
     pub budget: Budget,
     /// True if a user has approved that any member leaves.
@@ -61,7 +57,7 @@ pub struct Rules<'a> {
     pub in_cloud: Option<usize>,
 }
 
-impl Rules<'_> {
+impl MemberRules<'_> {
     /// Returns true if this node should be a member.
     fn select(&self, node: &Member) -> bool {
         takes(self.selector, self.families, node)
@@ -96,7 +92,8 @@ pub struct Membership {
     /// True if the provider may have selected by other labels than the nodes have now. Counts only
     /// if the provider alone knows which labels it asks for.
     is_relabelled: bool,
-    brake: Brake<NoBreaker>,
+    /// Without a breaker: each member is decided by the budget alone.
+    brake: Brake<()>,
     /// The members that may leave or be replaced, as long as that has not been done.
     charged: BTreeSet<Arc<str>>,
     /// True if service-ccm has sent the change and does not know the result: they may have left.
@@ -111,7 +108,7 @@ pub struct Membership {
 }
 
 /// The members of one load balancer while a decision about them is made.
-struct Pool<'a> {
+struct MemberPool<'a> {
     /// Sorted by node.
     members: Vec<&'a Member>,
     /// How many there are in the cloud.
@@ -120,7 +117,7 @@ struct Pool<'a> {
     joins: usize,
 }
 
-impl Pool<'_> {
+impl MemberPool<'_> {
     /// Returns true if this node is a member.
     fn has(&self, node: &str) -> bool {
         self.members.binary_search_by(|one| one.node.as_str().cmp(node)).is_ok()
@@ -198,13 +195,8 @@ impl Membership {
     }
 
     /// The number of members; 0 while they are not known.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.known.as_ref().map_or(0, |known| known.len())
-    }
-
-    /// Returns true if no member is known.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Applies what the cloud has shown. Members of no known node are left out: other clients
@@ -317,7 +309,7 @@ impl Membership {
     ///
     /// A member that may leave is charged once, no matter how often this is asked before the
     /// change is made. Its window begins with the last time: it has not left before.
-    pub fn decide(&mut self, now: At, nodes: &NodeSet, rules: Rules<'_>) -> Decision {
+    pub fn decide(&mut self, now: At, nodes: &NodeSet, rules: MemberRules<'_>) -> Decision {
         let Some(known) = self.known.clone() else { return Decision::of_all(nodes, false) };
         self.labelled.expire(now, rules.budget.window);
         self.joins.expire(now, rules.budget.window);
@@ -375,14 +367,19 @@ impl Membership {
     }
 
     /// The members that the load balancer has.
-    fn pool<'a>(&self, known: &'a [Member], nodes: &NodeSet, rules: Rules<'_>) -> Pool<'a> {
+    fn pool<'a>(
+        &self,
+        known: &'a [Member],
+        nodes: &NodeSet,
+        rules: MemberRules<'_>,
+    ) -> MemberPool<'a> {
         // A Service that chooses other labels means it; another default may be a mistake.
         let picked = self.picked.as_ref();
         let by = if rules.is_default { picked } else { picked.and(Some(rules.selector)) };
         let is_member = |one: &&Member| by.is_none_or(|by| takes(by, rules.families, one));
         let members: Vec<&Member> = known.iter().filter(is_member).collect();
         let shown = rules.in_cloud.filter(|count| *count > 0).unwrap_or(usize::MAX);
-        let mut pool = Pool { count: members.len().min(shown), members, joins: 0 };
+        let mut pool = MemberPool { count: members.len().min(shown), members, joins: 0 };
         let is_new = |node: &&Member| rules.select(node) && !pool.has(&node.node);
         pool.joins = nodes.members.iter().filter(is_new).count();
         pool
@@ -406,8 +403,8 @@ impl Membership {
         now: At,
         nodes: &NodeSet,
         (member, is_gone): (&Member, bool),
-        pool: &Pool<'_>,
-        rules: Rules<'_>,
+        pool: &MemberPool<'_>,
+        rules: MemberRules<'_>,
     ) -> Result<(), Held> {
         let node = member.node.as_str();
         let mark = nodes.marks.get(node);
@@ -443,7 +440,7 @@ impl Membership {
     }
 
     /// Lets a member leave because of a label, if at least half of the members stay.
-    fn leaves_by_label(&mut self, now: At, node: &str, pool: &Pool<'_>) -> Result<(), Held> {
+    fn leaves_by_label(&mut self, now: At, node: &str, pool: &MemberPool<'_>) -> Result<(), Held> {
         if !self.labelled.may_leave(node, pool) {
             return Err(Held::Label);
         }
@@ -465,7 +462,7 @@ fn have_other_labels(members: &[Member], nodes: &[Member]) -> bool {
 }
 
 /// Returns true if the provider does not know something about this node that it should know.
-fn tells_more(node: &Member, member: &Member, rules: Rules<'_>) -> bool {
+fn tells_more(node: &Member, member: &Member, rules: MemberRules<'_>) -> bool {
     let has_other_labels = rules.selector.is_opaque() && node.labels != member.labels;
     node.has_more_families_than(member) || has_other_labels
 }

@@ -3,7 +3,11 @@
 use ccm_cloud::{CloudError, ErrorKind, LoadBalancerTraits};
 use ccm_objects::Service;
 
-use super::{ADOPT, losses::is_shown, status::ID};
+use super::{
+    ADOPT,
+    losses::is_shown,
+    status::{ID, has_address},
+};
 
 /// The load balancer that a user has approved to adopt. What the Service calls its own was adopted
 /// before.
@@ -25,8 +29,7 @@ pub fn by_provider<'a>(
 
 /// Returns the ID of the load balancer whose address the Service shows.
 pub fn shown_id(service: &Service) -> Option<&str> {
-    let has_address = service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
-    service.annotation(ID).filter(|_| has_address)
+    service.annotation(ID).filter(|_| has_address(service))
 }
 
 /// Returns the load balancer whose address the Service shows, if the one with this `id` has
@@ -87,10 +90,11 @@ fn is_about(id: &str, error: &CloudError) -> bool {
     error.message.contains(id) || error.subject.as_ref().is_some_and(|subject| subject.contains(id))
 }
 
-/// The error of a call that should adopt this load balancer: if it does not exist or cannot be
-/// adopted, that is a mistake in the Service.
-pub fn of_adoption(id: &str, error: CloudError) -> CloudError {
-    if !is_about(id, &error) || !matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict) {
+/// The error of a call that should adopt the load balancer that a Service names: if that does not exist or
+/// cannot be adopted, that is a mistake in the Service.
+pub fn of_adoption(service: &Service, error: CloudError) -> CloudError {
+    let is_mistake = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict);
+    if !is_mistake || !to_adopt(service).is_some_and(|id| is_about(id, &error)) {
         return error;
     }
     let message = format!("annotation {ADOPT}: {}", error.message);

@@ -5,7 +5,7 @@
 //! * if the [`Policy`] says so;
 //! * if it is this cluster's by its owner's record, and the record names a Service;
 //! * if it was **seen twice**: on at least two complete lists, the first and the last of them
-//!   [`Rules::confirmation`] apart, both compared by this leader, and no Service of that UID was
+//!   [`OrphanRules::confirmation`] apart, both compared by this leader, and no Service of that UID was
 //!   known either time that is of type LoadBalancer or has the finalizer;
 //! * if the kit's **brake** allows it: there are Services, most load balancers have one, and
 //!   fewer than [`BUDGET`] were deleted within its window;
@@ -14,7 +14,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     time::Duration,
 };
 
@@ -45,7 +44,7 @@ pub enum Policy {
 
 /// The settings about orphans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rules {
+pub struct OrphanRules {
     /// `--orphaned-load-balancers`.
     pub policy: Policy,
     /// `--orphan-confirmation-period`.
@@ -61,18 +60,18 @@ pub enum Implausible {
     Most,
 }
 
-impl fmt::Display for Implausible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoServices => "the API server shows no Service at all",
-            Self::Most => "most load balancers of this cluster have no Service",
-        })
+impl Implausible {
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::NoServices => "the API server does not show any Service",
+            Self::Most => "most load balancers of this cluster do not have a Service",
+        }
     }
 }
 
 /// A list of the cluster's load balancers, compared with the Services.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight<'a> {
+pub struct OrphanSight<'a> {
     /// This cluster.
     pub cluster: &'a ClusterId,
     /// The load balancers whose owner is not a known Service with the type or the finalizer.
@@ -117,7 +116,7 @@ struct Attempt {
 
 /// The verdict about an orphan now.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum OrphanVerdict {
     /// It is deleted, once the API server has confirmed it.
     Due {
         /// True if the owner has another load balancer, which is deleted later.
@@ -139,7 +138,7 @@ pub enum Verdict {
     Budget(Option<At>),
 }
 
-impl Verdict {
+impl OrphanVerdict {
     /// Why it is not deleted now.
     pub fn why_not(&self) -> Option<String> {
         Some(match self {
@@ -151,7 +150,7 @@ impl Verdict {
             Self::After => "another load balancer of the same owner is deleted first".to_owned(),
             Self::Works(what, _) => format!("it is being deleted: {what}"),
             Self::Failed(why, until) => format!("{why}; next attempt at {until}"),
-            Self::Implausible(cause) => cause.to_string(),
+            Self::Implausible(cause) => cause.in_words().to_owned(),
             Self::Budget(until) => Hold::Budget { until: *until }.to_string(),
         })
     }
@@ -197,7 +196,7 @@ impl Orphans {
 
     /// Applies a list that was begun at this time. One that is not complete shows nothing of what
     /// it lacks, and proves nothing.
-    pub fn listed(&mut self, at: At, sight: Sight<'_>) {
+    pub fn listed(&mut self, at: At, sight: OrphanSight<'_>) {
         if !sight.is_complete {
             return;
         }
@@ -228,7 +227,7 @@ impl Orphans {
     }
 
     /// The verdict about each orphan now. Due deletions are charged to the budget.
-    pub fn decide(&mut self, now: At, rules: Rules) -> Vec<(Orphan, Verdict)> {
+    pub fn decide(&mut self, now: At, rules: OrphanRules) -> Vec<(Orphan, OrphanVerdict)> {
         let mut of_owner: BTreeMap<String, usize> = BTreeMap::new();
         for orphan in self.seen.values() {
             *of_owner.entry(orphan.owner.uid.clone()).or_default() += 1;
@@ -238,14 +237,14 @@ impl Orphans {
         for orphan in self.seen.values() {
             let verdict = match orphan.waits(now, rules) {
                 Some(verdict) => verdict,
-                None if busy.contains(&*orphan.owner.uid) => Verdict::After,
+                None if busy.contains(&*orphan.owner.uid) => OrphanVerdict::After,
                 None => match self.brake.request(now, &orphan.id, self.all, BUDGET) {
                     Ok(()) => {
                         busy.insert(&orphan.owner.uid);
-                        Verdict::Due { is_duplicate: of_owner[&orphan.owner.uid] > 1 }
+                        OrphanVerdict::Due { is_duplicate: of_owner[&orphan.owner.uid] > 1 }
                     }
-                    Err(Hold::Budget { until }) => Verdict::Budget(until),
-                    Err(Hold::Breaker) => Verdict::Implausible(match self.brake.breaker() {
+                    Err(Hold::Budget { until }) => OrphanVerdict::Budget(until),
+                    Err(Hold::Breaker) => OrphanVerdict::Implausible(match self.brake.breaker() {
                         Breaker::Open { cause, .. } => *cause,
                         Breaker::Closed => Implausible::Most,
                     }),
@@ -259,13 +258,8 @@ impl Orphans {
     /// Records the owners about which service-ccm asks the API server, then calls the cloud. Their
     /// Services wait. If one needs a load balancer again, the answer of the API server shows that,
     /// or it gets a new one after the call.
-    pub fn call<'a>(&mut self, owners: impl Iterator<Item = &'a Owner>) {
-        self.called = owners.map(|owner| owner.uid.clone()).collect();
-    }
-
-    /// Records that all calls have been answered.
-    pub fn called(&mut self) {
-        self.called.clear();
+    pub fn call(&mut self, owners: &[Owner]) {
+        self.called = owners.iter().map(|owner| owner.uid.clone()).collect();
     }
 
     /// The load balancer that is left of the Service with this name, if there is one.
@@ -356,16 +350,16 @@ impl Orphan {
     }
 
     /// Why it cannot be deleted now, whatever the brake says.
-    fn waits(&self, now: At, rules: Rules) -> Option<Verdict> {
+    fn waits(&self, now: At, rules: OrphanRules) -> Option<OrphanVerdict> {
         if rules.policy == Policy::Report {
-            return Some(Verdict::Reported);
+            return Some(OrphanVerdict::Reported);
         }
         if self.lists < 2 || self.last.since(self.first) < rules.confirmation {
-            return Some(Verdict::Unproven(self.first + rules.confirmation));
+            return Some(OrphanVerdict::Unproven(self.first + rules.confirmation));
         }
         let attempt = self.attempt.as_ref().filter(|attempt| now < attempt.until)?;
         let Attempt { outcome, until, failures } = attempt.clone();
-        let verdict = if failures > 0 { Verdict::Failed } else { Verdict::Works };
+        let verdict = if failures > 0 { OrphanVerdict::Failed } else { OrphanVerdict::Works };
         Some(verdict(outcome, until))
     }
 }

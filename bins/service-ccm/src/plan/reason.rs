@@ -5,7 +5,7 @@ use ccm_cloud::{CloudError, ErrorKind};
 use serde::{Deserialize, Serialize};
 use strum::VariantArray;
 
-/// The condition that says why a load balancer is not as its Service asks for.
+/// The condition that says why a load balancer does not match its Service.
 pub const PROVISIONING: &str = ccm_objects::service_keys::PROVISIONING;
 /// The condition that says whether a load balancer can serve traffic.
 pub const SERVING: &str = ccm_objects::service_keys::SERVING;
@@ -81,7 +81,7 @@ reasons! {
     Deleting: PROVISIONING "True";
     /// The load balancer cannot be deleted yet. The message says why.
     DeletionFailed: PROVISIONING "True";
-    /// The load balancer is as the Service asks for.
+    /// The load balancer matches the Service.
     Provisioned: PROVISIONING "False";
     /// The load balancer matches the Service, except as the message says.
     PartlyProvisioned: PROVISIONING "False";

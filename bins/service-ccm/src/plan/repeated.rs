@@ -1,20 +1,18 @@
 //! Limits how often service-ccm repeats a step that the cloud or the API server has confirmed.
 
-use std::{
-    collections::BTreeMap,
-    hash::{Hash, Hasher},
-};
+use std::hash::{Hash, Hasher};
 
 use ccm_base::At;
 use ccm_cloud::{Digest, Member, Members, NodeAddress};
 use ccm_controller::repeats::{Content, Repeated, Repeats};
 use ccm_objects::{Service, ServiceIngress};
+use strum::VariantNames as _;
 
 use super::{
-    Classes, Step,
+    CallKind, Classes, Step,
     evidence::INSTANCE,
     members::Decision,
-    status::{NewCondition, StatusChange, shows},
+    status::{NewCondition, StatusPatch, shows},
     to_adopt,
 };
 
@@ -22,8 +20,6 @@ const FINALIZER: &str = "finalizer";
 const ADDRESSES: &str = "addresses";
 const ANNOTATIONS: &str = "annotations";
 const CONTROLLER: &str = "controller";
-/// The calls to the cloud.
-const CALLS: [&str; 4] = ["ensure", "set_members", "delete", "delete_duplicate"];
 /// The kind of a step of a call begins with this.
 const STEP: &str = "step ";
 
@@ -45,9 +41,8 @@ pub(super) fn may_call(
     service: &Service,
     members: &Decision,
 ) -> bool {
-    let kind = call(step);
-    kind.is_none_or(|kind| {
-        repeats.check(now, kind, || content(step, service, &members.members)).is_ok()
+    step.call().is_none_or(|call| {
+        repeats.check(now, call.into(), || content(step, service, &members.members)).is_ok()
     })
 }
 
@@ -60,7 +55,7 @@ pub fn step_made(repeats: &mut Repeats, now: At, what: &str, digest: Option<Dige
 
 /// Returns true if this kind of a repeated write is a call to the cloud, or a step of one.
 pub(crate) fn is_call(kind: &str) -> bool {
-    kind.starts_with(STEP) || CALLS.contains(&kind)
+    kind.starts_with(STEP) || CallKind::VARIANTS.contains(&kind)
 }
 
 /// Records a call that the cloud has confirmed. Returns it if it is repeated.
@@ -71,19 +66,19 @@ pub fn called(
     service: &Service,
     members: &Decision,
 ) -> Option<Repeated> {
-    repeats.made(now, call(step)?, content(step, service, &members.members))
+    repeats.made(now, <&str>::from(step.call()?), content(step, service, &members.members))
 }
 
 /// The part of a change of the status that may be written now: a field that another client
 /// overwrites does not delay the others.
-pub fn that_may_be_written(repeats: &Repeats, now: At, mut change: StatusChange) -> StatusChange {
+pub fn that_may_be_written(repeats: &Repeats, now: At, mut change: StatusPatch) -> StatusPatch {
     let may = |kind, content: &dyn Fn() -> Content| repeats.check(now, kind, content).is_ok();
     change.ingress = change.ingress.filter(|ingress| may(ADDRESSES, &|| addresses(ingress)));
-    if !may(ANNOTATIONS, &|| annotations(&change.annotations)) {
+    if !may(ANNOTATIONS, &|| Content::of(&change.annotations)) {
         change.annotations.clear();
     }
     let has_addresses = change.ingress.is_some();
-    change.conditions.retain(|one| may(one.reason.condition(), &|| condition(one, has_addresses)));
+    change.conditions.retain(|one| may(one.0.condition(), &|| condition(one, has_addresses)));
     change
 }
 
@@ -111,28 +106,16 @@ pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) ->
             if !change.annotations.is_empty() {
                 let mut all = change.annotations.iter();
                 let is_shown = all.all(|(key, value)| answer.annotation(key) == value.as_deref());
-                add(ANNOTATIONS, annotations(&change.annotations), is_shown);
+                add(ANNOTATIONS, Content::of(&change.annotations), is_shown);
             }
             for one in &change.conditions {
-                let kind = one.reason.condition();
-                let is_shown = shows(answer.condition(kind), one.reason);
-                add(kind, condition(one, change.ingress.is_some()), is_shown);
+                let content = condition(one, change.ingress.is_some());
+                add(one.0.condition(), content, shows(answer, one.0));
             }
         }
         _ => {}
     }
     repeated
-}
-
-/// The kind of a step that changes something in the cloud.
-fn call(step: &Step) -> Option<&'static str> {
-    match step {
-        Step::Ensure(_) => Some(CALLS[0]),
-        Step::SetMembers(_) => Some(CALLS[1]),
-        Step::Delete => Some(CALLS[2]),
-        Step::DeleteDuplicate(_) => Some(CALLS[3]),
-        Step::Preview(_) | Step::Protect | Step::Release | Step::Write(_) => None,
-    }
 }
 
 /// The digest of what a call sends. For `Ensure` the members do not count: other members are not a
@@ -167,15 +150,10 @@ fn addresses(ingress: &[ServiceIngress]) -> Content {
     Content::of(&format!("{ingress:?}"))
 }
 
-fn annotations(annotations: &BTreeMap<String, Option<String>>) -> Content {
-    Content::of(annotations)
-}
-
 /// The digest of a condition. Most messages do not count: they may quote request IDs.
-fn condition(one: &NewCondition, has_addresses: bool) -> Content {
-    let counts = has_addresses || one.reason.words_count() || one.reason.names_address();
-    let words = counts.then_some(&one.message);
-    Content::of(&(one.reason.as_str(), words))
+fn condition((reason, message): &NewCondition, has_addresses: bool) -> Content {
+    let counts = has_addresses || reason.words_count() || reason.names_address();
+    Content::of(&(reason.as_str(), counts.then_some(message)))
 }
 
 #[cfg(test)]

@@ -4,18 +4,18 @@
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
-use super::{Known, List, State, shown_id, status::ID};
+use super::{BalancerState, Known, List, shown_id, status::ID};
 
 /// The turn of a Service in its namespace: one with a recorded ID comes first, then the oldest one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Turn {
+pub struct RoomTurn {
     is_new: bool,
     /// In seconds.
     created: Option<i64>,
     key: ccm_objects::Shared,
 }
 
-impl Turn {
+impl RoomTurn {
     /// The turn of this Service.
     pub fn of(service: &Service) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl Turn {
 /// Returns true if the Service has a load balancer, or may have one: it is never held. A user can
 /// write the recorded ID of any load balancer, so that counts until the cloud has been compared, and
 /// after that only with an address.
-pub fn stands(service: &Service, state: &State, list: List) -> bool {
+pub fn stands(service: &Service, state: &BalancerState, list: List) -> bool {
     match state.known {
         Known::There(_) | Known::Recorded { .. } => true,
         _ if state.pending.is_some() => true,
@@ -42,23 +42,9 @@ pub fn stands(service: &Service, state: &State, list: List) -> bool {
     }
 }
 
-/// Another Service of the namespace.
-#[derive(Clone, Debug)]
-pub struct Neighbour {
-    /// True if it has a load balancer, or was admitted to get one.
-    pub stands: bool,
-    /// Its turn, if it asks for one.
-    pub turn: Option<Turn>,
-}
-
-/// Returns why a Service without a load balancer waits; `None` if there is room for another one.
-pub fn full(
-    most: usize,
-    turn: &Turn,
-    neighbours: impl Iterator<Item = Neighbour>,
-) -> Option<String> {
-    let is_before = |one: &Neighbour| one.stands || one.turn.as_ref().is_some_and(|it| it < turn);
-    let before = neighbours.filter(is_before).count();
+/// Returns why a Service without a load balancer waits, if this number of Services of its namespace have a load
+/// balancer or come first; `None` if there is room for another one.
+pub fn full(most: usize, before: usize) -> Option<String> {
     (before >= most).then(|| {
         format!(
             "the namespace may have {most} load balancers (--max-load-balancers-per-namespace), and that many Services have one or come first; it gets its own as soon as one of them goes"
@@ -88,7 +74,7 @@ mod tests {
             service("a/b-old", 1, None),
             service("a/recorded", 8, Some("lb-1")),
         ];
-        let mut turns: Vec<Turn> = all.iter().map(Turn::of).collect();
+        let mut turns: Vec<RoomTurn> = all.iter().map(RoomTurn::of).collect();
         turns.sort();
         let keys: Vec<&str> = turns.iter().map(|turn| &*turn.key).collect();
         assert_eq!(keys, ["a/recorded", "a/b-old", "a/z-old", "a/new"]);
@@ -96,22 +82,17 @@ mod tests {
         for most in 1..5 {
             let is_full = |service: &Service| {
                 let others = all.iter().filter(|one| one.key != service.key);
-                let others =
-                    others.map(|one| Neighbour { stands: false, turn: Some(Turn::of(one)) });
-                full(most, &Turn::of(service), others).is_some()
+                full(most, others.filter(|one| RoomTurn::of(one) < RoomTurn::of(service)).count())
+                    .is_some()
             };
             assert_eq!(all.iter().filter(|one| !is_full(one)).count(), most);
         }
-        let stands = || Neighbour { stands: true, turn: None };
-        let turn = Turn::of(&all[3]);
-        assert!(full(2, &turn, [stands()].into_iter()).is_none());
-        assert!(full(2, &turn, [stands(), stands()].into_iter()).is_some(), "what stands stays");
     }
 
     #[test]
     fn a_recorded_id_is_no_proof_once_the_cloud_is_known() {
         let recorded = service("a/b", 1, Some("lb-1"));
-        let state = State::default();
+        let state = BalancerState::default();
         assert!(stands(&recorded, &state, List::Awaited));
         assert!(stands(&recorded, &state, List::Failing));
         assert!(!stands(&recorded, &state, List::Compared));
@@ -121,9 +102,13 @@ mod tests {
         assert!(stands(&shown, &state, List::Compared));
         assert!(!stands(&service("a/b", 1, None), &state, List::Awaited));
         let known = Known::Recorded { id: "lb-1".to_owned() };
-        assert!(stands(&recorded, &State { known, ..State::default() }, List::Compared));
+        assert!(stands(
+            &recorded,
+            &BalancerState { known, ..BalancerState::default() },
+            List::Compared
+        ));
         // The cloud is asked for it.
         let pending = Some(pending(CallKind::Ensure, 9));
-        assert!(stands(&recorded, &State { pending, ..state }, List::Compared));
+        assert!(stands(&recorded, &BalancerState { pending, ..state }, List::Compared));
     }
 }

@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 
-use super::{Known, View, status::entry};
+use super::{View, status::entry};
 
 /// How much of a provider's text a message quotes.
 const QUOTED: usize = 128;
@@ -25,7 +25,7 @@ const TOLD: usize = 20;
 
 /// The addresses and annotations that the operator allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rules {
+pub struct ShownRules {
     /// `--load-balancer-allowed-addresses`.
     pub allowed: Vec<IpNet>,
     /// `--service-cluster-ip-range`.
@@ -34,7 +34,7 @@ pub struct Rules {
     pub annotations: Vec<String>,
 }
 
-impl Rules {
+impl ShownRules {
     /// Returns why service-ccm does not write this annotation of the provider.
     pub fn why_not_written(&self, key: &str, traits: &LoadBalancerTraits) -> Option<String> {
         let quoted = || format!("annotation {}", one_line(key, QUOTED));
@@ -108,7 +108,7 @@ impl InUse {
     }
 
     /// Returns why a Service does not show this address.
-    fn why_refused(&self, rules: &Rules, ip: IpAddr, mode: IpMode) -> Option<String> {
+    fn why_refused(&self, rules: &ShownRules, ip: IpAddr, mode: IpMode) -> Option<String> {
         let is_in = |networks: &[IpNet]| networks.iter().any(|network| network.contains(&ip));
         if is_in(&rules.allowed) {
             return None;
@@ -268,12 +268,8 @@ pub fn shown(view: View<'_>, balancer: &LoadBalancer) -> Shown {
 
 /// The parts of its load balancer that the Service does not show.
 pub fn refused(view: View<'_>) -> Vec<Refused> {
-    match &view.state.known {
-        Known::There(balancer) if view.wants() && balancer.phase == Phase::Ready => {
-            shown(view, balancer).refused
-        }
-        _ => Vec::new(),
-    }
+    let balancer = view.state.balancer().filter(|one| view.wants() && one.phase == Phase::Ready);
+    balancer.map(|balancer| shown(view, balancer).refused).unwrap_or_default()
 }
 
 #[cfg(test)]

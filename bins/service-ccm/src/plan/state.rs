@@ -10,6 +10,7 @@ use ccm_cloud::{
 use ccm_controller::repeats::Repeats;
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantNames};
 
 use super::{
     View,
@@ -42,11 +43,26 @@ pub enum Known {
 }
 
 /// A call to the cloud about one Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    VariantNames,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum CallKind {
     /// Create or update.
     Ensure,
     /// Change members.
+    #[strum(serialize = "set_members")]
     Members,
     /// Delete.
     Delete,
@@ -132,7 +148,7 @@ pub struct Foreign {
 
 /// The known state of one load balancer, besides its members.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct BalancerState {
     /// The state that the cloud has shown.
     pub known: Known,
     /// The members by port, from the last answer or full read. `None` before that, or if the
@@ -171,12 +187,12 @@ pub struct State {
     pub copied: Option<Box<str>>,
     /// True if the cloud must be asked for its state by a call, because no list shows it: there is
     /// no list, or another client has changed the load balancer.
-    pub look: bool,
+    pub needs_look: bool,
     /// The changes that the cloud would make for this configuration, one line each.
     pub previewed: Option<(Digest, Vec<String>)>,
 }
 
-impl State {
+impl BalancerState {
     /// Applies the members that an answer or a full read has shown. `wants`: the load balancer
     /// should have members. `is_full`: a full call has just ended.
     pub fn saw_pools(&mut self, pools: Option<Vec<Pool>>, wants: bool, is_full: bool, now: At) {
@@ -326,8 +342,21 @@ impl State {
 
     /// Returns true if only a person can repair the load balancer.
     pub(super) fn needs_person(&self) -> bool {
-        matches!(&self.known, Known::There(balancer)
-            if matches!(balancer.phase, Phase::Failed { cure: Cure::Person, .. }))
+        let phase = self.balancer().map(|balancer| &balancer.phase);
+        matches!(phase, Some(Phase::Failed { cure: Cure::Person, .. }))
+    }
+
+    /// The load balancer as the cloud showed it last.
+    pub fn balancer(&self) -> Option<&LoadBalancer> {
+        match &self.known {
+            Known::There(balancer) => Some(balancer),
+            _ => None,
+        }
+    }
+
+    /// Returns true if another controller is responsible.
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self.known, Known::Elsewhere(_))
     }
 
     /// The ID of the load balancer, as far as it is known.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{Ingress, IngressAddress, IpMode, LoadBalancer};
-use ccm_objects::{IngressPort, Service, ServiceCondition, ServiceIngress, service_keys};
+use ccm_objects::{IngressPort, Service, ServiceIngress, service_keys};
 use serde::{Deserialize, Serialize};
 
 use super::{eligible::without_numbers, reason::Reason};
@@ -17,82 +17,53 @@ pub const DIGEST: &str = "quartet.dev/load-balancer-digest";
 /// How long a condition is not rewritten only because its status or reason changes.
 pub const PAUSE: Duration = Duration::from_secs(30);
 
-/// A condition to write.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NewCondition {
-    /// Its type, status and reason.
-    pub reason: Reason,
-    /// Its message.
-    pub message: String,
-    /// True if its status differs from the existing one, so that its time moves.
-    pub moves: bool,
-}
+/// A condition with this reason, which implies its type and status, and this message.
+pub type NewCondition = (Reason, String);
 
-/// A change of a Service's status and annotations.
+/// The parts of a Service's status and annotations that it should have, or that change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StatusChange {
-    /// The new addresses, if they change.
+pub struct StatusPatch {
+    /// The addresses; `None` to leave them as they are.
     pub ingress: Option<Vec<ServiceIngress>>,
-    /// The conditions that change.
+    /// The conditions.
     pub conditions: Vec<NewCondition>,
     /// Annotations to set, or with `None` to remove.
     pub annotations: BTreeMap<String, Option<String>>,
 }
 
-impl StatusChange {
+impl StatusPatch {
     /// Returns true if it changes nothing.
     pub fn is_empty(&self) -> bool {
         self == &Self::default()
     }
 }
 
-/// The wanted status of a Service.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wished {
-    /// The addresses; `None` to leave them as they are.
-    pub ingress: Option<Vec<ServiceIngress>>,
-    /// The conditions, with their messages.
-    pub conditions: Vec<(Reason, String)>,
-    /// Annotations to set, or with `None` to remove.
-    pub annotations: BTreeMap<String, Option<String>>,
-}
-
-/// The difference between a Service and its wanted status. A missing condition is written at once;
+/// Returns the difference between a Service and its wanted status. A missing condition is written at once;
 /// a condition whose status or reason changes, not before [`PAUSE`] has passed, or along with
 /// something else. The message alone is a difference only along with other addresses, or if it says
 /// what a user should do: others may quote a request ID.
 pub fn difference(
     service: &Service,
-    wished: &Wished,
+    mut wanted: StatusPatch,
     written: Option<At>,
     now: At,
-) -> StatusChange {
-    let Some(details) = service.details.as_deref() else { return StatusChange::default() };
-    let ingress = wished.ingress.clone().filter(|ingress| *ingress != details.ingress);
-    let is_set = |key: &str, value: &Option<String>| service.annotation(key) == value.as_deref();
-    let annotations: BTreeMap<_, _> = wished
-        .annotations
-        .iter()
-        .filter(|(key, value)| !is_set(key, value))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    let has_more = ingress.is_some() || !annotations.is_empty();
-    let conditions = wished.conditions.iter().filter_map(|(reason, message)| {
-        let old = service.condition(reason.condition());
-        let moves = old.is_none_or(|old| &*old.status != reason.status());
-        let differs = moves
-            || old.is_none_or(|old| {
-                // A message may name an address.
-                let words_count =
-                    reason.words_count() || reason.names_address() || ingress.is_some();
-                let has_other_words = words_count && differs(*reason, &old.message, message);
-                &*old.reason != reason.as_str() || has_other_words
-            });
-        let may_rewrite = has_more || written.is_none_or(|written| written + PAUSE <= now);
-        let is_due = old.is_none() || differs && may_rewrite;
-        is_due.then(|| NewCondition { reason: *reason, message: message.clone(), moves })
+) -> StatusPatch {
+    let Some(details) = service.details.as_deref() else { return StatusPatch::default() };
+    wanted.ingress = wanted.ingress.filter(|ingress| *ingress != details.ingress);
+    wanted.annotations.retain(|key, value| service.annotation(key) != value.as_deref());
+    // A message may name an address.
+    let has_addresses = wanted.ingress.is_some();
+    let has_more = has_addresses || !wanted.annotations.is_empty();
+    let may_rewrite = has_more || written.is_none_or(|written| written + PAUSE <= now);
+    wanted.conditions.retain(|(reason, message)| {
+        let Some(old) = service.condition(reason.condition()) else { return true };
+        let words_count = reason.words_count() || reason.names_address() || has_addresses;
+        let differs = &*old.status != reason.status()
+            || &*old.reason != reason.as_str()
+            || words_count && differs(*reason, &old.message, message);
+        differs && may_rewrite
     });
-    StatusChange { conditions: conditions.collect(), ingress, annotations }
+    wanted
 }
 
 /// Returns true if the new message of this reason is a change.
@@ -103,8 +74,14 @@ fn differs(reason: Reason, old: &str, new: &str) -> bool {
     }
 }
 
+/// Returns true if the Service shows an address of a load balancer.
+pub fn has_address(service: &Service) -> bool {
+    service.details.as_ref().is_some_and(|details| !details.ingress.is_empty())
+}
+
 /// Returns true if a condition of the Service shows this reason.
-pub fn shows(condition: Option<&ServiceCondition>, reason: Reason) -> bool {
+pub fn shows(service: &Service, reason: Reason) -> bool {
+    let condition = service.condition(reason.condition());
     condition.is_some_and(|condition| &*condition.reason == reason.as_str())
 }
 
@@ -136,7 +113,7 @@ pub(super) fn entry(ingress: &Ingress) -> ServiceIngress {
 
 #[cfg(test)]
 mod tests {
-    use ccm_objects::ServiceDetails;
+    use ccm_objects::{ServiceCondition, ServiceDetails};
 
     use super::*;
 
@@ -154,8 +131,18 @@ mod tests {
         Service { details: Some(Box::new(details)), ..Service::default() }
     }
 
-    fn wished(reason: Reason) -> Wished {
-        Wished { conditions: vec![(reason, "m".to_owned())], ..Wished::default() }
+    fn wanted(reason: Reason) -> StatusPatch {
+        StatusPatch { conditions: vec![(reason, "m".to_owned())], ..StatusPatch::default() }
+    }
+
+    /// The difference to a wanted status.
+    fn difference(
+        service: &Service,
+        wanted: &StatusPatch,
+        written: Option<At>,
+        now: At,
+    ) -> StatusPatch {
+        super::difference(service, wanted.clone(), written, now)
     }
 
     fn at(seconds: u64) -> At {
@@ -165,15 +152,14 @@ mod tests {
     #[test]
     fn a_message_changes_with_the_addresses_that_it_names() {
         let held = service(Some(Reason::MembersHeld));
-        let wish = wished(Reason::MembersHeld);
+        let wish = wanted(Reason::MembersHeld);
         assert!(difference(&held, &wish, None, at(0)).is_empty());
-        let moved = Wished { ingress: Some(vec![ServiceIngress::default()]), ..wish };
+        let moved = StatusPatch { ingress: Some(vec![ServiceIngress::default()]), ..wish };
         let change = difference(&held, &moved, Some(at(0)), at(1));
         assert_eq!(change.conditions.len(), 1, "{change:?}");
-        assert!(!change.conditions[0].moves);
         // The address was written alone, before the members were known.
         let serving = service(Some(Reason::Serving));
-        let change = difference(&serving, &wished(Reason::Serving), Some(at(0)), at(60));
+        let change = difference(&serving, &wanted(Reason::Serving), Some(at(0)), at(60));
         assert_eq!(change.conditions.len(), 1, "{change:?}");
     }
 
@@ -186,12 +172,9 @@ mod tests {
             (Reason::Conflict, Some(at(100)), 129, false),
             (Reason::Conflict, Some(at(100)), 130, true),
         ] {
-            let change = difference(&throttled, &wished(wish), before, at(now));
+            let change = difference(&throttled, &wanted(wish), before, at(now));
             assert_eq!(!change.is_empty(), writes, "{wish:?} {before:?} {now}");
-            assert!(change.conditions.iter().all(|condition| !condition.moves));
         }
-        let change = difference(&throttled, &wished(Reason::Provisioned), None, at(0));
-        assert!(change.conditions[0].moves, "its status changes");
     }
 
     /// A status that flaps is not written more often.
@@ -200,10 +183,10 @@ mod tests {
         let throttled = service(Some(Reason::Throttled));
         for (now, writes) in [(129, false), (130, true)] {
             let change =
-                difference(&throttled, &wished(Reason::Provisioned), Some(at(100)), at(now));
-            assert_eq!(change.conditions.iter().any(|one| one.moves), writes, "{now}");
+                difference(&throttled, &wanted(Reason::Provisioned), Some(at(100)), at(now));
+            assert_eq!(!change.conditions.is_empty(), writes, "{now}");
         }
-        let fresh = difference(&service(None), &wished(Reason::Serving), Some(at(100)), at(101));
+        let fresh = difference(&service(None), &wanted(Reason::Serving), Some(at(100)), at(101));
         assert_eq!(fresh.conditions.len(), 1, "the first time");
     }
 
@@ -220,8 +203,11 @@ mod tests {
             let mut service = service(Some(reason));
             let details = service.details.as_mut().expect("details");
             details.conditions[0].message = "m".into();
-            assert!(difference(&service, &wished(reason), None, at(0)).is_empty(), "{reason:?}");
-            let other = Wished { conditions: vec![(reason, "n".to_owned())], ..Wished::default() };
+            assert!(difference(&service, &wanted(reason), None, at(0)).is_empty(), "{reason:?}");
+            let other = StatusPatch {
+                conditions: vec![(reason, "n".to_owned())],
+                ..StatusPatch::default()
+            };
             let change = difference(&service, &other, None, at(0));
             assert_eq!(!change.is_empty(), writes, "{reason:?}");
             assert!(difference(&service, &other, Some(at(0)), at(29)).is_empty(), "{reason:?}");
@@ -232,10 +218,10 @@ mod tests {
     fn addresses_go_out_with_the_conditions_in_one_change() {
         let creating = service(Some(Reason::Creating));
         let ip = ServiceIngress { ip: Some("192.0.2.1".into()), ..ServiceIngress::default() };
-        let wish = Wished { ingress: Some(vec![ip]), ..wished(Reason::Provisioned) };
+        let wish = StatusPatch { ingress: Some(vec![ip]), ..wanted(Reason::Provisioned) };
         let change = difference(&creating, &wish, Some(at(0)), at(1));
         assert!(change.ingress.is_some() && change.conditions.len() == 1);
-        let same = Wished { ingress: Some(Vec::new()), ..Wished::default() };
+        let same = StatusPatch { ingress: Some(Vec::new()), ..StatusPatch::default() };
         assert!(difference(&creating, &same, None, at(0)).is_empty());
     }
 
@@ -273,9 +259,9 @@ mod tests {
         ] {
             let mut service = service(None);
             service.details.as_mut().expect("details").ingress = stored;
-            let wished = Wished { ingress: Some(wish), ..Wished::default() };
-            let change = difference(&service, &wished, None, at(0));
-            assert_eq!(change.ingress.is_some(), writes, "{service:?} {wished:?}");
+            let wanted = StatusPatch { ingress: Some(wish), ..StatusPatch::default() };
+            let change = difference(&service, &wanted, None, at(0));
+            assert_eq!(change.ingress.is_some(), writes, "{service:?} {wanted:?}");
         }
     }
 

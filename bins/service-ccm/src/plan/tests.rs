@@ -1,11 +1,11 @@
 //! The next step for one Service, as a table.
 
 use ccm_cloud::{
-    CloudError, ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Owner, Waiting,
+    CloudError, ClusterId, ErrorKind, Ingress, IngressAddress, IpMode, LoadBalancer, Owner,
 };
 use ccm_objects::{ServiceCondition, ServiceDetails, ServicePort};
 
-use super::{eligible::NodeSet, front_end::desired, reason::Reason, *};
+use super::{eligible::NodeSet, front_end::spec_front_end, reason::Reason, *};
 
 fn at(seconds: u64) -> At {
     At::default() + std::time::Duration::from_secs(seconds)
@@ -71,16 +71,16 @@ fn balancer() -> LoadBalancer {
 }
 
 fn digest_of(service: &Service) -> Digest {
-    let desired = desired(service, &cluster(), &LoadBalancerTraits::default());
-    desired.front_end.expect("a front end").digest
+    let spec = spec_front_end(service, &cluster(), &LoadBalancerTraits::default());
+    spec.front_end.expect("a front end").digest
 }
 
-/// A load balancer that is as its Service asks for.
-pub(super) fn there(service: &Service) -> State {
-    State {
+/// A load balancer that matches its Service.
+pub(super) fn there(service: &Service) -> BalancerState {
+    BalancerState {
         known: Known::There(Box::new(balancer())),
         configured: Some(digest_of(service)),
-        ..State::default()
+        ..BalancerState::default()
     }
 }
 
@@ -101,7 +101,7 @@ pub(super) fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) ->
 /// The plan at this time, with members as wanted, and with changes of the view.
 pub(super) fn planned(
     service: &Service,
-    state: &State,
+    state: &BalancerState,
     now: u64,
     change: impl FnOnce(&mut View<'_>),
 ) -> Plan {
@@ -112,19 +112,19 @@ pub(super) fn planned(
 /// The same with this decision about the members.
 pub(super) fn planned_with(
     service: &Service,
-    state: &State,
+    state: &BalancerState,
     members: &Decision,
     now: u64,
     change: impl FnOnce(&mut View<'_>),
 ) -> Plan {
     let traits = LoadBalancerTraits::default();
-    let desired = desired(service, &cluster(), &traits);
+    let spec = spec_front_end(service, &cluster(), &traits);
     let served = vec!["example.com/ours".to_owned()];
     let classes = Classes { served, classless: true, instance: None };
     let mut view = View {
-        guard: (&shown::Rules::default(), &shown::InUse::default()),
+        guard: (&shown::ShownRules::default(), &shown::InUse::default()),
         service,
-        desired: &desired,
+        spec: &spec,
         classes: &classes,
         state,
         members,
@@ -133,7 +133,7 @@ pub(super) fn planned_with(
         adopts: false,
         traits: &traits,
         may_release: false,
-        loss: super::losses::Verdict::Kept,
+        loss: super::losses::LossVerdict::Kept,
         full: None,
         is_limited: false,
         list: List::Compared,
@@ -144,7 +144,7 @@ pub(super) fn planned_with(
     plan(view)
 }
 
-pub(super) fn step(service: &Service, state: &State) -> Plan {
+pub(super) fn step(service: &Service, state: &BalancerState) -> Plan {
     planned(service, state, 100, |_| {})
 }
 
@@ -161,10 +161,10 @@ pub(super) fn written(service: &Service, plan: &Plan) -> Service {
         .conditions
         .iter()
         .map(|condition| ServiceCondition {
-            kind: condition.reason.condition().into(),
-            status: condition.reason.status().into(),
-            reason: condition.reason.as_str().into(),
-            message: condition.message.as_str().into(),
+            kind: condition.0.condition().into(),
+            status: condition.0.status().into(),
+            reason: condition.0.as_str().into(),
+            message: condition.1.as_str().into(),
             last_transition_time: None,
         })
         .collect();
@@ -174,15 +174,15 @@ pub(super) fn written(service: &Service, plan: &Plan) -> Service {
 /// The reason that the condition Provisioning gets, if the status is the next step.
 fn reason(plan: &Plan) -> Option<Reason> {
     let Plan::Next(Step::Write(change)) = plan else { return None };
-    let mut reasons = change.conditions.iter().map(|condition| condition.reason);
+    let mut reasons = change.conditions.iter().map(|condition| condition.0);
     reasons.find(|reason| reason.condition() == reason::PROVISIONING)
 }
 
 #[test]
 fn nothing_is_created_before_the_finalizer_is_there() {
     let bare = Service { has_finalizer: false, ..service() };
-    assert_eq!(step(&bare, &State::default()), Plan::Next(Step::Protect));
-    assert!(is_ensure(&step(&service(), &State::default())));
+    assert_eq!(step(&bare, &BalancerState::default()), Plan::Next(Step::Protect));
+    assert!(is_ensure(&step(&service(), &BalancerState::default())));
 }
 
 #[test]
@@ -190,25 +190,29 @@ fn a_service_that_is_being_deleted_is_never_ensured() {
     let gone = Service { deleting: true, ..service() };
     assert_eq!(step(&gone, &there(&gone)), Plan::Next(Step::Delete));
     let bare = Service { has_finalizer: false, ..gone };
-    assert_eq!(step(&bare, &State::default()), Plan::NotOurs);
+    assert_eq!(step(&bare, &BalancerState::default()), Plan::NotOurs);
 }
 
 #[test]
 fn the_finalizer_goes_only_after_a_proof() {
     let gone = Service { deleting: true, ..service() };
     for state in [
-        State::default(),
-        State { known: Known::Absent, ..State::default() },
-        State { pending: Some(pending(CallKind::Delete, 100)), ..there(&gone) },
-        State { failed: failed(CallKind::Ensure, None, ErrorKind::Conflict), ..there(&gone) },
+        BalancerState::default(),
+        BalancerState { known: Known::Absent, ..BalancerState::default() },
+        BalancerState { pending: Some(pending(CallKind::Delete, 100)), ..there(&gone) },
+        BalancerState {
+            failed: failed(CallKind::Ensure, None, ErrorKind::Conflict),
+            ..there(&gone)
+        },
     ] {
         assert_eq!(step(&gone, &state), Plan::Next(Step::Delete), "{state:?}");
     }
     let refused = failed(CallKind::Delete, None, ErrorKind::NotFound);
-    let state = State { failed: refused, ..there(&gone) };
+    let state = BalancerState { failed: refused, ..there(&gone) };
     assert_eq!(reason(&step(&gone, &state)), Some(Reason::DeletionFailed));
     assert_eq!(planned(&gone, &state, 200, |_| {}), Plan::Next(Step::Delete));
-    let proved = State { known: Known::Absent, proved_absent: true, ..State::default() };
+    let proved =
+        BalancerState { known: Known::Absent, proved_absent: true, ..BalancerState::default() };
     assert_eq!(step(&gone, &proved), Plan::Next(Step::Release));
 }
 
@@ -216,42 +220,51 @@ fn the_finalizer_goes_only_after_a_proof() {
 fn another_controllers_service_is_left_alone_until_it_changes() {
     let service = service();
     let known = || Known::Elsewhere("why".to_owned());
-    let state = State { known: known(), configured: Some(digest_of(&service)), ..State::default() };
+    let state = BalancerState {
+        known: known(),
+        configured: Some(digest_of(&service)),
+        ..BalancerState::default()
+    };
     let first = step(&service, &state);
     assert_eq!(reason(&first), Some(Reason::Elsewhere));
     assert_eq!(step(&written(&service, &first), &state), Plan::Settled);
-    assert!(is_ensure(&step(&service, &State { look: true, ..state.clone() })), "a rare look");
-    let changed = State { configured: Some(Digest { version: 1, hash: 7 }), ..state.clone() };
+    assert!(
+        is_ensure(&step(&service, &BalancerState { needs_look: true, ..state.clone() })),
+        "a rare look"
+    );
+    let changed =
+        BalancerState { configured: Some(Digest { version: 1, hash: 7 }), ..state.clone() };
     assert!(is_ensure(&step(&service, &changed)));
     // It must not keep a Service from being deleted.
     let gone = Service { deleting: true, ..service };
     assert_eq!(step(&gone, &state), Plan::Next(Step::Delete));
-    let answered = State { proved_absent: true, ..state };
+    let answered = BalancerState { proved_absent: true, ..state };
     assert_eq!(step(&gone, &answered), Plan::Next(Step::Release));
 }
 
 #[test]
 fn a_class_that_is_not_served_is_cleaned_up_only_if_the_load_balancer_is_ours() {
     let other = Service { deleting: true, ..classed() };
-    assert_eq!(step(&other, &State::default()), Plan::NotOurs);
+    assert_eq!(step(&other, &BalancerState::default()), Plan::NotOurs);
     assert_eq!(step(&other, &there(&service())), Plan::Next(Step::Delete));
     // A Service that got a class while no replica was running, or a change of the settings.
     assert_eq!(step(&classed(), &there(&service())), Plan::Waits);
     let plan = planned(&classed(), &there(&service()), 100, |view| view.may_release = true);
     assert_eq!(plan, Plan::Next(Step::Delete));
-    let awaited = planned(&classed(), &State::default(), 0, |view| view.list = List::Awaited);
+    let awaited =
+        planned(&classed(), &BalancerState::default(), 0, |view| view.list = List::Awaited);
     assert_eq!(awaited, Plan::Waits);
 }
 
 #[test]
 fn a_known_service_waits_for_the_first_list_and_a_new_one_does_not() {
     let wait = |service: &Service| {
-        planned(service, &State::default(), 0, |view| view.list = List::Awaited)
+        planned(service, &BalancerState::default(), 0, |view| view.list = List::Awaited)
     };
     assert_eq!(wait(&service()), Plan::Waits);
     assert_eq!(wait(&Service { has_finalizer: false, ..service() }), Plan::Next(Step::Protect));
     // It was protected a moment ago, and the list has not come yet.
-    let state = State { known: Known::Absent, ..State::default() };
+    let state = BalancerState { known: Known::Absent, ..BalancerState::default() };
     let plan = planned(&service(), &state, 0, |view| view.list = List::Awaited);
     assert!(is_ensure(&plan));
 }
@@ -259,8 +272,10 @@ fn a_known_service_waits_for_the_first_list_and_a_new_one_does_not() {
 #[test]
 fn a_cloud_that_works_is_not_called_before_it_is_time() {
     let service = service();
-    let working =
-        |check_at| State { pending: Some(pending(CallKind::Ensure, check_at)), ..State::default() };
+    let working = |check_at| BalancerState {
+        pending: Some(pending(CallKind::Ensure, check_at)),
+        ..BalancerState::default()
+    };
     assert_eq!(planned(&service, &working(50), 20, |_| {}), Plan::Waits);
     assert!(is_ensure(&planned(&service, &working(20), 20, |_| {})));
     let after_a_minute = planned(&service, &working(90), 60, |_| {});
@@ -272,25 +287,25 @@ fn another_configuration_is_ensured_and_an_equal_one_is_not() {
     let service = service();
     let settled = step(&service, &there(&service));
     assert_eq!(reason(&settled), Some(Reason::Provisioned));
-    let other = State { configured: None, ..there(&service) };
+    let other = BalancerState { configured: None, ..there(&service) };
     assert!(is_ensure(&step(&service, &other)));
     let mut broken = balancer();
     broken.phase = Phase::Failed { why: "ERROR".to_owned(), cure: Cure::Ensure };
     let known = Known::There(Box::new(broken.clone()));
-    assert!(is_ensure(&step(&service, &State { known, ..there(&service) })));
+    assert!(is_ensure(&step(&service, &BalancerState { known, ..there(&service) })));
     broken.phase = Phase::Failed { why: "ERROR".to_owned(), cure: Cure::Person };
     let known = Known::There(Box::new(broken));
-    let plan = step(&service, &State { known, ..there(&service) });
+    let plan = step(&service, &BalancerState { known, ..there(&service) });
     assert_eq!(reason(&plan), Some(Reason::LoadBalancerFailed));
 }
 
 #[test]
 fn what_the_cloud_refuses_is_tried_again_rarely_and_soon_when_something_changes() {
     let service = service();
-    let after = |digest, kind| State {
+    let after = |digest, kind| BalancerState {
         failed: failed(CallKind::Ensure, Some(digest), kind),
         known: Known::Absent,
-        ..State::default()
+        ..BalancerState::default()
     };
     let (own, other) = (digest_of(&service), Digest { version: 1, hash: 7 });
     let invalid = after(own, ErrorKind::Invalid);
@@ -331,22 +346,22 @@ fn a_wrong_service_keeps_its_load_balancer_and_its_members_follow() {
         "members that are not known: {unknown:?}"
     );
     // Nothing is created from a wrong Service.
-    let plan = step(&service, &State { known: Known::Absent, ..State::default() });
+    let plan = step(&service, &BalancerState { known: Known::Absent, ..BalancerState::default() });
     assert_eq!(reason(&plan), Some(Reason::InvalidConfiguration));
 }
 
 #[test]
 fn a_second_load_balancer_of_one_owner_is_deleted() {
     let service = service();
-    let state = State { duplicate: Some("lb-2".to_owned()), ..there(&service) };
+    let state = BalancerState { duplicate: Some("lb-2".to_owned()), ..there(&service) };
     let delete = Plan::Next(Step::DeleteDuplicate("lb-2".to_owned()));
     assert_eq!(step(&service, &state), delete);
     // If that fails it is repeated when it is time, and keeps nothing else waiting.
     let failed = failed(CallKind::DeleteDuplicate, None, ErrorKind::Unavailable);
-    let state = State { failed, ..state };
+    let state = BalancerState { failed, ..state };
     assert_eq!(reason(&step(&service, &state)), Some(Reason::Provisioned));
     assert_eq!(planned(&service, &state, 200, |_| {}), delete);
-    assert!(is_ensure(&step(&service, &State { configured: None, ..state })));
+    assert!(is_ensure(&step(&service, &BalancerState { configured: None, ..state })));
 }
 
 /// A user takes a change back that the cloud has refused, or not finished.
@@ -355,18 +370,18 @@ fn a_change_that_is_taken_back_is_taken_back_in_the_cloud() {
     let service = service();
     let other = Some(Digest { version: 1, hash: 7 });
     let refused = failed(CallKind::Ensure, other, ErrorKind::Invalid);
-    assert!(is_ensure(&step(&service, &State { failed: refused, ..there(&service) })));
+    assert!(is_ensure(&step(&service, &BalancerState { failed: refused, ..there(&service) })));
     let begun = Pending { digest: other, ..pending(CallKind::Ensure, 50) };
-    assert!(is_ensure(&step(&service, &State { pending: Some(begun), ..there(&service) })));
+    assert!(is_ensure(&step(&service, &BalancerState { pending: Some(begun), ..there(&service) })));
 }
 
 #[test]
 fn another_controllers_load_balancer_is_adopted_only_on_request() {
     let mut service = service();
-    let state = State {
+    let state = BalancerState {
         known: Known::Absent,
         adoptable: Some(("lb-9".to_owned(), "its name".to_owned())),
-        ..State::default()
+        ..BalancerState::default()
     };
     assert_eq!(reason(&step(&service, &state)), Some(Reason::WaitingForAdoption));
     // The Service says it first; then the cloud is asked what an adoption would change.
@@ -374,7 +389,7 @@ fn another_controllers_load_balancer_is_adopted_only_on_request() {
     let Plan::Next(Step::Preview(front_end)) = step(&shown, &state) else {
         panic!("{:?}", step(&shown, &state));
     };
-    let previewed = State { previewed: Some((front_end.digest, vec![])), ..state.clone() };
+    let previewed = BalancerState { previewed: Some((front_end.digest, vec![])), ..state.clone() };
     assert_eq!(step(&shown, &previewed), Plan::Settled);
     assert!(is_ensure(&planned(&service, &state, 0, |view| view.adopts = true)));
     let details = service.details.as_mut().expect("details");
@@ -386,31 +401,11 @@ fn another_controllers_load_balancer_is_adopted_only_on_request() {
 fn a_provider_without_list_and_digest_is_not_called_if_the_service_has_the_digest() {
     let mut service = service();
     let known = Known::Recorded { id: "lb-1".to_owned() };
-    let state = State { known, ..State::default() };
+    let state = BalancerState { known, ..BalancerState::default() };
     assert!(is_ensure(&step(&service, &state)));
     let digest = digest_of(&service).to_string();
     let details = service.details.as_mut().expect("details");
     details.annotations.insert(DIGEST.into(), digest.as_str().into());
-    assert!(!is_ensure(&step(&service, &state)));
-}
-
-#[test]
-fn a_pending_load_balancer_is_waited_for() {
-    let service = service();
-    let mut working = balancer();
-    working.phase = Phase::Pending(Waiting {
-        what: "PENDING_UPDATE".to_owned(),
-        check_after: std::time::Duration::from_secs(1),
-        id: None,
-        request_id: None,
-        changed: false,
-    });
-    let state = State {
-        known: Known::There(Box::new(working)),
-        configured: None,
-        pending: Some(pending(CallKind::Ensure, 200)),
-        ..State::default()
-    };
     assert!(!is_ensure(&step(&service, &state)));
 }
 
@@ -429,7 +424,7 @@ fn a_new_leader_does_not_call_held_members_serving() {
         }];
         let plan = planned(&service, &state, 100, |view| view.members_known = false);
         let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
-        change.conditions.iter().any(|one| one.reason.condition() == shown.condition())
+        change.conditions.iter().any(|one| one.0.condition() == shown.condition())
     };
     for seen in [Reason::MembersHeld, Reason::Serving, Reason::NoMembers] {
         assert!(!change(seen), "{seen:?} was seen by the last leader");
@@ -459,7 +454,7 @@ fn each_kind_of_service_has_its_plan() {
             let mut service = class.map_or_else(service, with_class);
             service.is_load_balancer = is_load_balancer;
             (service.has_finalizer, service.deleting) = (has_finalizer, is_deleting);
-            let found = match step(&service, &State::default()) {
+            let found = match step(&service, &BalancerState::default()) {
                 Plan::Next(Step::Ensure(_)) => ensure,
                 Plan::Next(Step::Protect) => protect,
                 Plan::Next(Step::Delete) => delete,
@@ -471,29 +466,30 @@ fn each_kind_of_service_has_its_plan() {
     }
     // Services of other types have no details in the store.
     let other = Service { is_load_balancer: false, has_finalizer: false, ..service() };
-    assert_eq!(step(&Service { details: None, ..other }, &State::default()), Plan::NotOurs);
+    assert_eq!(step(&Service { details: None, ..other }, &BalancerState::default()), Plan::NotOurs);
 }
 
 #[test]
 fn members_that_differ_are_changed_and_nothing_else() {
     let changes = Decision { changes: true, ..Decision::default() };
-    let plan =
-        |service: &Service, state: &State| planned_with(service, state, &changes, 100, |_| {});
+    let plan = |service: &Service, state: &BalancerState| {
+        planned_with(service, state, &changes, 100, |_| {})
+    };
     let own = service();
     assert_eq!(plan(&own, &there(&own)), Plan::Next(Step::SetMembers("lb-1".to_owned())));
     // Without a load balancer there is nothing to change.
-    let elsewhere = State {
+    let elsewhere = BalancerState {
         known: Known::Elsewhere("why".to_owned()),
         configured: Some(digest_of(&own)),
-        ..State::default()
+        ..BalancerState::default()
     };
     let told = written(&own, &plan(&own, &elsewhere));
     assert_eq!(plan(&told, &elsewhere), Plan::Settled);
     let other = Service { is_load_balancer: false, has_finalizer: false, ..service() };
-    assert_eq!(plan(&other, &State::default()), Plan::NotOurs);
+    assert_eq!(plan(&other, &BalancerState::default()), Plan::NotOurs);
     // A failed change is repeated as a change of members, when it is time.
     let failed = failed(CallKind::Members, None, ErrorKind::Unavailable);
-    let state = State { failed, ..there(&own) };
+    let state = BalancerState { failed, ..there(&own) };
     assert_eq!(reason(&plan(&own, &state)), Some(Reason::CloudUnavailable));
     let later = planned_with(&own, &state, &changes, 200, |_| {});
     assert_eq!(later, Plan::Next(Step::SetMembers("lb-1".to_owned())));

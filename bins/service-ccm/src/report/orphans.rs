@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ccm_cloud::{ClusterId, LoadBalancer, Title};
 
 use super::{NAMES, ServiceReports};
-use crate::{machine::effect::TellOrphan, plan::orphans::Orphan};
+use crate::machine::effect::TellOrphan;
 
 impl ServiceReports {
     /// Makes a report about load balancers without a Service.
@@ -18,9 +18,7 @@ impl ServiceReports {
             }
             TellOrphan::Found(all) => self.orphans(&all),
             TellOrphan::Held { line, why } => self.orphans_held(&line, &why),
-            TellOrphan::Deleted { orphan, evidence } => self.orphan_deleted(&orphan, &evidence),
-            TellOrphan::Refuted(orphan) => self.orphan_refuted(&orphan),
-            TellOrphan::Failed { orphan, why } => self.orphan_failed(&orphan, &why),
+            TellOrphan::Failed { id, owner, why } => self.orphan_failed(&id, &owner, &why),
         }
     }
 
@@ -35,7 +33,7 @@ impl ServiceReports {
                     owner = &*owner,
                     age_seconds = orphan.age.map(|age| age.as_secs()),
                     cost = orphan.cost.as_deref(),
-                    "a load balancer of this cluster has no Service that asks for it; the page /plan says what becomes of it"
+                    "no Service asks for this load balancer of this cluster; the page /plan says what happens to it"
                 );
             }
         }
@@ -48,34 +46,10 @@ impl ServiceReports {
         }
     }
 
-    /// Logs that a load balancer without a Service does not exist any more.
-    fn orphan_deleted(&self, orphan: &Orphan, evidence: &str) {
-        self.forget(&orphan.id);
-        tracing::info!(
-            load_balancer = &*orphan.id,
-            name = &*orphan.name,
-            owner = %orphan.owner,
-            uid = &*orphan.owner.uid,
-            proof = evidence,
-            "deleted a load balancer without a Service, {}",
-            orphan.age_and_cost()
-        );
-    }
-
-    /// Logs that the API server shows a Service that asks for the load balancer, and the watch does not.
-    fn orphan_refuted(&self, orphan: &Orphan) {
-        self.forget(&orphan.id);
-        tracing::warn!(
-            load_balancer = &*orphan.id,
-            owner = %orphan.owner,
-            "the load balancer stays: the API server has a Service that asks for it, and the watch does not show that"
-        );
-    }
-
     /// Logs that an attempt to delete a load balancer without a Service has failed.
-    fn orphan_failed(&self, orphan: &Orphan, why: &str) {
-        if self.reports.memory().changed(&orphan.id, "orphan-failed", why) {
-            tracing::warn!(load_balancer = &*orphan.id, owner = %orphan.owner, "the load balancer stays: {why}");
+    fn orphan_failed(&self, id: &str, owner: &str, why: &str) {
+        if self.reports.memory().changed(id, "orphan-failed", why) {
+            tracing::warn!(load_balancer = id, owner, "the load balancer stays: {why}");
         }
     }
 }

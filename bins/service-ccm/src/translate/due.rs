@@ -38,8 +38,11 @@ impl Translator {
             let (reading, changes) = door.read(|machine, _| (machine.reading(), machine.changes()));
             due.changes = changes;
             due.is_read = self.services.keep(Some(reading)) == service.rule;
-            let names = door.read(|machine, _| machine.neighbours(service));
-            due.neighbours = self.named(names.iter());
+            if door.read(|machine, _| machine.needs_room(service)) {
+                due.neighbours = self
+                    .services
+                    .matching(|one| one.key != service.key && one.names().0 == service.names().0);
+            }
         }
         Event::Due(due)
     }

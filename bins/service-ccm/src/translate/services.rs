@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_kube::store::Change;
-use ccm_objects::{Service, Shared as Name};
+use ccm_objects::Service;
 use tokio_util::sync::CancellationToken;
 
 use super::{Translator, changed};
@@ -27,8 +27,8 @@ impl Translator {
         let mut settings = self.settings.clone();
         let work = async {
             while settings.changed().await.is_ok() {
-                settings.borrow_and_update();
-                let (settings, services) = (Box::new(self.parameters()), self.services.list());
+                let parameters = settings.borrow_and_update().parameters(self.instance.clone());
+                let (settings, services) = (Box::new(parameters), self.services.list());
                 self.performer.apply(Event::Settings { settings, services });
             }
             std::future::pending::<()>().await;
@@ -41,10 +41,5 @@ impl Translator {
         let mut services = self.services.list();
         services.retain(|service| service.concerns_load_balancers());
         services
-    }
-
-    /// The Services with these names.
-    pub(crate) fn named<'a>(&self, names: impl Iterator<Item = &'a Name>) -> Vec<Arc<Service>> {
-        names.filter_map(|name| self.services.get(name)).collect()
     }
 }

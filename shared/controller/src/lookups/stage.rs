@@ -58,14 +58,14 @@ pub trait Asker: Send + Sync + 'static {
     fn call(&self, nodes: &[Arc<Node>]) -> Call;
 
     /// Records the end of a call about this many nodes. The next calls have at most `most` nodes.
-    fn asked(&self, nodes: usize, most: usize);
+    fn asked(&self, _nodes: usize, _most: usize) {}
 
     /// Records that the call about this node had too many nodes, so that the next work on it asks
     /// the cloud again.
-    fn asks_again(&self, name: &Name);
+    fn asks_again(&self, _name: &Name) {}
 
     /// Records the cloud's answers in a call that began at `started`.
-    fn answered(&self, works: &[Work], started: Instant);
+    fn answered(&self, _works: &[Work], _started: Instant) {}
 
     /// Returns the workers for this node. They give its name back to the queue.
     fn workers(&self, node: &Node) -> &mpsc::Sender<Work>;

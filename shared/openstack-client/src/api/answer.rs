@@ -4,15 +4,20 @@ use bytes::Bytes;
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind};
 use http::HeaderMap;
-use serde::Deserialize;
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, Error as _},
+};
 
-use super::fault;
+use super::{bounded::members_of, fault};
 use crate::text::MAX_MESSAGE;
 
 /// An answer of status 2xx, or a 404 by which the service itself says that the object
 /// does not exist.
 #[derive(Clone, Debug)]
 pub struct Answer {
+    /// The name of the request in metrics.
+    pub operation: &'static str,
     /// The HTTP status.
     pub status: u16,
     /// The headers.
@@ -24,23 +29,42 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The body of the answer to this operation, as what it should be.
-    pub fn read<'a, T: Deserialize<'a>>(&'a self, operation: &str) -> Result<T, CloudError> {
+    /// Reads the body.
+    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, CloudError> {
         let read = serde_json::from_slice(&self.body);
-        read.map_err(|error| self.malformed(operation, &error.to_string()))
+        read.map_err(|error| self.malformed(&error.to_string()))
+    }
+
+    /// Reads the object that the body has as its member `key`.
+    pub fn object<'a, T: Deserialize<'a>>(&'a self, key: &str) -> Result<T, CloudError> {
+        let read = members_of(&self.body, [key]).and_then(|[object]| match object {
+            Some(object) => serde_json::from_str(object.get()),
+            None => Err(serde_json::Error::custom(format!("missing field `{key}`"))),
+        });
+        read.map_err(|error| self.malformed(&error.to_string()))
+    }
+
+    /// Reads that object; `None` if a 404 says that it does not exist.
+    pub fn object_or_none<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, CloudError> {
+        if self.status == 404 { Ok(None) } else { self.object(key).map(Some) }
+    }
+
+    /// Fails if a 404 says that an object that the request names does not exist.
+    pub fn found(self) -> Result<Self, CloudError> {
+        if self.status == 404 { Err(self.missing()) } else { Ok(self) }
     }
 
     /// The error for an answer that cannot be parsed.
-    pub fn malformed(&self, operation: &str, what: &str) -> CloudError {
+    pub fn malformed(&self, what: &str) -> CloudError {
         let what = one_line(what, MAX_MESSAGE);
-        let message = format!("{operation}: cannot parse the response: {what}");
+        let message = format!("{}: cannot parse the response: {what}", self.operation);
         self.error(ErrorKind::Malformed, message)
     }
 
     /// The error for a write whose 404 says that what it names does not exist.
-    pub fn missing(&self, operation: &str) -> CloudError {
+    pub fn missing(&self) -> CloudError {
         let words = fault::words(&self.body);
-        self.error(ErrorKind::NotFound, format!("{operation}: HTTP 404: {words}"))
+        self.error(ErrorKind::NotFound, format!("{}: HTTP 404: {words}", self.operation))
     }
 
     /// Returns true if a 404 says that the object with this ID does not exist, and not another object

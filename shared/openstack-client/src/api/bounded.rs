@@ -1,7 +1,7 @@
 //! Reads the parts of a page without taking memory for what is not wanted, or for too much of it: a short
 //! text may stand for something that takes many times its length.
 
-use std::{fmt, marker::PhantomData};
+use std::fmt;
 
 use serde::{
     Deserialize, Deserializer,
@@ -52,61 +52,45 @@ pub struct Entries<'a>(pub Vec<&'a RawValue>);
 
 impl<'a> Deserialize<'a> for Entries<'a> {
     fn deserialize<D: Deserializer<'a>>(reader: D) -> Result<Self, D::Error> {
-        let mut all = Vec::new();
-        reader.deserialize_seq(each(|entry: &'a RawValue| all.push(entry)))?;
-        if all.iter().any(|entry| entry.get().len() > LONGEST_ENTRY) {
-            let most = LONGEST_ENTRY >> 20;
-            return Err(D::Error::custom(format!("an entry is longer than {most} MiB")));
-        }
-        Ok(Self(all))
+        reader.deserialize_seq(EntryVisitor).map(Self)
     }
 }
 
-/// Returns true if the links of a page lead to a next one.
-pub struct Links(pub bool);
+struct EntryVisitor;
 
-#[derive(Deserialize)]
-struct Link {
-    rel: Option<String>,
-}
-
-impl<'a> Deserialize<'a> for Links {
-    fn deserialize<D: Deserializer<'a>>(reader: D) -> Result<Self, D::Error> {
-        let mut goes_on = false;
-        let look = |link: Link| goes_on |= link.rel.as_deref() == Some("next");
-        reader.deserialize_seq(each(look))?;
-        Ok(Self(goes_on))
-    }
-}
-
-/// Passes on each entry of a list.
-struct Each<F, T> {
-    take: F,
-    entry: PhantomData<T>,
-}
-
-fn each<F: FnMut(T), T>(take: F) -> Each<F, T> {
-    Each { take, entry: PhantomData }
-}
-
-impl<'a, F: FnMut(T), T: Deserialize<'a>> Visitor<'a> for Each<F, T> {
-    type Value = ();
+impl<'a> Visitor<'a> for EntryVisitor {
+    type Value = Vec<&'a RawValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a sequence")
     }
 
-    fn visit_seq<A: SeqAccess<'a>>(mut self, mut list: A) -> Result<(), A::Error> {
-        let mut count = 0;
+    fn visit_seq<A: SeqAccess<'a>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut all: Self::Value = Vec::new();
         while let Some(entry) = list.next_element()? {
-            count += 1;
-            if count > MAX_ENTRIES {
+            all.push(entry);
+            if all.len() > MAX_ENTRIES {
                 return Err(A::Error::custom(format!("more than {MAX_ENTRIES} entries")));
             }
-            (self.take)(entry);
         }
-        Ok(())
+        if all.iter().any(|entry| entry.get().len() > LONGEST_ENTRY) {
+            let most = LONGEST_ENTRY >> 20;
+            return Err(A::Error::custom(format!("an entry is longer than {most} MiB")));
+        }
+        Ok(all)
     }
+}
+
+/// Returns true if the links of a page lead to a next one.
+pub fn leads_on(links: &str) -> Result<bool, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Link {
+        rel: Option<String>,
+    }
+    let Entries(links) = serde_json::from_str(links)?;
+    let links: Result<Vec<Link>, _> =
+        links.into_iter().map(|link| serde_json::from_str(link.get())).collect();
+    Ok(links?.iter().any(|link| link.rel.as_deref() == Some("next")))
 }
 
 #[cfg(test)]
@@ -150,8 +134,8 @@ mod tests {
             (r#"[{"rel": "previous"}, {"href": "x"}]"#, false),
             (r#"[{"rel": "next"}, {"rel": "previous"}]"#, true),
         ] {
-            assert_eq!(serde_json::from_str::<Links>(links).expect("links").0, goes_on, "{links}");
+            assert_eq!(leads_on(links).expect("links"), goes_on, "{links}");
         }
-        assert!(serde_json::from_str::<Links>("{}").is_err());
+        assert!(leads_on("{}").is_err());
     }
 }

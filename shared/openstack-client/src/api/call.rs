@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{config::is_in_clear, text::MAX_MESSAGE};
 
-const NO_PROJECT: &str = "the login is for no project, and only a project has servers: set \
+pub const NO_PROJECT: &str = "the login is for no project, and only a project has servers: set \
                           tenant-id, or tenant-name with its domain";
 /// A catalog that lacks a service is fetched again after this time.
 const CATALOG: Duration = Duration::from_mins(1);
@@ -33,28 +33,6 @@ impl Client {
         };
         let session = self.session.load();
         services.iter().try_for_each(|service| self.url(*service, &session, &token).map(drop))
-    }
-
-    /// Returns true if the catalog has the service in the region in use.
-    pub async fn finds(&self, service: Service, call: Call) -> Result<bool, CloudError> {
-        self.log_in(&[], call).await?;
-        let session = self.session.load();
-        let token = session.token(call).await.map_err(|failure| failure.error)?;
-        match self.url(service, &session, &token) {
-            Ok(_) => Ok(true),
-            // An endpoint exists for another interface, but not for the configured one.
-            Err(error) if token.catalog.has(service, self.region.as_deref()) => Err(error),
-            Err(_) => Ok(false),
-        }
-    }
-
-    /// The ID of the project that tokens are for.
-    pub async fn own_project(&self, call: Call) -> Result<String, CloudError> {
-        if self.session.load().last().is_none() {
-            self.log_in(&[], call).await?;
-        }
-        let project = self.project().map(|project| project.id);
-        project.ok_or_else(|| CloudError::new(ErrorKind::Invalid, NO_PROJECT))
     }
 
     /// Sends the request, again if that may help; with another login and once more if the
@@ -96,20 +74,23 @@ impl Client {
     ) -> Result<(Outgoing, Arc<Token>), Failure> {
         let token = session.token(call).await?;
         let url = self.url(request.service, session, &token)?;
-        let endpoint = match request.service {
-            Service::Compute => session.compute(&token, url, call).await?,
-            Service::LoadBalancer => endpoints::load_balancer(url)?,
-            Service::Network | Service::Identity => endpoints::network(url)?,
+        let (base, microversion) = match request.service {
+            Service::Compute => {
+                let endpoint = session.compute(&token, url, call).await?;
+                (endpoint.base, endpoint.microversion)
+            }
+            Service::LoadBalancer => (endpoints::load_balancer(url)?, None),
+            Service::Network | Service::Identity => (endpoints::network(url)?, None),
         };
-        let url = format!("{}{}", endpoint.base, request.path.trim_start_matches('/'));
+        let url = format!("{base}{}", request.path.trim_start_matches('/'));
         let mut outgoing = Outgoing::new(request, url);
         outgoing.headers.insert(TOKEN, token.value.clone());
-        outgoing.headers.extend(endpoint.microversion.into_iter().flat_map(Microversion::headers));
+        outgoing.headers.extend(microversion.into_iter().flat_map(Microversion::headers));
         Ok((outgoing, token))
     }
 
     /// The service's URL in the catalog, if it may get the token.
-    fn url<'a>(
+    pub fn url<'a>(
         &self,
         service: Service,
         session: &Session,

@@ -145,24 +145,16 @@ impl fmt::Display for Microversion {
 }
 
 /// Neutron's base: version 2.0 below its URL in the catalog, unless that has it.
-pub fn network(catalog_url: &str) -> Result<Endpoint, CloudError> {
+pub fn network(catalog_url: &str) -> Result<Url, CloudError> {
     let base = directory(Service::Network, catalog_url)?;
-    let base = match up_to_version(&base) {
-        Some(_) => base,
-        None => joined(&base, "v2.0/")?,
-    };
-    Ok(Endpoint { base, microversion: None })
+    if up_to_version(&base).is_some() { Ok(base) } else { joined(&base, "v2.0/") }
 }
 
 /// Octavia's base: its URL in the catalog, without a version. Its versions are at this URL, and
 /// everything else is in `v2.0/lbaas` below it.
-pub fn load_balancer(catalog_url: &str) -> Result<Endpoint, CloudError> {
-    let catalog_url = directory(Service::LoadBalancer, catalog_url)?;
-    let base = match up_to_version(&catalog_url) {
-        Some(versioned) => joined(&versioned, "../")?,
-        None => catalog_url,
-    };
-    Ok(Endpoint { base, microversion: None })
+pub fn load_balancer(catalog_url: &str) -> Result<Url, CloudError> {
+    let base = directory(Service::LoadBalancer, catalog_url)?;
+    up_to_version(&base).map_or(Ok(base), |versioned| joined(&versioned, "../"))
 }
 
 /// Keystone's base: version 3 below `auth-url`, unless that has it.

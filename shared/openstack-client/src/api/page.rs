@@ -6,8 +6,8 @@ use ccm_cloud::{Call, CloudError, ErrorKind};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    Answer, Api, Request, Service,
-    bounded::{Entries, LONGEST_ENTRY, Links, MAX_ENTRIES, members_of},
+    Answer, Api, Memory, Request, Service,
+    bounded::{Entries, LONGEST_ENTRY, MAX_ENTRIES, leads_on, members_of},
 };
 use crate::text;
 
@@ -29,7 +29,7 @@ pub struct Collection<'a> {
 
 /// The result of reading a collection.
 #[derive(Clone, Debug)]
-pub struct Read {
+pub struct PagesRead {
     /// The request ID of the last page.
     pub request_id: Option<String>,
     /// The number of pages.
@@ -39,8 +39,27 @@ pub struct Read {
 }
 
 impl Collection<'_> {
+    /// Passes each entry of all pages to `take`. Fails if the entries take too much of the memory.
+    pub async fn entries(
+        &self,
+        api: &dyn Api,
+        memory: &Memory,
+        call: Call,
+        mut take: impl FnMut(&str) + Send,
+    ) -> Result<PagesRead, CloudError> {
+        let take = |entry: &str| {
+            memory.take_entry(entry)?;
+            take(entry);
+            id_of(entry)
+        };
+        let read = self.read(api, call, take, || true).await;
+        memory.enough(self.operation, read)
+    }
+
     /// Passes each entry of all pages to `take`, which returns the entry's ID if it is a valid
     /// marker for the next page.
+    ///
+    /// Asks `goes_on` before each further page whether to request it.
     ///
     /// The requests have no page size: services use their maximum, and with a page size Nova
     /// omits servers of cells that are down. A page that cannot be read fails the call.
@@ -48,40 +67,30 @@ impl Collection<'_> {
         &self,
         api: &dyn Api,
         call: Call,
-        take: impl FnMut(&str) -> Option<String> + Send,
-    ) -> Result<Read, CloudError> {
-        self.read_while(api, call, take, || true).await
-    }
-
-    /// Like [`Collection::read`], but asks before each further page whether to request it.
-    pub async fn read_while(
-        &self,
-        api: &dyn Api,
-        call: Call,
         mut take: impl FnMut(&str) -> Option<String> + Send,
         mut goes_on: impl FnMut() -> bool + Send,
-    ) -> Result<Read, CloudError> {
+    ) -> Result<PagesRead, CloudError> {
         let (mut marker, mut count) = (None::<String>, 0);
         for pages in 1..=MAX_PAGES {
             let path = self.page_path(marker.as_deref());
             let get = Request::get(self.service, self.operation, &path);
             let answer = api.send(get, call).await?;
-            let page = self.page(&answer)?;
-            count += page.entries.len();
+            let (entries, has_next) = self.page(&answer)?;
+            count += entries.len();
             if count > MAX_ENTRIES {
                 let what = format!("the list has more than {MAX_ENTRIES} entries");
-                return Err(answer.malformed(self.operation, &what));
+                return Err(answer.malformed(&what));
             }
-            let last = page.entries.iter().filter_map(|entry| take(entry.get())).last();
-            let whole = !page.goes_on;
+            let last = entries.iter().filter_map(|entry| take(entry.get())).last();
+            let whole = !has_next;
             match last {
                 _ if whole || !goes_on() => {
-                    return Ok(Read { request_id: answer.request_id, pages, whole });
+                    return Ok(PagesRead { request_id: answer.request_id, pages, whole });
                 }
                 Some(last) if marker.as_ref() != Some(&last) => marker = Some(last),
                 _ => {
                     let what = "the list has a next page, but no valid marker";
-                    return Err(answer.malformed(self.operation, what));
+                    return Err(answer.malformed(what));
                 }
             }
         }
@@ -95,12 +104,13 @@ impl Collection<'_> {
         format!("{}{joint}marker={}", self.path, text::query(marker))
     }
 
-    fn page<'a>(&self, answer: &'a Answer) -> Result<Page<'a>, CloudError> {
+    /// The entries of a page, and true if there is a next page.
+    fn page<'a>(&self, answer: &'a Answer) -> Result<(Vec<&'a RawValue>, bool), CloudError> {
         if answer.status == 404 {
             let what = format!("{}: the service does not have {}", self.operation, self.path);
             return Err(answer.error(ErrorKind::NotFound, what));
         }
-        let malformed = |what: String| answer.malformed(self.operation, &what);
+        let malformed = |what: String| answer.malformed(&what);
         let links_key = format!("{}_links", self.key);
         let [entries, links] = members_of(&answer.body, [self.key, &links_key])
             .map_err(|error| malformed(error.to_string()))?;
@@ -109,16 +119,10 @@ impl Collection<'_> {
             entries.ok_or_else(|| malformed(format!("it has no member {:?}", self.key)))?;
         let Entries(entries) = serde_json::from_str(entries.get())
             .map_err(|error| malformed(format!("{:?}: {error}", self.key)))?;
-        let links = serde_json::from_str(links.map_or("[]", RawValue::get));
-        let Links(goes_on) =
-            links.map_err(|error| malformed(format!("links of {:?}: {error}", self.key)))?;
-        Ok(Page { entries, goes_on })
+        let goes_on = leads_on(links.map_or("[]", RawValue::get))
+            .map_err(|error| malformed(format!("links of {:?}: {error}", self.key)))?;
+        Ok((entries, goes_on))
     }
-}
-
-struct Page<'a> {
-    entries: Vec<&'a RawValue>,
-    goes_on: bool,
 }
 
 /// The ID of an entry, which is the marker of the next page.
@@ -151,7 +155,8 @@ mod tests {
             let entries = vec![format!(r#"{{"id":"{id}"}}"#); self.0].join(",");
             let body = format!(r#"{{"ports":[{entries}],"ports_links":[{{"rel":"next"}}]}}"#);
             let headers = HeaderMap::new();
-            Ok(Answer { status: 200, headers, body: body.into(), request_id: None })
+            let (operation, body) = (request.operation, body.into());
+            Ok(Answer { operation, status: 200, headers, body, request_id: None })
         }
 
         async fn offers(&self, _: Service, _: Call) -> Result<bool, CloudError> {
@@ -182,7 +187,7 @@ mod tests {
             pages < 5
         };
         let call = Call::waiting(Duration::from_secs(1));
-        let read = list.read_while(&Endless(MAX_ENTRIES / 2), call, take, goes_on).await;
+        let read = list.read(&Endless(MAX_ENTRIES / 2), call, take, goes_on).await;
         let error = read.expect_err("the list has no end");
         assert!(error.message.contains("the list has more than 200000 entries"), "{error}");
         assert_eq!(taken, MAX_ENTRIES);

@@ -177,7 +177,8 @@ fn read(
         denial => {
             let request_id = fault::request_id(&raw.headers);
             let (status, headers, body) = (raw.status.as_u16(), raw.headers, raw.body);
-            Ok((Answer { status, headers, body, request_id }, denial))
+            let operation = class.operation;
+            Ok((Answer { operation, status, headers, body, request_id }, denial))
         }
     }
 }

@@ -73,7 +73,7 @@ pub struct Session {
 }
 
 /// Nova's versions, as it reported them.
-struct Known {
+struct NovaVersions {
     catalog_url: String,
     endpoint: Endpoint,
     /// The login that it was asked with.
@@ -84,7 +84,7 @@ struct Known {
 
 #[derive(Default)]
 struct State {
-    nova: Option<Known>,
+    nova: Option<NovaVersions>,
     /// The last token that Keystone gave.
     token: Option<Arc<Token>>,
     /// Tokens up to this generation are not used any more.
@@ -262,7 +262,7 @@ impl Session {
             let url = &endpoint.base;
             tracing::warn!(%url, "Nova does not report its versions; its lowest microversion is used");
         }
-        state.nova = Some(Known { catalog_url, endpoint, generation, vague });
+        state.nova = Some(NovaVersions { catalog_url, endpoint, generation, vague });
         Ok(())
     }
 

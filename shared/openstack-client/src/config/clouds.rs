@@ -16,7 +16,7 @@ use super::{Given, TABLES, environment::Environment, values::flag};
 settings! {
     /// The part of `clouds.yaml` that `[Global]` asks for, if any.
     #[derive(Default)]
-    pub struct Wanted {
+    pub struct CloudsFile {
         /// Take what is not set here from clouds.yaml.
         pub use_clouds: bool = fixed(Switch, "use-clouds", "false"), flag;
         /// Path of clouds.yaml. Else OS_CLIENT_CONFIG_FILE, else clouds.yaml or clouds.yml in the working folder,
@@ -30,7 +30,7 @@ settings! {
 /// One entry of `clouds`. Texts may be written as numbers.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
-struct Entry {
+struct CloudEntry {
     auth: Option<Auth>,
     region_name: Option<String>,
     /// Goes before `interface`, which is its newer name.
@@ -68,14 +68,14 @@ struct Auth {
     token: Option<String>,
 }
 
-type Entries = BTreeMap<String, Option<Entry>>;
+type Clouds = BTreeMap<String, Option<CloudEntry>>;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Document {
-    clouds: Option<Entries>,
+    clouds: Option<Clouds>,
     #[serde(rename = "public-clouds")]
-    public_clouds: Option<Entries>,
+    public_clouds: Option<Clouds>,
 }
 
 /// The texts of an entry that are not empty, by their names, including the ones in `auth`.
@@ -85,7 +85,7 @@ type Texts = BTreeMap<String, String>;
 /// `is_insecure` says that `[Global]` asks for what `verify: false` means.
 /// `files` gets every file that was read, and every one that would have been if it were there.
 pub fn read(
-    wanted: &Wanted,
+    wanted: &CloudsFile,
     is_insecure: bool,
     environment: &Environment,
     files: &mut Files,
@@ -129,7 +129,7 @@ impl Reader<'_> {
         })
     }
 
-    fn find_clouds(&mut self, wanted: &Wanted) -> Option<PathBuf> {
+    fn find_clouds(&mut self, wanted: &CloudsFile) -> Option<PathBuf> {
         let named = || {
             let text = self.environment.variable("OS_CLIENT_CONFIG_FILE")?;
             let folder = self.environment.working_folder.clone().unwrap_or_default();
@@ -147,7 +147,7 @@ impl Reader<'_> {
     }
 
     /// The chosen entry with what the other files add to it.
-    fn entry(&mut self, file: &Path, wanted: &Wanted) -> Option<(String, Texts)> {
+    fn entry(&mut self, file: &Path, wanted: &CloudsFile) -> Option<(String, Texts)> {
         let mut clouds = self.document(file)?.clouds.unwrap_or_default();
         let names: Vec<_> = clouds.keys().map(String::as_str).collect();
         let name = choice(&names, wanted, self.environment)
@@ -190,7 +190,11 @@ impl Reader<'_> {
 }
 
 /// The name of the entry, or why there is none.
-fn choice(names: &[&str], wanted: &Wanted, environment: &Environment) -> Result<String, String> {
+fn choice(
+    names: &[&str],
+    wanted: &CloudsFile,
+    environment: &Environment,
+) -> Result<String, String> {
     let known = names.join(", ");
     let by_key = wanted.cloud.as_deref().map(|name| ("[Global] cloud", name));
     let by_variable = || Some(("OS_CLOUD", environment.variable("OS_CLOUD")?));
@@ -211,7 +215,7 @@ fn choice(names: &[&str], wanted: &Wanted, environment: &Environment) -> Result<
 
 /// The names and texts of an entry. `endpoint_type` goes before its newer name `interface`,
 /// as in gophercloud.
-fn texts(entry: Option<Entry>) -> Texts {
+fn texts(entry: Option<CloudEntry>) -> Texts {
     let entry = serde_json::to_value(entry).unwrap_or_default();
     let mappings = [&entry["auth"], &entry].into_iter().filter_map(Value::as_object);
     let texts = mappings.flatten().filter_map(|(name, value)| {

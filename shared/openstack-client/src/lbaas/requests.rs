@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::{
     ApiVersion, BalancerRow, Child, Filter, LBAAS, ListenerRow, MemberRow, MonitorRow, Octavia,
-    PoolRow, Tree,
+    PoolRow, Reference, Tree,
 };
 use crate::{
-    api::{AT_ONCE, Answer, Api, Collection, Deletion, Memory, Request, Service, id_of},
+    api::{AT_ONCE, Answer, Api, Collection, Deletion, Memory, PagesRead, Request, Service, id_of},
     text::{MAX_MESSAGE, MAX_VALUE, query},
 };
 
@@ -44,32 +44,15 @@ struct Version {
     status: String,
 }
 
-#[derive(Deserialize)]
-struct OneBalancer {
-    loadbalancer: BalancerRow,
-}
-
-#[derive(Deserialize)]
-struct OneQuota {
-    quota: Quota,
-}
-
 /// Early versions use the second name.
 #[derive(Deserialize)]
 struct Quota {
-    #[serde(default)]
     load_balancer: Option<i64>,
-    #[serde(default)]
     loadbalancer: Option<i64>,
 }
 
 #[derive(Deserialize)]
 struct Statuses {
-    statuses: OneTree,
-}
-
-#[derive(Deserialize)]
-struct OneTree {
     loadbalancer: Tree,
 }
 
@@ -97,12 +80,12 @@ impl Octavia {
         }
         let request = Request::get(Service::LoadBalancer, "version_list", "");
         let answer = self.api.send(request, call).await?;
-        let document: Versions = answer.read("version_list")?;
+        let document: Versions = answer.read()?;
         let current = document.versions.iter().filter(|version| version.status == "CURRENT");
         let Some(version) = current.filter_map(|version| ApiVersion::parse(&version.id)).max()
         else {
             let what = "no version of the API has the status CURRENT";
-            return Err(answer.malformed("version_list", what));
+            return Err(answer.malformed(what));
         };
         *known = Some((version, Instant::now()));
         Ok(version)
@@ -143,26 +126,26 @@ impl Octavia {
             Ok(_) => {}
             Err(error) => read.malformed.push(unreadable(operation, entry, &error)),
         };
-        let list = List { key: "loadbalancers", operation, path: &path };
-        let request_id = self.list(list, &Memory::default(), call, take).await?;
+        let list = list("loadbalancers", operation, &path);
+        let PagesRead { request_id, .. } =
+            list.entries(&*self.api, &Memory::default(), call, take).await?;
         Ok(BalancerRows { request_id, ..read })
     }
 
     /// The load balancer of this ID; `None` if Octavia itself says that there is none.
     pub async fn balancer(&self, id: &str, call: Call) -> Result<Option<BalancerRow>, CloudError> {
-        let (operation, path) =
-            ("loadbalancer_get", format!("{LBAAS}/loadbalancers/{}", query(id)));
-        let answer = self.get(operation, &path, call).await?;
-        one(operation, id, &answer, |OneBalancer { loadbalancer }| loadbalancer)
+        let path = format!("{LBAAS}/loadbalancers/{}", query(id));
+        let answer = self.get("loadbalancer_get", &path, call).await?;
+        about(id, answer)?.object_or_none("loadbalancer")
     }
 
     /// The load balancer of this ID with all that is below it, by one request; `None` if Octavia
     /// itself says that there is none.
     pub async fn tree(&self, id: &str, call: Call) -> Result<Option<Tree>, CloudError> {
-        let operation = "loadbalancer_status_get";
         let path = format!("{LBAAS}/loadbalancers/{}/status", query(id));
-        let answer = self.get(operation, &path, call).await?;
-        one(operation, id, &answer, |Statuses { statuses }| statuses.loadbalancer)
+        let answer = about(id, self.get("loadbalancer_status_get", &path, call).await?)?;
+        let statuses: Option<Statuses> = answer.object_or_none("statuses")?;
+        Ok(statuses.map(|statuses| statuses.loadbalancer))
     }
 
     /// All listeners of a load balancer.
@@ -172,22 +155,22 @@ impl Octavia {
         call: Call,
     ) -> Result<Vec<ListenerRow>, CloudError> {
         let path = format!("{LBAAS}/listeners?loadbalancer_id={}", query(balancer));
-        let operation = "loadbalancer_listener_list";
-        self.rows(List { key: "listeners", operation, path: &path }, &Memory::default(), call).await
+        let list = list("listeners", "loadbalancer_listener_list", &path);
+        self.rows(list, &Memory::default(), call).await
     }
 
     /// All pools of a load balancer.
     pub async fn pools(&self, balancer: &str, call: Call) -> Result<Vec<PoolRow>, CloudError> {
         let path = format!("{LBAAS}/pools?loadbalancer_id={}", query(balancer));
-        let operation = "loadbalancer_pool_list";
-        self.rows(List { key: "pools", operation, path: &path }, &Memory::default(), call).await
+        let list = list("pools", "loadbalancer_pool_list", &path);
+        self.rows(list, &Memory::default(), call).await
     }
 
     /// All members of a pool. A pool that does not exist is an error.
     pub async fn members(&self, pool: &str, call: Call) -> Result<Vec<MemberRow>, CloudError> {
         let path = format!("{LBAAS}/pools/{}/members", query(pool));
-        let operation = "loadbalancer_member_list";
-        self.rows(List { key: "members", operation, path: &path }, &Memory::default(), call).await
+        let list = list("members", "loadbalancer_member_list", &path);
+        self.rows(list, &Memory::default(), call).await
     }
 
     /// The health monitors of these pools, one request each: Octavia takes no filter twice.
@@ -199,8 +182,8 @@ impl Octavia {
         let memory = &Memory::default();
         let parts = pools.iter().map(|pool| async move {
             let path = format!("{LBAAS}/healthmonitors?pool_id={}", query(pool));
-            let operation = "loadbalancer_healthmonitor_list";
-            self.rows(List { key: "healthmonitors", operation, path: &path }, memory, call).await
+            let list = list("healthmonitors", "loadbalancer_healthmonitor_list", &path);
+            self.rows(list, memory, call).await
         });
         let parts = stream::iter(parts.collect::<Vec<_>>()).buffered(AT_ONCE);
         let parts: Vec<Vec<MonitorRow>> = parts.try_collect().await?;
@@ -210,22 +193,17 @@ impl Octavia {
     /// Makes a load balancer with the whole tree below it. After an error that may have taken
     /// effect, first look for what it may have made.
     pub async fn create(&self, body: Value, call: Call) -> Result<BalancerRow, CloudError> {
-        let (operation, path) = ("loadbalancer_create", format!("{LBAAS}/loadbalancers"));
-        let body = json!({ "loadbalancer": body });
-        let request = Request::post(Service::LoadBalancer, operation, &path, body);
-        let answer = made(operation, self.api.send(request, call).await?)?;
-        answer
-            .read(operation)
-            .map(|OneBalancer { loadbalancer }| loadbalancer)
-            // It exists, whatever is wrong with the answer.
-            .map_err(CloudError::that_may_be_done)
+        let (path, body) = (format!("{LBAAS}/loadbalancers"), json!({ "loadbalancer": body }));
+        let request = Request::post(Service::LoadBalancer, "loadbalancer_create", &path, body);
+        let answer = self.api.send(request, call).await?.found()?;
+        // It exists, whatever is wrong with the answer.
+        answer.object("loadbalancer").map_err(CloudError::that_may_be_done)
     }
 
     /// Changes these fields of a load balancer.
     pub async fn update(&self, id: &str, body: Value, call: Call) -> Result<(), CloudError> {
-        let (operation, path) =
-            ("loadbalancer_update", format!("{LBAAS}/loadbalancers/{}", query(id)));
-        self.put(operation, &path, json!({ "loadbalancer": body }), call).await
+        let path = format!("{LBAAS}/loadbalancers/{}", query(id));
+        self.put("loadbalancer_update", &path, json!({ "loadbalancer": body }), call).await
     }
 
     /// Deletes a load balancer; with `cascade` all that is below it as well, without it a load
@@ -244,26 +222,24 @@ impl Octavia {
     /// Has a load balancer built anew, with its addresses. Octavia does this for some users only, also
     /// in `ERROR`.
     pub async fn fail_over(&self, id: &str, call: Call) -> Result<(), CloudError> {
-        let operation = "loadbalancer_failover";
         let path = format!("{LBAAS}/loadbalancers/{}/failover", query(id));
-        let request = Request::get(Service::LoadBalancer, operation, &path);
+        let request = Request::get(Service::LoadBalancer, "loadbalancer_failover", &path);
         let request = Request { method: Method::PUT, ..request };
-        made(operation, self.api.send(request, call).await?).map(drop)
+        self.api.send(request, call).await?.found().map(drop)
     }
 
     /// How many load balancers the project may have; negative without a limit, and `None` if Octavia
     /// does not say so.
     pub async fn quota(&self, call: Call) -> Result<Option<i64>, CloudError> {
         let project = self.api.project_id(call).await?;
-        let operation = "loadbalancer_quota_get";
         let path = format!("{LBAAS}/quotas/{}", query(&project));
-        let answer = made(operation, self.get(operation, &path, call).await?)?;
-        let OneQuota { quota } = answer.read(operation)?;
+        let answer = self.get("loadbalancer_quota_get", &path, call).await?.found()?;
+        let quota: Quota = answer.object("quota")?;
         Ok(quota.load_balancer.or(quota.loadbalancer))
     }
 
-    /// Makes a child, and tells its ID. After an error that may have taken effect, first look
-    /// for what it may have made.
+    /// Makes a child and returns its ID. After an error that may have taken effect, first look for
+    /// what it may have made.
     pub async fn create_child(
         &self,
         child: Child,
@@ -273,12 +249,9 @@ impl Octavia {
         let (operation, path) = (child.operation(&Method::POST), child.path(None));
         let body = json!({ child.key(): body });
         let request = Request::post(Service::LoadBalancer, operation, &path, body);
-        let answer = made(operation, self.api.send(request, call).await?)?;
-        let document: Value = answer.read(operation).map_err(CloudError::that_may_be_done)?;
-        match document.get(child.key()).and_then(|made| made.get("id")).and_then(Value::as_str) {
-            Some(id) if !id.is_empty() => Ok(id.to_owned()),
-            _ => Err(answer.malformed(operation, "it has no ID").that_may_be_done()),
-        }
+        let answer = self.api.send(request, call).await?.found()?;
+        let made = answer.object(child.key()).map(|made: Reference| made.id);
+        made.map_err(CloudError::that_may_be_done)
     }
 
     /// Changes these fields of a child.
@@ -343,7 +316,7 @@ impl Octavia {
         call: Call,
     ) -> Result<(), CloudError> {
         let request = Request::put(Service::LoadBalancer, operation, path, body);
-        made(operation, self.api.send(request, call).await?).map(drop)
+        self.api.send(request, call).await?.found().map(drop)
     }
 
     async fn remove(
@@ -354,16 +327,14 @@ impl Octavia {
         call: Call,
     ) -> Result<Deletion, CloudError> {
         let request = Request::delete(Service::LoadBalancer, operation, path);
-        let answer = self.api.send(request, call).await?;
-        denies(operation, id, &answer)?;
-        Deletion::of(&answer)
+        Deletion::of(&about(id, self.api.send(request, call).await?)?)
     }
 
     /// All rows of a list. One that cannot be parsed is an error: left out, it would count as
     /// missing.
     async fn rows<T: DeserializeOwned + Send>(
         &self,
-        list: List<'_>,
+        list: Collection<'_>,
         memory: &Memory,
         call: Call,
     ) -> Result<Vec<T>, CloudError> {
@@ -374,7 +345,7 @@ impl Octavia {
                 trouble.get_or_insert_with(|| unreadable(list.operation, entry, &error));
             }
         };
-        let request_id = self.list(list, memory, call, take).await?;
+        let PagesRead { request_id, .. } = list.entries(&*self.api, memory, call, take).await?;
         match trouble {
             None => Ok(rows),
             Some(line) => {
@@ -382,67 +353,21 @@ impl Octavia {
             }
         }
     }
-
-    /// Passes each entry of all pages to `take`.
-    async fn list(
-        &self,
-        List { key, operation, path }: List<'_>,
-        memory: &Memory,
-        call: Call,
-        mut take: impl FnMut(&str) + Send,
-    ) -> Result<Option<String>, CloudError> {
-        let collection = Collection { service: Service::LoadBalancer, operation, path, key };
-        let take = |entry: &str| {
-            memory.take_entry(entry)?;
-            take(entry);
-            id_of(entry)
-        };
-        let read = collection.read(&*self.api, call, take).await;
-        Ok(memory.enough(operation, read)?.request_id)
-    }
 }
 
 /// A list of Octavia.
-#[derive(Clone, Copy)]
-struct List<'a> {
-    key: &'static str,
-    operation: &'static str,
-    path: &'a str,
+const fn list<'a>(key: &'static str, operation: &'static str, path: &'a str) -> Collection<'a> {
+    Collection { service: Service::LoadBalancer, operation, path, key }
 }
 
-/// The one object of an answer, unless Octavia says that it does not exist.
-fn one<T: DeserializeOwned, R>(
-    operation: &'static str,
-    id: &str,
-    answer: &Answer,
-    inner: impl FnOnce(T) -> R,
-) -> Result<Option<R>, CloudError> {
-    if denies(operation, id, answer)? {
-        return Ok(None);
-    }
-    answer.read(operation).map(|document| Some(inner(document)))
-}
-
-/// Returns true if Octavia says that this object does not exist. A 404 about another one is an
-/// error.
-fn denies(operation: &str, id: &str, answer: &Answer) -> Result<bool, CloudError> {
-    if answer.status != 404 {
-        return Ok(false);
-    }
-    if answer.denies(id) {
-        return Ok(true);
+/// The answer, unless it is a 404 about another object than this one.
+fn about(id: &str, answer: Answer) -> Result<Answer, CloudError> {
+    if answer.status != 404 || answer.denies(id) {
+        return Ok(answer);
     }
     let text = String::from_utf8_lossy(&answer.body);
     let what = format!("404, but not about {id:?}: {}", one_line(&text, MAX_MESSAGE));
-    Err(answer.malformed(operation, &what))
-}
-
-/// The answer to a write, unless its parent does not exist.
-fn made(operation: &'static str, answer: Answer) -> Result<Answer, CloudError> {
-    if answer.status == 404 {
-        return Err(answer.missing(operation));
-    }
-    Ok(answer)
+    Err(answer.malformed(&what))
 }
 
 fn unreadable(operation: &str, entry: &str, error: &serde_json::Error) -> String {

@@ -47,7 +47,6 @@ pub struct TreePool {
     pub provisioning_status: Provisioning,
     #[serde(default, deserialize_with = "or_default")]
     pub members: Vec<TreeMember>,
-    #[serde(default)]
     pub health_monitor: Option<TreeMonitor>,
 }
 

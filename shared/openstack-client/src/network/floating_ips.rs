@@ -25,7 +25,7 @@ pub struct FloatingIp {
     #[serde(rename = "floating_ip_address")]
     pub address: IpAddr,
     /// The address of the port that it stands for.
-    #[serde(default, rename = "fixed_ip_address")]
+    #[serde(rename = "fixed_ip_address")]
     pub fixed_address: Option<IpAddr>,
     /// The port that it stands for; `None` if it is free.
     #[serde(default, deserialize_with = "crate::text::id_or_none")]
@@ -37,7 +37,7 @@ pub struct FloatingIp {
     #[serde(default)]
     pub tags: Vec<String>,
     /// Changes with every write, where Neutron has the extension for it.
-    #[serde(default, rename = "revision_number")]
+    #[serde(rename = "revision_number")]
     pub revision: Option<u64>,
 }
 
@@ -61,18 +61,8 @@ pub struct Quota {
 }
 
 #[derive(Deserialize)]
-struct OneQuota {
-    quota: Quotas,
-}
-
-#[derive(Deserialize)]
 struct Quotas {
     floatingip: Quota,
-}
-
-#[derive(Deserialize)]
-struct OneFloatingIp {
-    floatingip: FloatingIp,
 }
 
 impl Neutron {
@@ -102,13 +92,10 @@ impl Neutron {
     /// How many floating IPs the project may have, and how many it has.
     pub async fn floating_quota(&self, call: Call) -> Result<Quota, CloudError> {
         let project = self.api.project_id(call).await?;
-        let (operation, path) = ("quota_get", format!("/quotas/{}/details", query(&project)));
-        let request = Request::get(Service::Network, operation, &path);
-        let answer = self.api.send(request, call).await?;
-        if answer.status == 404 {
-            return Err(answer.missing(operation));
-        }
-        answer.read(operation).map(|OneQuota { quota }| quota.floatingip)
+        let path = format!("/quotas/{}/details", query(&project));
+        let request = Request::get(Service::Network, "quota_get", &path);
+        let answer = self.api.send(request, call).await?.found()?;
+        answer.object("quota").map(|quotas: Quotas| quotas.floatingip)
     }
 
     /// Makes a floating IP. After an error that may have taken effect, first look for what it
@@ -118,17 +105,11 @@ impl Neutron {
         body: Value,
         call: Call,
     ) -> Result<FloatingIp, CloudError> {
-        let (operation, body) = ("floating_ip_create", json!({ "floatingip": body }));
-        let request = Request::post(Service::Network, operation, "/floatingips", body);
-        let answer = self.api.send(request, call).await?;
-        if answer.status == 404 {
-            return Err(answer.missing(operation));
-        }
-        answer
-            .read(operation)
-            .map(|OneFloatingIp { floatingip }| floatingip)
-            // It exists, whatever is wrong with the answer.
-            .map_err(CloudError::that_may_be_done)
+        let body = json!({ "floatingip": body });
+        let request = Request::post(Service::Network, "floating_ip_create", "/floatingips", body);
+        let answer = self.api.send(request, call).await?.found()?;
+        // It exists, whatever is wrong with the answer.
+        answer.object("floatingip").map_err(CloudError::that_may_be_done)
     }
 
     /// Attaches a floating IP, with this revision if it has one, to this port, or detaches it;
@@ -139,22 +120,19 @@ impl Neutron {
         port: Option<&str>,
         call: Call,
     ) -> Result<Option<FloatingIp>, CloudError> {
-        let (operation, path) = ("floating_ip_update", format!("/floatingips/{}", query(&ip.id)));
+        let path = format!("/floatingips/{}", query(&ip.id));
         let body = json!({ "floatingip": { "port_id": port } });
-        let request = Request::put(Service::Network, operation, &path, body);
+        let request = Request::put(Service::Network, "floating_ip_update", &path, body);
         let answer = self.api.send(request.at_revision(ip.revision), call).await?;
-        match answer.status {
-            // The port may be what is missing.
-            404 if !answer.denies(&ip.id) => Err(answer.missing(operation)),
-            404 => Ok(None),
-            _ => answer.read(operation).map(|OneFloatingIp { floatingip }| Some(floatingip)),
-        }
+        // The port may be what is missing.
+        let answer = if answer.denies(&ip.id) { answer } else { answer.found()? };
+        answer.object_or_none("floatingip")
     }
 
     /// Deletes a floating IP.
     pub async fn delete_floating_ip(&self, id: &str, call: Call) -> Result<Deletion, CloudError> {
-        let (operation, path) = ("floating_ip_delete", format!("/floatingips/{}", query(id)));
-        let request = Request::delete(Service::Network, operation, &path);
+        let path = format!("/floatingips/{}", query(id));
+        let request = Request::delete(Service::Network, "floating_ip_delete", &path);
         Deletion::of(&self.api.send(request, call).await?)
     }
 
@@ -165,14 +143,8 @@ impl Neutron {
         tags: &[String],
         call: Call,
     ) -> Result<(), CloudError> {
-        let (operation, path) =
-            ("floating_ip_tags_update", format!("/floatingips/{}/tags", query(id)));
-        let body = json!({ "tags": tags });
-        let request = Request::put(Service::Network, operation, &path, body);
-        let answer = self.api.send(request, call).await?;
-        if answer.status == 404 {
-            return Err(answer.missing(operation));
-        }
-        Ok(())
+        let (path, body) = (format!("/floatingips/{}/tags", query(id)), json!({ "tags": tags }));
+        let request = Request::put(Service::Network, "floating_ip_tags_update", &path, body);
+        self.api.send(request, call).await?.found().map(drop)
     }
 }

@@ -21,11 +21,11 @@ const QUESTION: Duration = Duration::from_secs(30);
 
 /// The cache.
 pub struct NetworkNames {
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, KnownName>>,
     questions: SingleFlight<()>,
 }
 
-struct Known {
+struct KnownName {
     /// `None` if this project may not see the network.
     name: Option<String>,
     read_at: Instant,
@@ -93,7 +93,7 @@ impl NetworkNames {
         let read_at = Instant::now();
         let mut known = self.known.lock();
         for id in asked {
-            known.insert(id.clone(), Known { name: names.get(id).cloned(), read_at });
+            known.insert(id.clone(), KnownName { name: names.get(id).cloned(), read_at });
         }
     }
 }

@@ -55,16 +55,6 @@ pub struct Hop {
     pub revision_number: Option<u64>,
 }
 
-#[derive(Deserialize)]
-struct OneRouter {
-    router: Router,
-}
-
-#[derive(Deserialize)]
-struct OnePort {
-    port: Hop,
-}
-
 impl Hop {
     /// Its addresses.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
@@ -90,23 +80,19 @@ impl Neutron {
             path: "/extensions?fields=alias",
             key: "extensions",
         };
-        let (mut aliases, memory) = (BTreeSet::new(), Memory::default());
+        let mut aliases = BTreeSet::new();
         let take = |entry: &str| {
-            memory.take_entry(entry)?;
             aliases.extend(serde_json::from_str(entry).map(|Extension { alias }| alias));
-            None
         };
-        let read = collection.read(&*self.api, call, take).await;
-        memory.enough(collection.operation, read)?;
+        collection.entries(&*self.api, &Memory::default(), call, take).await?;
         Ok(aliases)
     }
 
     /// The router of this ID.
     pub async fn router(&self, id: &str, call: Call) -> Result<Router, CloudError> {
-        let (operation, path) = ("router_get", format!("/routers/{}?{ROUTER_FIELDS}", query(id)));
-        let request = Request::get(Service::Network, operation, &path);
-        let answer = found(id, self.api.send(request, call).await?)?;
-        answer.read(operation).map(|OneRouter { router }| router)
+        let path = format!("/routers/{}?{ROUTER_FIELDS}", query(id));
+        let request = Request::get(Service::Network, "router_get", &path);
+        found(id, self.api.send(request, call).await?)?.object("router")
     }
 
     /// Adds routes to the router, or removes some; both are idempotent. Needs the extension
@@ -144,8 +130,7 @@ impl Neutron {
         request: Request<'_>,
         call: Call,
     ) -> Result<Router, CloudError> {
-        let answer = found(id, self.api.send(request, call).await?)?;
-        answer.read(ROUTER_UPDATE).map(|OneRouter { router }| router)
+        found(id, self.api.send(request, call).await?)?.object("router")
     }
 
     /// The ports with these addresses in any network.
@@ -168,9 +153,9 @@ impl Neutron {
 
     /// The port of this ID; `None` if Neutron itself says that there is none.
     pub async fn hop(&self, id: &str, call: Call) -> Result<Option<Hop>, CloudError> {
-        let (operation, path) = ("port_get", format!("/ports/{}?{HOP_FIELDS}", query(id)));
-        let answer = self.api.send(Request::get(Service::Network, operation, &path), call).await?;
-        one_port(operation, &answer)
+        let path = format!("/ports/{}?{HOP_FIELDS}", query(id));
+        let request = Request::get(Service::Network, "port_get", &path);
+        self.api.send(request, call).await?.object_or_none("port")
     }
 
     /// Replaces the allowed address pairs of the port of this revision; `None` if Neutron itself
@@ -181,11 +166,11 @@ impl Neutron {
         pairs: &[Value],
         call: Call,
     ) -> Result<Option<Hop>, CloudError> {
-        let (operation, path) = ("port_update", format!("/ports/{}", query(&port.id)));
+        let path = format!("/ports/{}", query(&port.id));
         let body = json!({ "port": { "allowed_address_pairs": pairs } });
-        let request = Request::put(Service::Network, operation, &path, body);
-        let answer = self.api.send(request.at_revision(port.revision_number), call).await?;
-        one_port(operation, &answer)
+        let request = Request::put(Service::Network, "port_update", &path, body);
+        let request = request.at_revision(port.revision_number);
+        self.api.send(request, call).await?.object_or_none("port")
     }
 }
 
@@ -196,11 +181,4 @@ fn found(id: &str, answer: Answer) -> Result<Answer, CloudError> {
         return Err(answer.error(ErrorKind::NotFound, what).about(format!("router {id}")));
     }
     Ok(answer)
-}
-
-fn one_port(operation: &str, answer: &Answer) -> Result<Option<Hop>, CloudError> {
-    if answer.status == 404 {
-        return Ok(None);
-    }
-    answer.read(operation).map(|OnePort { port }| Some(port))
 }

@@ -56,20 +56,12 @@ pub struct PlacedAddress {
     pub subnet_id: String,
 }
 
-#[derive(Deserialize)]
-struct OneSubnet {
-    subnet: Subnet,
-}
-
 impl Neutron {
     /// The subnet of this ID; `None` if Neutron itself says that the project does not have it.
     pub async fn subnet(&self, id: &str, call: Call) -> Result<Option<Subnet>, CloudError> {
-        let (operation, path) = ("subnet_get", format!("/subnets/{}?{SUBNET_FIELDS}", query(id)));
-        let answer = self.api.send(Request::get(Service::Network, operation, &path), call).await?;
-        if answer.status == 404 {
-            return Ok(None);
-        }
-        answer.read(operation).map(|OneSubnet { subnet }| Some(subnet))
+        let path = format!("/subnets/{}?{SUBNET_FIELDS}", query(id));
+        let request = Request::get(Service::Network, "subnet_get", &path);
+        self.api.send(request, call).await?.object_or_none("subnet")
     }
 
     /// The subnets of these IDs that the project sees.

@@ -16,7 +16,7 @@ use ccm_cloud::{CloudError, Note, Traffic};
 
 use self::reading::Reading;
 pub use self::selector::Selector;
-use crate::config::{Config, LoadBalancer, LoadBalancerClass, unmanaged};
+use crate::config::{Config, LoadBalancer, unmanaged};
 
 /// How the annotations begin.
 pub const PREFIX: &str = "loadbalancer.openstack.org/";
@@ -71,21 +71,6 @@ pub fn remark(reason: &str, message: impl Into<String>) -> Note {
     Note { reason: reason.to_owned(), message: message.into(), warning: true }
 }
 
-/// The options of `cloud.conf` about load balancers.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub balancer: LoadBalancer,
-    pub networks: LoadBalancerClass,
-    pub classes: BTreeMap<String, LoadBalancerClass>,
-}
-
-impl Options {
-    pub fn of(config: &Config) -> Self {
-        let (balancer, networks) = (config.load_balancer.clone(), config.networks.clone());
-        Self { balancer, networks, classes: config.classes.clone() }
-    }
-}
-
 /// Where a value is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -127,12 +112,6 @@ impl fmt::Display for Source {
             Self::Field(path) => f.write_str(path),
             Self::Found => f.write_str("the external network that was found"),
         }
-    }
-}
-
-impl From<&Source> for String {
-    fn from(source: &Source) -> Self {
-        source.to_string()
     }
 }
 
@@ -243,29 +222,28 @@ pub struct Settings {
 /// names all that is wrong.
 pub fn read(
     annotations: &BTreeMap<String, String>,
-    options: &Options,
+    options: &Config,
     traffic: Traffic,
 ) -> Result<Settings, CloudError> {
-    let mut reading = Reading::new(annotations);
-    let config = &options.balancer;
-    let class = reading.class(options);
+    let mut reading = Reading::new(annotations, options);
+    let config = &options.load_balancer;
     let internal = config.internal || reading.flag_of(INTERNAL, false);
-    let networks = reading.networks(options, class.as_ref(), internal);
+    let networks = reading.networks(internal);
     let unmanaged = unmanaged(&reading, config, &networks);
     let settings = Settings {
         internal,
         hostname: reading.hostname(),
         networks,
         keep_floating: reading.flag("keep-floatingip", false),
-        connection_limit: reading.number("connection-limit", -1, -1..=i64::from(i32::MAX)),
+        connection_limit: reading.number("connection-limit", -1, -1..=i64::from(i32::MAX), false),
         proxy: reading.proxy(),
         forwarded_for: reading.flag("x-forwarded-for", false),
         tls: reading.given("default-tls-container-ref", config.default_tls_container.as_ref()),
-        method: reading.method(&config.method),
+        method: reading.method(),
         timeouts: reading.timeouts(),
-        checks: reading.checks(config),
+        checks: reading.checks(),
         local_checks: match traffic {
-            Traffic::Local { .. } => reading.local_checks(config),
+            Traffic::Local { .. } => reading.local_checks(),
             Traffic::Cluster => None,
         },
         flavor: reading.given("flavor-id", config.flavor_id.as_ref()),
@@ -292,30 +270,27 @@ pub fn read(
 
 /// The nodes that may be members; also read while other annotations are wrong. An annotation that
 /// selects by no labels is ignored: it would leave no member.
-pub fn selector(annotations: &BTreeMap<String, String>, options: &Options) -> Selector {
+pub fn selector(annotations: &BTreeMap<String, String>, options: &Config) -> Selector {
     let annotation = annotations.get(&format!("{PREFIX}node-selector"));
     let annotation = annotation.filter(|text| selector::is_valid(text));
-    let text = annotation.or(options.balancer.node_selector.as_ref());
+    let text = annotation.or(options.load_balancer.node_selector.as_ref());
     Selector::parse(text.map_or("", String::as_str))
 }
 
 /// The subnet that annotation or option gives to new members; also read while other annotations
 /// are wrong.
-pub fn member_subnet(annotations: &BTreeMap<String, String>, options: &Options) -> Option<Given> {
-    let mut reading = Reading::new(annotations);
-    let class = reading.class(options);
-    let networks = reading.networks(options, class.as_ref(), false);
-    Networks::members(&networks, options)
+pub fn member_subnet(annotations: &BTreeMap<String, String>, options: &Config) -> Option<Given> {
+    Reading::new(annotations, options).networks(false).members(options)
 }
 
 /// Returns true if the floating IP outlives its load balancer.
 pub fn keeps_floating(annotations: &BTreeMap<String, String>) -> bool {
-    Reading::new(annotations).flag("keep-floatingip", false)
+    annotations.get(&format!("{PREFIX}keep-floatingip")).is_some_and(|text| text.trim() == "true")
 }
 
 impl Networks {
     /// The subnet of the members, as far as it is given.
-    pub fn members(&self, options: &Options) -> Option<Given> {
+    pub fn members(&self, options: &Config) -> Option<Given> {
         let of_options = || {
             let value = options.networks.subnet_id.clone()?;
             Some(Given { value, source: Source::Option("subnet-id") })
@@ -351,7 +326,7 @@ fn unmanaged(reading: &Reading<'_>, config: &LoadBalancer, networks: &Networks) 
 #[cfg(any(test, feature = "fuzz"))]
 pub fn lines_about(
     annotations: &BTreeMap<String, String>,
-    options: &Options,
+    options: &Config,
     traffic: Traffic,
 ) -> Result<Vec<String>, CloudError> {
     let others = (selector(annotations, options), keeps_floating(annotations));

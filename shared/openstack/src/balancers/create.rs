@@ -2,24 +2,26 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{Call, CloudError, ErrorKind, FrontEnd, IpFamily, LoadBalancer, Note, Progress};
+use ccm_cloud::{
+    Call, CloudError, ErrorKind, FrontEnd, IpFamily, LoadBalancer, Note, Owner, Progress,
+};
 use ccm_openstack_client::{lbaas::BalancerRow, network::FloatingIp};
 use serde_json::{Value, json};
 
 use super::{
-    OctaviaBalancers,
     annotations::{Given, remark},
-    blame::{About, blamed},
-    current::Parts,
-    floating::{self, Elsewhere},
-    job::{Job, SINGLE_STACK},
+    apply,
+    current::PartCounts,
+    error_source::{About, add_source},
+    floating::{self, Elsewhere, Wish},
+    job::{Job, SINGLE_STACK, invalid},
     local,
-    memory::{Verified, Vip},
+    memory::Verified,
     merge::{Shape, first},
     names,
-    place::Place,
-    pools::{self, why_none},
-    reused::Kept,
+    place::{self, Place},
+    pools::{self, PortPool, why_none},
+    read,
     spec::{Listener, Tree, Unasked},
     steps::{Act, Step},
     view,
@@ -67,277 +69,241 @@ fn check_families(job: &Job<'_>, place: &Place) -> Result<(), CloudError> {
     Err(CloudError::new(ErrorKind::Conflict, what).about(FIELD))
 }
 
-impl OctaviaBalancers {
-    /// Creates what an owner does not have. `may_be_left` says that it had one before.
-    pub async fn create(
-        &self,
-        job: Job<'_>,
-        may_be_left: bool,
-        call: Call,
-    ) -> Result<Progress<LoadBalancer>, CloudError> {
-        let (owner, settings) = (&job.wanted.front_end.owner, &job.settings);
-        let (place, mut tree) = self.designed(&job, !may_be_left, call).await?;
-        let notes = place.notes.iter().chain(&tree.notes).chain(&settings.notes).cloned();
-        let mut notes: Vec<_> = notes.collect();
-        let front_end = &job.wanted.front_end;
-        notes.extend(local::remarks(None, front_end, settings, job.features, self.unasked(&job)));
-        let family = place.families.first().copied().unwrap_or(IpFamily::V4);
-        // What cannot be had is found out before anything is made.
-        let wish = self.wish(&job, family, &[], &mut notes, call).await?;
-        let look = floating::look(&wish, &[], may_be_left);
-        let elsewhere = self.elsewhere(look, &job, call).await?;
-        floating::plan(&wish, owner, None, &[], &elsewhere)?;
-        let refused = self.memory.refusal(&owner.uid);
-        let kept = match &refused {
-            Some(_) => Kept::default(),
-            None => self.kept(&job, &place, &wish, &elsewhere),
-        };
-        notes.extend(refused.map(address_changed));
-        let row = self.send(&job, &place, &mut tree, kept, &mut notes, call).await?;
-        self.memory.forget_before(&owner.uid);
-        if let Some(id) = &job.wanted.known {
-            self.failures.forget(id);
-        }
-        let mut attached: Vec<FloatingIp> = Vec::new();
-        let port = row.vip_port_id.as_deref();
-        for step in floating::plan(&wish, owner, port, &[], &elsewhere)? {
-            if let (Act::Floating(act), Some(_)) = (step.act, port) {
-                let ip = self.make_floating(act, owner, port, call).await;
-                attached.extend(ip.map_err(|error| blamed(error, About::FloatingIp, settings))?);
-            }
-        }
-        let is_whole = !matches!(wish, floating::Wish::External { .. }) || !attached.is_empty();
-        if is_whole && row.vip_address.is_some() {
-            let verified = self.verified(&row, &attached, &job, parts(&tree), notes);
-            let why_empty = why_none(&job.wanted.members, &settings.selector, family);
-            let ports = pools::of_creation(&tree);
-            let members = &job.wanted.members;
-            let created = Some(pools::created(&tree, members, &settings.selector, family));
-            self.memory.verify(&row.id, Verified { ports, why_empty, created, ..verified });
-        }
-        let mut waiting = view::waiting(&row, None, ccm_base::clock::wall());
-        waiting.changed = true;
-        if !job.features.ovn {
-            waiting.check_after = CREATION;
-        }
-        Ok(Progress::InProgress(waiting))
-    }
+/// A new load balancer as it should be.
+pub struct Design {
+    place: Place,
+    tree: Tree,
+    wish: Wish,
+    elsewhere: Elsewhere,
+    /// The changes of the floating IP.
+    floating: Vec<Step>,
+    notes: Vec<Note>,
+}
 
-    /// Sends a creation. If the cloud refuses it, maybe because of monitors that the Service has not
-    /// requested, sends it again without them.
-    async fn send(
-        &self,
-        job: &Job<'_>,
-        place: &Place,
-        tree: &mut Tree,
-        mut kept: Kept,
-        notes: &mut Vec<Note>,
-        call: Call,
-    ) -> Result<BalancerRow, CloudError> {
-        let blame = |error| blamed(error, About::LoadBalancer, &job.settings);
-        let has_unasked = job.settings.checks.is_none()
-            && tree.listeners.iter().any(|listener| listener.pool.monitor.is_some());
-        let body = self.body(job, place, tree);
-        let error = match self.send_kept(job, body, &mut kept, notes, call).await {
-            Err(error) if has_unasked && local::may_be_refusal(&error) => error,
-            made => return made.map_err(blame),
-        };
-        // Octavia has created nothing.
-        *tree = tree_of(job, place, Unasked::Kept)?;
-        check_time(call)?;
-        let made = self.octavia.create(kept.added_to(self.body(job, place, tree)), call).await;
-        let row = made.map_err(blame)?;
-        let why = error.to_string();
-        notes.push(local::refused(&why));
-        self.memory.keep_unmonitored(&row.id, job.wanted.front_end.digest, why);
-        Ok(row)
-    }
-
-    /// Sends a creation. If the cloud refuses the previous addresses, sends it again without them.
-    async fn send_kept(
-        &self,
-        job: &Job<'_>,
-        body: Value,
-        kept: &mut Kept,
-        notes: &mut Vec<Note>,
-        call: Call,
-    ) -> Result<BalancerRow, CloudError> {
-        check_time(call)?;
-        match self.octavia.create(kept.added_to(body.clone()), call).await {
-            Err(error) if kept.is_refused_by(&error) => {
-                // Octavia has created nothing.
-                let what = format!("{kept} could not be kept: {error}");
-                self.memory.keep_refusal(&job.wanted.front_end.owner.uid, what.clone());
-                notes.push(address_changed(what));
-                *kept = Kept::default();
-                check_time(call)?;
-                self.octavia.create(body, call).await
-            }
-            made => made,
-        }
-    }
-
-    /// The changes of a creation, one line each. `attached` are the floating IPs of the load balancer
-    /// that it replaces.
-    pub async fn preview_creation(
-        &self,
-        job: &Job<'_>,
-        attached: &[FloatingIp],
-        may_be_left: bool,
-        call: Call,
-    ) -> Result<Vec<String>, CloudError> {
-        let steps = self.creation(job, attached, may_be_left, call).await?;
-        Ok(steps.into_iter().map(|step| step.line).collect())
-    }
-
-    /// The changes of a creation.
-    pub async fn creation(
-        &self,
-        job: &Job<'_>,
-        attached: &[FloatingIp],
-        may_be_left: bool,
-        call: Call,
-    ) -> Result<Vec<Step>, CloudError> {
-        let (place, tree) = self.designed(job, !may_be_left, call).await?;
-        let family = place.families.first().copied().unwrap_or(IpFamily::V4);
-        let wish = self.wish(job, family, attached, &mut Vec::new(), call).await?;
-        let look = floating::look(&wish, attached, may_be_left);
-        let elsewhere = self.elsewhere(look, job, call).await?;
-        let steps = floating::plan(&wish, &job.wanted.front_end.owner, None, attached, &elsewhere)?;
-        let name = names::balancer(&job.wanted.front_end.owner);
+impl Design {
+    /// The changes, one line each.
+    pub fn steps(self, owner: &Owner) -> Vec<Step> {
+        let listeners = self.tree.listeners.iter();
         let listeners: Vec<String> =
-            tree.listeners.iter().map(|one| format!("{}/{}", one.port, one.protocol)).collect();
-        let line = format!("create load balancer {name} with listeners {}", listeners.join(", "));
-        Ok(std::iter::once(Step::new(line, Act::Later)).chain(steps).collect())
+            listeners.map(|one| format!("{}/{}", one.port, one.protocol)).collect();
+        let (name, listeners) = (names::balancer(owner), listeners.join(", "));
+        let line = format!("create load balancer {name} with listeners {listeners}");
+        std::iter::once(Step::new(line, Act::Later)).chain(self.floating).collect()
     }
+}
 
-    /// Returns the place of a new load balancer, and its listeners and pools. Refuses the first one of
-    /// a Service if it would be public by a misspelling, or lack a required family.
-    async fn designed(
-        &self,
-        job: &Job<'_>,
-        is_first: bool,
-        call: Call,
-    ) -> Result<(Place, Tree), CloudError> {
-        if let Some(Given { value, source }) =
-            job.settings.misspelt_internal.as_ref().filter(|_| is_first)
-        {
-            let error = CloudError::new(ErrorKind::Invalid, format!("{source}: {value}"));
-            return Err(error.about(source));
-        }
-        if let Some(first) = job.settings.unmanaged.first() {
-            let all = job.settings.unmanaged.iter();
-            let lines: Vec<String> =
-                all.map(|given| format!("{}: {}", given.source, given.value)).collect();
-            let error = CloudError::new(ErrorKind::Invalid, lines.join("; "));
-            return Err(error.about(&first.source));
-        }
-        let front_end = &job.wanted.front_end;
-        let is_open = !front_end.source_ranges.is_empty() && !job.features.allowed_cidrs();
-        if is_open && self.options.balancer.require_source_ranges {
-            let what = "spec.loadBalancerSourceRanges: this Octavia or its driver restricts no clients, \
-                        and [LoadBalancer] require-source-ranges is true: remove the ranges and \
-                        restrict clients otherwise, or set it to false";
-            let error = CloudError::new(ErrorKind::Invalid, what);
-            return Err(error.about("spec.loadBalancerSourceRanges"));
-        }
-        let place = self.place(job, call).await?;
-        if is_first {
-            check_families(job, &place)?;
-        }
-        let tree = tree_of(job, &place, self.unasked(job))?;
-        Ok((place, tree))
+/// Designs a new load balancer. Fails if it cannot be had, before anything is made. `attached` are
+/// the floating IPs of the load balancer that it replaces. `may_be_left` says that the owner had one
+/// before.
+pub async fn design(
+    job: &Job<'_>,
+    attached: &[FloatingIp],
+    may_be_left: bool,
+) -> Result<Design, CloudError> {
+    check(job, !may_be_left)?;
+    let place = place::find_place(job).await?;
+    if !may_be_left {
+        check_families(job, &place)?;
     }
+    let (front_end, settings, unasked) = (&job.wanted.front_end, &job.settings, unasked(job));
+    let tree = tree_of(job, &place, unasked)?;
+    let notes = place.notes.iter().chain(&tree.notes).chain(&settings.notes).cloned();
+    let mut notes: Vec<_> = notes.collect();
+    notes.extend(local::remarks(None, front_end, settings, job.features, unasked));
+    let wish = place::wish(job, place.family(), attached, &mut notes).await?;
+    let search = floating::search(&wish, attached, may_be_left);
+    let elsewhere = read::elsewhere(job, search).await?;
+    let floating = floating::plan(&wish, &front_end.owner, attached, &elsewhere)?;
+    Ok(Design { place, tree, wish, elsewhere, floating, notes })
+}
 
-    /// Returns `TakenBack` if the load balancer that it replaces lost its monitors, otherwise `Added`.
-    fn unasked(&self, job: &Job<'_>) -> Unasked {
-        let FrontEnd { owner, digest, .. } = &*job.wanted.front_end;
-        match self.memory.taken_back(&owner.uid) == Some(*digest) {
-            true => Unasked::TakenBack,
-            false => Unasked::Added,
+/// Creates what an owner does not have. `may_be_left` says that it had one before.
+pub async fn create(
+    job: &Job<'_>,
+    may_be_left: bool,
+) -> Result<Progress<LoadBalancer>, CloudError> {
+    let cx = job.cx;
+    let (owner, settings, members) =
+        (&job.wanted.front_end.owner, &job.settings, &job.wanted.members);
+    let mut design = design(job, &[], may_be_left).await?;
+    let row = send(job, &mut design).await?;
+    let Design { place, tree, wish, floating, notes, .. } = design;
+    cx.memory.forget_before(&owner.uid);
+    if let Some(id) = &job.wanted.known {
+        cx.failures.forget(id);
+    }
+    let mut attached: Vec<FloatingIp> = Vec::new();
+    let port = row.vip_port_id.as_deref();
+    for step in floating {
+        if let (Act::Floating(act), Some(_)) = (step.act, port) {
+            let ip = apply::make_floating(cx, act, owner, port).await;
+            attached.extend(ip.map_err(|error| add_source(error, About::FloatingIp, settings))?);
         }
     }
+    let is_whole = !matches!(wish, Wish::External { .. }) || !attached.is_empty();
+    if is_whole && row.vip_address.is_some() {
+        let (selector, family) = (&settings.selector, place.family());
+        let ports = pools::of_creation(&tree);
+        let why_empty = why_none(members, selector, family);
+        let count = |port: &PortPool| pools::created(port, members, selector, family);
+        let created = pools::shown(&ports, count, why_empty.as_deref());
+        let verified = Verified {
+            notes,
+            parts: parts(&tree),
+            ports,
+            why_empty,
+            created,
+            ..Verified::default()
+        };
+        let verified = view::with_addresses(job, &row, &attached, verified);
+        cx.memory.change(&row.id, |known| known.verify(verified));
+    }
+    let mut waiting = view::waiting(&row, None, ccm_base::clock::wall());
+    waiting.changed = true;
+    if !job.features.ovn {
+        waiting.check_after = CREATION;
+    }
+    Ok(Progress::InProgress(waiting))
+}
 
-    /// The addresses of an earlier load balancer of this owner: what this process remembers, what
-    /// the floating IP says, else what clients were shown.
-    fn kept(
-        &self,
-        job: &Job<'_>,
-        place: &Place,
-        wish: &floating::Wish,
-        elsewhere: &Elsewhere,
-    ) -> Kept {
-        let Job { wanted, .. } = job;
-        let first = place.families.first().copied().unwrap_or(IpFamily::V4);
-        if place.port.is_some() || job.own_address(first).is_some() {
-            return Kept::default();
+/// Sends a creation. If the cloud refuses it because of the previous addresses, or maybe because of
+/// monitors that the Service has not requested, sends it again without them: Octavia has created
+/// nothing.
+async fn send(job: &Job<'_>, design: &mut Design) -> Result<BalancerRow, CloudError> {
+    let (memory, FrontEnd { owner, digest, .. }) = (&job.cx.memory, &*job.wanted.front_end);
+    let why_not = memory.before(&owner.uid).and_then(|before| before.refused);
+    let reused = if why_not.is_none() { reused(job, design) } else { None };
+    design.notes.extend(why_not.map(address_changed));
+    let mut place = reused.as_ref().unwrap_or(&design.place);
+    let mut made = request(job, place, &design.tree).await;
+    if let (Err(error), Some(addresses)) = (&made, reused.as_ref().map(Place::addresses))
+        && is_refused(&addresses, error)
+    {
+        let what = format!("address {} could not be kept: {error}", addresses.join(" and "));
+        memory.change_before(&owner.uid, |before| {
+            (before.vip, before.refused) = (None, Some(what.clone()));
+        });
+        design.notes.push(address_changed(what));
+        place = &design.place;
+        made = request(job, place, &design.tree).await;
+    }
+    let has_unasked = job.settings.checks.is_none()
+        && design.tree.listeners.iter().any(|listener| listener.pool.monitor.is_some());
+    if let Err(error) = &made
+        && has_unasked
+        && local::may_be_refusal(error)
+    {
+        let why = error.to_string();
+        design.tree = tree_of(job, &design.place, Unasked::Kept)?;
+        made = request(job, place, &design.tree).await;
+        if let Ok(row) = &made {
+            design.notes.push(local::refused(&why));
+            memory.change(&row.id, |known| known.unmonitored = Some((*digest, why)));
         }
-        let own = |ip: &&FloatingIp| floating::is_ours(ip, &wanted.front_end.owner);
-        let by_tag = || {
+    }
+    made.map_err(|error| add_source(error, About::LoadBalancer, &job.settings))
+}
+
+async fn request(job: &Job<'_>, place: &Place, tree: &Tree) -> Result<BalancerRow, CloudError> {
+    check_time(job.cx.call)?;
+    job.cx.octavia.create(body(job, place, tree), job.cx.call).await
+}
+
+/// Returns true if the cloud refuses a creation because of one of these addresses.
+fn is_refused(addresses: &[String], error: &CloudError) -> bool {
+    let is_refusal = matches!(error.kind, ErrorKind::Conflict | ErrorKind::Invalid);
+    is_refusal && !error.maybe_done && addresses.iter().any(|one| error.message.contains(one))
+}
+
+/// Refuses a load balancer with settings that are not managed yet, or open to all clients although it
+/// must not be; and the first one of a Service if it would be public by a misspelling.
+fn check(job: &Job<'_>, is_first: bool) -> Result<(), CloudError> {
+    let (front_end, settings) = (&job.wanted.front_end, &job.settings);
+    let misspelt = settings.misspelt_internal.as_slice();
+    let refused = if is_first && !misspelt.is_empty() { misspelt } else { &settings.unmanaged };
+    if let Some(first) = refused.first() {
+        let lines = refused.iter().map(|given| format!("{}: {}", given.source, given.value));
+        return Err(invalid(first.source.to_string(), lines.collect::<Vec<_>>().join("; ")));
+    }
+    let is_open = !front_end.source_ranges.is_empty() && !job.features.allowed_cidrs();
+    if is_open && job.cx.config.load_balancer.require_source_ranges {
+        let what = "spec.loadBalancerSourceRanges: this Octavia or its driver restricts no clients, \
+                    and [LoadBalancer] require-source-ranges is true: remove the ranges and \
+                    restrict clients otherwise, or set it to false";
+        return Err(invalid("spec.loadBalancerSourceRanges", what));
+    }
+    Ok(())
+}
+
+/// Returns `TakenBack` if the load balancer that it replaces lost its monitors, otherwise `Added`.
+fn unasked(job: &Job<'_>) -> Unasked {
+    let FrontEnd { owner, digest, .. } = &*job.wanted.front_end;
+    let taken_back = job.cx.memory.before(&owner.uid).and_then(|before| before.taken_back);
+    if taken_back == Some(*digest) { Unasked::TakenBack } else { Unasked::Added }
+}
+
+/// Returns the place with the addresses of an earlier load balancer of this owner: what this process
+/// remembers, what the floating IP says, else what clients were shown. `None` if nothing is known.
+fn reused(job: &Job<'_>, design: &Design) -> Option<Place> {
+    let Design { place, wish, elsewhere, .. } = design;
+    let owner = &job.wanted.front_end.owner;
+    if place.port.is_some() || place.address.is_some() {
+        return None;
+    }
+    let shown = |family: IpFamily| {
+        let mut shown = job.wanted.shown.iter().copied();
+        shown.find(|address| IpFamily::of(*address) == family)
+    };
+    let remembered = job.cx.memory.before(&owner.uid).and_then(|before| before.vip);
+    let vip = remembered.or_else(|| match wish {
+        // Clients were shown the floating IP instead.
+        Wish::External { .. } => {
             let all = elsewhere.tagged.iter().chain(&elsewhere.wished);
-            all.filter(own).find_map(|ip| names::vip(&ip.tags))
-        };
-        let unplaced = |address| Vip { address, subnet: None };
-        let is_external = matches!(wish, floating::Wish::External { .. });
-        let of = |family: IpFamily| {
-            wanted.shown.iter().copied().find(|address| IpFamily::of(*address) == family)
-        };
-        let vip = self.memory.vip(&wanted.front_end.owner.uid).or_else(|| {
-            // Clients were shown the floating IP instead.
-            let shown = of(first).filter(|_| !is_external);
-            by_tag().filter(|_| is_external).or(shown).map(unplaced)
-        });
-        let fits = |vip: &Vip| {
-            let is_there =
-                place.subnet.is_none() || vip.subnet.is_none() || place.subnet == vip.subnet;
-            is_there && IpFamily::of(vip.address) == first
-        };
-        let others = place.families.iter().skip(1).map(|family| of(*family)).collect();
-        Kept { vip: vip.filter(fits), others }
+            all.filter(|ip| floating::is_ours(ip, owner))
+                .find_map(|ip| names::value(&ip.tags, names::VIP))
+        }
+        _ => shown(place.family()),
+    });
+    let mut reused = place.clone();
+    reused.address = vip.filter(|vip| IpFamily::of(*vip) == place.family());
+    for (vip, family) in reused.additional.iter_mut().zip(place.families.iter().skip(1)) {
+        vip.ip_address = shown(*family);
     }
+    (!reused.addresses().is_empty()).then_some(reused)
+}
 
-    /// The load balancer with all that is below it.
-    fn body(&self, job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
-        let (front_end, settings) = (&job.wanted.front_end, &job.settings);
-        let owner = &front_end.owner;
-        let name = names::balancer(owner);
-        let mut tags = names::tags(name.clone(), owner).to_vec();
-        tags.extend(settings.tags.balancer.iter().cloned());
-        tags.push(names::digest_tag(front_end.digest));
-        if self.unasked(job) == Unasked::TakenBack {
-            tags.push(names::taken_back_tag(front_end.digest));
-        }
-        let mut body = json!({
-            "name": name,
-            "description": names::description(owner),
-            "provider": self.options.balancer.provider,
-            "tags": tags,
-        });
-        let family = place.families.first().copied().unwrap_or(IpFamily::V4);
-        for (key, value) in [
-            ("vip_port_id", place.port.clone()),
-            ("vip_subnet_id", place.subnet.clone()),
-            ("vip_network_id", place.network.clone()),
-            ("vip_address", job.own_address(family).map(|address| address.to_string())),
-        ] {
-            if let Some(value) = value {
-                body[key] = value.into();
-            }
-        }
-        if !place.additional.is_empty() {
-            body["additional_vips"] = json!(place.additional);
-        }
-        for (key, given, offered) in [
-            ("flavor_id", &settings.flavor, job.features.flavors()),
-            ("availability_zone", &settings.zone, job.features.zones()),
-        ] {
-            if let Some(given) = given.as_ref().filter(|_| offered) {
-                body[key] = given.value.clone().into();
-            }
-        }
-        body["listeners"] = listeners(job, place, tree);
-        body
+/// The load balancer with all that is below it.
+fn body(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
+    let (front_end, settings) = (&job.wanted.front_end, &job.settings);
+    let owner = &front_end.owner;
+    let name = names::balancer(owner);
+    let mut tags = names::tags(name.clone(), owner).to_vec();
+    tags.extend(settings.tags.balancer.iter().cloned());
+    tags.push(names::tag(names::DIGEST, front_end.digest));
+    if unasked(job) == Unasked::TakenBack {
+        tags.push(names::tag(names::TAKEN_BACK, front_end.digest));
     }
+    let value = |given: &Option<Given>, is_offered: bool| {
+        given.as_ref().filter(|_| is_offered).map(|given| given.value.clone())
+    };
+    let mut body = json!({
+        "name": name,
+        "description": names::description(owner),
+        "provider": job.cx.config.load_balancer.provider,
+        "tags": tags,
+        "vip_port_id": place.port,
+        "vip_subnet_id": place.subnet,
+        "vip_network_id": place.network,
+        "vip_address": place.address,
+        "additional_vips": place.additional,
+        "flavor_id": value(&settings.flavor, job.features.flavors()),
+        "availability_zone": value(&settings.zone, job.features.zones()),
+        "listeners": listeners(job, place, tree),
+    });
+    if let Some(fields) = body.as_object_mut() {
+        fields.retain(|_, value| !value.is_null() && *value != json!([]));
+    }
+    body
 }
 
 /// Returns the listeners, pools and monitors of a new load balancer.
@@ -348,8 +314,8 @@ fn tree_of(job: &Job<'_>, place: &Place, unasked: Unasked) -> Result<Tree, Cloud
 }
 
 fn listeners(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
-    let family = place.families.first().copied().unwrap_or(IpFamily::V4);
-    let (selector, subnet) = (&job.settings.selector, place.member_subnet.as_deref());
+    let (family, selector) = (place.family(), &job.settings.selector);
+    let subnet = place.member_subnet.as_deref();
     let whole = tree.listeners.iter().map(|listener| {
         let mut pool = listener.pool.body();
         if let Some(port) = listener.pool.member_port {
@@ -368,9 +334,9 @@ fn listeners(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
 }
 
 /// The numbers of parts that are created.
-fn parts(tree: &Tree) -> Parts {
+fn parts(tree: &Tree) -> PartCounts {
     let with_members = |listener: &&Listener| listener.pool.member_port.is_some();
-    Parts {
+    PartCounts {
         listeners: tree.listeners.len(),
         bare: 0,
         filled: tree.listeners.iter().filter(with_members).count(),

@@ -18,21 +18,13 @@ use super::{merge::SeenMember, names};
 
 /// The numbers of parts, by which a status tree shows that some are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct PartCounts {
     /// The number of all listeners, others' included.
     pub listeners: usize,
     /// Listeners without a pool.
     pub bare: usize,
     /// Pools with members.
     pub filled: usize,
-}
-
-/// A pool that the cloud has.
-#[derive(Clone, Copy, Debug)]
-pub struct Filled<'a> {
-    pub id: &'a str,
-    pub name: &'a str,
-    pub members: usize,
 }
 
 /// A load balancer with all that belongs to it.
@@ -65,20 +57,12 @@ impl Seen {
     }
 
     /// The numbers of its parts.
-    pub fn parts(&self) -> Parts {
-        Parts {
+    pub fn parts(&self) -> PartCounts {
+        PartCounts {
             listeners: self.listeners.len(),
             bare: self.listeners.iter().filter(|one| self.pool_of(one).is_none()).count(),
             filled: self.members.values().filter(|members| !members.is_empty()).count(),
         }
-    }
-
-    /// Returns the number of members of each pool.
-    pub fn filled(&self) -> impl Iterator<Item = Filled<'_>> + Clone {
-        self.pools.iter().map(|pool| {
-            let members = self.members_of(&pool.id).len();
-            Filled { id: &pool.id, name: &pool.name, members }
-        })
     }
 
     /// The members of a pool.
@@ -118,15 +102,9 @@ pub fn pools(tree: &Tree) -> Vec<&TreePool> {
     pools
 }
 
-/// Returns the number of members of each pool in a tree.
-pub fn filled(tree: &Tree) -> Vec<Filled<'_>> {
-    let all = pools(tree).into_iter();
-    all.map(|pool| Filled { id: &pool.id, name: &pool.name, members: pool.members.len() }).collect()
-}
-
 /// The numbers of parts of a tree.
-pub fn parts(tree: &Tree) -> Parts {
-    Parts {
+pub fn parts(tree: &Tree) -> PartCounts {
+    PartCounts {
         listeners: tree.listeners.len(),
         bare: tree.listeners.iter().filter(|listener| listener.pools.is_empty()).count(),
         filled: pools(tree).iter().filter(|pool| !pool.members.is_empty()).count(),

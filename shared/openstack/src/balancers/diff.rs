@@ -21,7 +21,7 @@ use super::{
     current::Seen,
     merge::{Shape, changed},
     names,
-    spec::{Listener, Tree, transport},
+    spec::{Listener, Tree, key},
     steps::{Act, Step},
 };
 
@@ -55,7 +55,6 @@ impl<'a> Goal<'a> {
 /// last one. Fails if a listener of another owner is in the way.
 pub fn diff(seen: &Seen, goal: &Goal<'_>, floating: Vec<Step>) -> Result<Vec<Step>, CloudError> {
     let name = names::of_existing(&seen.row.name, &seen.row.tags, goal.owner);
-    let key = |listener: &ListenerRow| (transport(&listener.protocol), listener.protocol_port);
     let wanted: BTreeSet<(Protocol, u16)> =
         goal.tree.listeners.iter().map(|one| (one.transport, one.port)).collect();
     let (mut steps, mut updates) = (Vec::new(), Vec::new());
@@ -193,15 +192,18 @@ fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step>
         .row
         .tags
         .iter()
-        .filter(|tag| !tag.is_empty() && !names::is_digest(tag))
+        .filter(|tag| !tag.is_empty() && !tag.starts_with(names::DIGEST))
         // Removes the mark of an earlier configuration: the new one gets health monitors again.
-        .filter(|tag| !names::is_taken_back(tag) || **tag == names::taken_back_tag(goal.digest))
+        .filter(|tag| {
+            !tag.starts_with(names::TAKEN_BACK)
+                || **tag == names::tag(names::TAKEN_BACK, goal.digest)
+        })
         .cloned()
         .collect();
     tags.extend(lacks_name.then(|| name.to_owned()));
     tags.extend(missing);
     let digest = if records { Some(goal.digest) } else { stored };
-    tags.extend(digest.map(names::digest_tag));
+    tags.extend(digest.map(|digest| names::tag(names::DIGEST, digest)));
     let line = match records {
         true => {
             format!("record with load balancer {} that this configuration is applied", seen.row.id)

@@ -26,7 +26,7 @@ const KEPT: &str = "LoadBalancerNotChanged";
 /// How a load balancer gets what only a new one can have.
 const ANEW: &str = "cannot be changed in place; delete and recreate the Service";
 
-/// A difference. Options of `cloud.conf` are for new load balancers: an existing one keeps what it
+/// A difference. Config of `cloud.conf` are for new load balancers: an existing one keeps what it
 /// has, without a warning.
 fn kept(given: &Given, what: &str) -> Note {
     let (value, warning) = (one_line(&given.value, MAX_VALUE), given.source.is_of_service());
@@ -34,10 +34,10 @@ fn kept(given: &Given, what: &str) -> Note {
     Note { warning, ..note }
 }
 
-/// All differences except the floating IP's. `provider` is the option `lb-provider`.
-pub fn differences(seen: &Seen, job: &Job<'_>, provider: &str, families: &[IpFamily]) -> Vec<Note> {
+/// All differences except the floating IP's.
+pub fn differences(seen: &Seen, job: &Job<'_>, families: &[IpFamily]) -> Vec<Note> {
     let (row, settings) = (&seen.row, &job.settings);
-    let mut notes = of_place(row, job, provider);
+    let mut notes = of_place(row, job);
     notes.extend(of_members(seen, job));
     let family = families.first().copied().unwrap_or(IpFamily::V4);
     if let (Some(wished), Some(vip)) = (job.own_address(family), row.vip_address)
@@ -72,7 +72,8 @@ fn anew(seen: &str) -> String {
 
 /// The properties that are fixed at the creation: driver, flavor, zone, and the place of the
 /// virtual address.
-fn of_place(row: &BalancerRow, job: &Job<'_>, provider: &str) -> Vec<Note> {
+fn of_place(row: &BalancerRow, job: &Job<'_>) -> Vec<Note> {
+    let provider = &job.cx.config.load_balancer.provider;
     let Job { settings, features, .. } = job;
     let networks = &settings.networks;
     let mut notes = Vec::new();
@@ -80,7 +81,7 @@ fn of_place(row: &BalancerRow, job: &Job<'_>, provider: &str) -> Vec<Note> {
         && driver(seen) != driver(provider)
     {
         let source = Source::Option("lb-provider");
-        notes.push(kept(&Given { value: provider.to_owned(), source }, &anew(seen)));
+        notes.push(kept(&Given { value: provider.clone(), source }, &anew(seen)));
     }
     // A port decides over network and subnet.
     let has_no_port = networks.port.is_none();

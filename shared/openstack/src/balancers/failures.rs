@@ -53,10 +53,10 @@ pub enum Tried {
 
 /// The failures of load balancers.
 #[derive(Default)]
-pub struct Failures(Mutex<State>);
+pub struct Failures(Mutex<FailureState>);
 
 #[derive(Default)]
-struct State {
+struct FailureState {
     by_id: HashMap<String, Failure>,
     /// By driver: when it was found to offer no fail-over.
     not_offered: HashMap<String, Instant>,
@@ -93,15 +93,12 @@ fn next(lasts: Duration, may_fail_over: bool, under_way: usize) -> Next {
     }
 }
 
-impl State {
+impl FailureState {
     /// The driver `ovn` has no machines that could be replaced.
-    fn offers(&self, driver: &str) -> bool {
-        let at = self.not_offered.get(driver);
-        driver != "ovn" && at.is_none_or(|at| at.elapsed() >= REFUSED)
-    }
-
     fn may_fail_over(&self, id: &str, driver: &str) -> bool {
-        self.offers(driver) && self.by_id.get(id).is_none_or(|failure| failure.tries < TRIES)
+        let at = self.not_offered.get(driver);
+        let is_offered = driver != "ovn" && at.is_none_or(|at| at.elapsed() >= REFUSED);
+        is_offered && self.by_id.get(id).is_none_or(|failure| failure.tries < TRIES)
     }
 }
 

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use ccm_base::message::one_line;
-use ccm_cloud::{Call, CloudError, ErrorKind, Owner, Wanted};
+use ccm_cloud::{CloudError, ErrorKind, Owner, Wanted};
 use ccm_openstack_client::{
     lbaas::{BalancerRow, Filter, Provisioning},
     text::MAX_VALUE,
 };
 
-use super::{AT_ONCE, OctaviaBalancers, names, ownership};
+use super::{AT_ONCE, Context, balancer_error, names, ownership};
 
 /// The load balancers that the items of a call look for together.
 #[derive(Clone, Debug, Default)]
-pub struct Look<'a> {
+pub struct BalancerQuery<'a> {
     pub ids: Vec<String>,
     /// The owners whose load balancers are looked for by their tags.
     pub owners: Vec<&'a Owner>,
@@ -68,138 +68,129 @@ fn oldest_first(mut rows: Vec<BalancerRow>) -> Vec<BalancerRow> {
     rows
 }
 
+/// The error about a load balancer that does not exist.
+pub fn unknown(id: &str) -> CloudError {
+    balancer_error(ErrorKind::NotFound, id, format!("the project has no load balancer {id}"))
+}
+
 fn exists(row: &BalancerRow) -> bool {
     row.provisioning_status != Provisioning::Deleted
 }
 
-impl OctaviaBalancers {
-    /// The first search of a call, for all its items together: one request for the load balancers
-    /// with these IDs, and another one for these owners'.
-    pub async fn rows(&self, look: &Look<'_>, call: Call) -> Result<Rows, CloudError> {
-        if look.whole {
-            let listed = self.octavia.balancers(Filter::All, call).await?;
-            let complete = look.owners.iter().filter(|_| listed.malformed.is_empty());
-            let tagged = complete.map(|owner| of_owner(&listed.rows, owner)).collect();
-            let wanted = listed.rows.into_iter().filter(|row| look.ids.contains(&row.id));
-            let by_id = wanted.map(|row| (row.id.clone(), row)).collect();
-            return Ok(Rows { by_id, malformed: listed.malformed, tagged });
-        }
-        let by_id = self.octavia.balancers(Filter::Ids(&look.ids), call);
-        let (listed, tagged) = tokio::try_join!(by_id, self.tagged_of(&look.owners, call))?;
-        let by_id = listed.rows.into_iter().map(|row| (row.id.clone(), row)).collect();
-        Ok(Rows { by_id, malformed: listed.malformed, tagged })
+/// The first search of a call, for all its items together: one request for the load balancers
+/// with these IDs, and another one for these owners'.
+pub async fn rows(cx: Context<'_>, look: &BalancerQuery<'_>) -> Result<Rows, CloudError> {
+    if look.whole {
+        let listed = cx.octavia.balancers(Filter::All, cx.call).await?;
+        let complete = look.owners.iter().filter(|_| listed.malformed.is_empty());
+        let tagged = complete.map(|owner| of_owner(&listed.rows, owner)).collect();
+        let wanted = listed.rows.into_iter().filter(|row| look.ids.contains(&row.id));
+        let by_id = wanted.map(|row| (row.id.clone(), row)).collect();
+        return Ok(Rows { by_id, malformed: listed.malformed, tagged });
     }
+    let by_id = cx.octavia.balancers(Filter::Ids(&look.ids), cx.call);
+    let (listed, tagged) = tokio::try_join!(by_id, tagged_of(cx, &look.owners))?;
+    let by_id = listed.rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+    Ok(Rows { by_id, malformed: listed.malformed, tagged })
+}
 
-    /// The load balancers of each of some owners by their tags. None of an owner for whom this saves
-    /// nothing, or may not be complete: [`Self::tagged`] looks for that owner's.
-    async fn tagged_of(
-        &self,
-        owners: &[&Owner],
-        call: Call,
-    ) -> Result<BTreeMap<String, Vec<BalancerRow>>, CloudError> {
-        let mut tagged = BTreeMap::new();
-        // Of more owners, the last ones would be created long after this look.
-        let Some(first) = owners.first().filter(|_| (2..=AT_ONCE).contains(&owners.len())) else {
-            return Ok(tagged);
-        };
-        if owners.iter().any(|owner| owner.cluster != first.cluster) {
-            return Ok(tagged);
-        }
-        let [cluster, _] = names::owner_tags(first);
-        let services: Vec<String> =
-            owners.iter().map(|owner| names::owner_tags(owner)).map(|[_, uid]| uid).collect();
-        let services: Vec<&str> = services.iter().map(String::as_str).collect();
-        let listed = self.octavia.balancers(Filter::AnyTag(&cluster, &services), call).await?;
-        let complete = owners.iter().filter(|_| listed.malformed.is_empty());
-        tagged.extend(complete.map(|owner| of_owner(&listed.rows, owner)));
-        Ok(tagged)
+/// The load balancers of each of some owners by their tags. None of an owner for whom this saves
+/// nothing, or may not be complete: [`Self::tagged`] looks for that owner's.
+async fn tagged_of(
+    cx: Context<'_>,
+    owners: &[&Owner],
+) -> Result<BTreeMap<String, Vec<BalancerRow>>, CloudError> {
+    // Of more owners, the last ones would be created long after this look.
+    let Some(first) = owners.first().filter(|first| {
+        let are_of_one = owners.iter().all(|owner| owner.cluster == first.cluster);
+        are_of_one && (2..=AT_ONCE).contains(&owners.len())
+    }) else {
+        return Ok(BTreeMap::new());
+    };
+    let [cluster, _] = names::owner_tags(first);
+    let services: Vec<String> =
+        owners.iter().map(|owner| names::owner_tags(owner)).map(|[_, uid]| uid).collect();
+    let services: Vec<&str> = services.iter().map(String::as_str).collect();
+    let listed = cx.octavia.balancers(Filter::AnyTag(&cluster, &services), cx.call).await?;
+    let complete = owners.iter().filter(|_| listed.malformed.is_empty());
+    Ok(complete.map(|owner| of_owner(&listed.rows, owner)).collect())
+}
+
+/// The load balancers of an owner by their tags, the oldest first.
+pub async fn tagged(
+    cx: Context<'_>,
+    owner: &Owner,
+    rows: &Rows,
+) -> Result<Vec<BalancerRow>, CloudError> {
+    if let Some(tagged) = rows.tagged.get(&owner.uid) {
+        return Ok(tagged.clone());
     }
-
-    /// The load balancers of an owner by their tags, the oldest first.
-    pub async fn tagged(
-        &self,
-        owner: &Owner,
-        rows: &Rows,
-        call: Call,
-    ) -> Result<Vec<BalancerRow>, CloudError> {
-        if let Some(tagged) = rows.tagged.get(&owner.uid) {
-            return Ok(tagged.clone());
-        }
-        let tags = names::owner_tags(owner);
-        let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
-        let listed = self.octavia.balancers(Filter::Tags(&tags), call).await?;
-        if let Some(line) = listed.malformed.first() {
-            let what = format!("a load balancer of Service {owner} cannot be parsed: {line}");
-            let error = CloudError::new(ErrorKind::Malformed, what);
-            return Err(CloudError { request_id: listed.request_id, ..error });
-        }
-        Ok(oldest_first(listed.rows))
+    let tags = names::owner_tags(owner);
+    let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+    let listed = cx.octavia.balancers(Filter::Tags(&tags), cx.call).await?;
+    if let Some(line) = listed.malformed.first() {
+        let what = format!("a load balancer of Service {owner} cannot be parsed: {line}");
+        let error = CloudError::new(ErrorKind::Malformed, what);
+        return Err(CloudError { request_id: listed.request_id, ..error });
     }
+    Ok(oldest_first(listed.rows))
+}
 
-    /// The load balancer that the Service has had and that no list shows. A list may be short, or of
-    /// another project, so Octavia is asked for this one before another one is created.
-    async fn unlisted(&self, id: &str, owner: &Owner, call: Call) -> Result<Found, CloudError> {
-        if !names::is_id(id) {
-            let id = one_line(id, MAX_VALUE);
-            return Ok(Found::Gone(format!("{id:?} is not an ID that Octavia assigns")));
-        }
-        match self.octavia.balancer(id, call).await? {
-            Some(row) if !exists(&row) => {
-                Ok(Found::Gone(format!("load balancer {id} is {}", row.provisioning_status)))
-            }
-            Some(row) if ownership::is_ours(&row, owner) => Ok(Found::Own(Box::new(row))),
-            Some(row) => Err(ownership::not_ours(&row, owner)),
-            None => Ok(Found::Gone(format!("Octavia has no load balancer {id}"))),
-        }
+/// The load balancer that the Service has had and that no list shows. A list may be short, or of
+/// another project, so Octavia is asked for this one before another one is created.
+async fn unlisted(cx: Context<'_>, id: &str, owner: &Owner) -> Result<Found, CloudError> {
+    if !names::is_id(id) {
+        let id = one_line(id, MAX_VALUE);
+        return Ok(Found::Gone(format!("{id:?} is not an ID that Octavia assigns")));
     }
-
-    /// Finds an owner's load balancer. `rows` are the rows that the item names.
-    pub async fn find(
-        &self,
-        wanted: &Wanted,
-        rows: &Rows,
-        call: Call,
-    ) -> Result<Found, CloudError> {
-        let owner = &wanted.front_end.owner;
-        let known = wanted.known.as_deref().map(|id| rows.get(id)).transpose()?.flatten();
-        let own = match known {
-            Some(row) if ownership::is_ours(row, owner) => Some(row.clone()),
-            Some(row) if wanted.adopt.as_ref() != Some(&row.id) => {
-                return Err(ownership::not_ours(row, owner));
-            }
-            _ => match self.tagged(owner, rows, call).await?.into_iter().next() {
-                Some(row) if ownership::is_ours(&row, owner) => Some(row),
-                Some(row) => return Err(ownership::not_ours(&row, owner)),
-                None => None,
-            },
-        };
-        let Some(id) = &wanted.adopt else {
-            return match (own, &wanted.known) {
-                (Some(row), _) => Ok(Found::Own(Box::new(row))),
-                (None, Some(id)) => self.unlisted(id, owner, call).await,
-                (None, None) => Ok(Found::Nothing),
-            };
-        };
-        let Some(row) = rows.get(id)?.cloned() else {
-            if let Some(own) = own {
-                return Ok(Found::Own(Box::new(own)));
-            }
-            let what = format!("the project has no load balancer {id}");
-            let error = CloudError::new(ErrorKind::NotFound, what);
-            return Err(error.about(format!("load balancer {id}")));
-        };
-        match own {
-            Some(own) if own.id == row.id => Ok(Found::Own(Box::new(own))),
-            Some(own) => {
-                let what = format!(
-                    "Service {owner} has load balancer {} already, and adopts no second one: {id}",
-                    own.id
-                );
-                let error = CloudError::new(ErrorKind::Conflict, what);
-                Err(error.about(format!("load balancer {id}")))
-            }
-            None if ownership::is_adoptable(&row, owner) => Ok(Found::Adoptable(Box::new(row))),
-            None => Err(ownership::not_ours(&row, owner)),
+    match cx.octavia.balancer(id, cx.call).await? {
+        Some(row) if !exists(&row) => {
+            Ok(Found::Gone(format!("load balancer {id} is {}", row.provisioning_status)))
         }
+        Some(row) if ownership::is_ours(&row, owner) => Ok(Found::Own(Box::new(row))),
+        Some(row) => Err(ownership::not_ours(&row, owner)),
+        None => Ok(Found::Gone(format!("Octavia has no load balancer {id}"))),
+    }
+}
+
+/// Finds an owner's load balancer. `rows` are the rows that the item names.
+pub async fn find(cx: Context<'_>, wanted: &Wanted, rows: &Rows) -> Result<Found, CloudError> {
+    let owner = &wanted.front_end.owner;
+    let known = wanted.known.as_deref().map(|id| rows.get(id)).transpose()?.flatten();
+    let own = match known {
+        Some(row) if ownership::is_ours(row, owner) => Some(row.clone()),
+        Some(row) if wanted.adopt.as_ref() != Some(&row.id) => {
+            return Err(ownership::not_ours(row, owner));
+        }
+        _ => match tagged(cx, owner, rows).await?.into_iter().next() {
+            Some(row) if ownership::is_ours(&row, owner) => Some(row),
+            Some(row) => return Err(ownership::not_ours(&row, owner)),
+            None => None,
+        },
+    };
+    let Some(id) = &wanted.adopt else {
+        return match (own, &wanted.known) {
+            (Some(row), _) => Ok(Found::Own(Box::new(row))),
+            (None, Some(id)) => unlisted(cx, id, owner).await,
+            (None, None) => Ok(Found::Nothing),
+        };
+    };
+    let Some(row) = rows.get(id)?.cloned() else {
+        if let Some(own) = own {
+            return Ok(Found::Own(Box::new(own)));
+        }
+        return Err(unknown(id));
+    };
+    match own {
+        Some(own) if own.id == row.id => Ok(Found::Own(Box::new(own))),
+        Some(own) => {
+            let what = format!(
+                "Service {owner} has load balancer {} already, and adopts no second one: {id}",
+                own.id
+            );
+            Err(balancer_error(ErrorKind::Conflict, id, what))
+        }
+        None if ownership::is_adoptable(&row, owner) => Ok(Found::Adoptable(Box::new(row))),
+        None => Err(ownership::not_ours(&row, owner)),
     }
 }

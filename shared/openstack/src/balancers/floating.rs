@@ -44,34 +44,27 @@ pub struct Elsewhere {
 }
 
 /// The search that is necessary before the changes are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
-    Nothing,
-    Address(IpAddr),
-    Tags,
-    Both(IpAddr),
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Search {
+    /// Looks for the floating IP with this address.
+    pub address: Option<IpAddr>,
+    /// Looks for the floating IPs with the owner's tags.
+    pub tags: bool,
 }
 
 /// The necessary search. `may_be_left` says that this owner may have an unattached floating IP,
 /// from an earlier load balancer or an interrupted exchange.
-pub fn look(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Look {
-    let Wish::External { address, .. } = wish else { return Look::Nothing };
+pub fn search(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Search {
+    let Wish::External { address, .. } = wish else { return Search::default() };
     let is_attached = |address: &IpAddr| attached.iter().any(|ip| ip.address == *address);
-    match address {
-        Some(address) if is_attached(address) && may_be_left => Look::Tags,
-        Some(address) if is_attached(address) => Look::Nothing,
-        Some(address) if may_be_left => Look::Both(*address),
-        Some(address) => Look::Address(*address),
-        None if attached.is_empty() && may_be_left => Look::Tags,
-        None => Look::Nothing,
-    }
+    let tags = may_be_left && (address.is_some() || attached.is_empty());
+    Search { address: address.filter(|address| !is_attached(address)), tags }
 }
 
-/// The changes. `port` is the virtual address's, and may not exist yet.
+/// The changes.
 pub fn plan(
     wish: &Wish,
     owner: &Owner,
-    port: Option<&str>,
     attached: &[FloatingIp],
     elsewhere: &Elsewhere,
 ) -> Result<Vec<Step>, CloudError> {
@@ -107,7 +100,7 @@ pub fn plan(
             let free = elsewhere.tagged.iter().find(|ip| is_free(ip));
             steps.extend(free.map(|ip| attach(ip, Act::Attach(ip.clone()))));
         }
-        ([], ..) => steps.extend(creation(wish, owner, port)),
+        ([], ..) => steps.extend(creation(wish, owner)),
     }
     if steps.is_empty() {
         let record = |ip: &FloatingIp| record(ip, owner, Some(ip.address) == *address);
@@ -214,19 +207,18 @@ fn exchange(
     steps
 }
 
-/// A new one.
-fn creation(wish: &Wish, owner: &Owner, port: Option<&str>) -> Option<Step> {
+/// Creates a floating IP.
+fn creation(wish: &Wish, owner: &Owner) -> Option<Step> {
     let Wish::External { network, subnet, address, .. } = wish else { return None };
     let mut body = json!({
         "floating_network_id": network.value,
         "description": names::floating(owner),
     });
-    let optional = [("port_id", port.map(str::to_owned)), ("subnet_id", subnet.clone())];
-    let address = address.map(|address| ("floating_ip_address", Some(address.to_string())));
-    for (key, value) in optional.into_iter().chain(address) {
-        if let Some(value) = value {
-            body[key] = value.into();
-        }
+    if let Some(subnet) = subnet {
+        body["subnet_id"] = subnet.clone().into();
+    }
+    if let Some(address) = address {
+        body["floating_ip_address"] = address.to_string().into();
     }
     Some(step(format!("create a floating IP of network {}", network.value), Act::Create(body)))
 }
@@ -248,8 +240,8 @@ pub fn kept_tags(
     vip: Option<IpAddr>,
 ) -> Vec<String> {
     let mut tags = tags(there, owner, is_asked_for);
-    tags.retain(|tag| !names::is_vip(tag));
-    tags.extend(vip.map(names::vip_tag));
+    tags.retain(|tag| !tag.starts_with(names::VIP));
+    tags.extend(vip.map(|vip| names::tag(names::VIP, vip)));
     tags
 }
 

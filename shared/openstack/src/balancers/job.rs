@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, net::IpAddr};
 use ccm_cloud::{CloudError, ErrorKind, FrontEnd, IpFamily, Protocol, Wanted};
 
 use super::{
-    annotations::{self, Given, Options, Settings},
+    Context,
+    annotations::{self, Given, Settings},
     features::Features,
 };
 use crate::config::unmanaged;
@@ -14,8 +15,8 @@ use crate::config::unmanaged;
 pub const SINGLE_STACK: &str = "LoadBalancerSingleStack";
 
 /// One load balancer that is wanted, as its annotations and the options say.
-#[derive(Clone, Debug)]
 pub struct Job<'a> {
+    pub cx: Context<'a>,
     pub wanted: &'a Wanted,
     pub settings: Settings,
     pub features: Features,
@@ -63,15 +64,11 @@ fn check(wanted: &Wanted, features: Features) -> Result<(), CloudError> {
 
 impl<'a> Job<'a> {
     /// Reads what an item asks for. Fails with [`ErrorKind::Invalid`] if that cannot be.
-    pub fn of(
-        wanted: &'a Wanted,
-        options: &Options,
-        features: Features,
-    ) -> Result<Self, CloudError> {
+    pub fn of(cx: Context<'a>, wanted: &'a Wanted, features: Features) -> Result<Self, CloudError> {
         check(wanted, features)?;
         let FrontEnd { settings, traffic, .. } = &*wanted.front_end;
-        let settings = annotations::read(settings, options, *traffic)?;
-        Ok(Self { wanted, settings, features, adds_monitors: false })
+        let settings = annotations::read(settings, &cx.config, *traffic)?;
+        Ok(Self { cx, wanted, settings, features, adds_monitors: false })
     }
 
     /// The wished virtual address itself, if it can be chosen.
@@ -85,7 +82,7 @@ impl<'a> Job<'a> {
 pub fn check_floating(settings: &Settings) -> Result<(), CloudError> {
     match settings.networks.floating_patterns.first() {
         Some(Given { source, .. }) => {
-            Err(invalid(source, format!("{source}: {}", unmanaged::PATTERNS)))
+            Err(invalid(source.to_string(), format!("{source}: {}", unmanaged::PATTERNS)))
         }
         None => Ok(()),
     }

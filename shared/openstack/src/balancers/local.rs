@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{CloudError, ErrorKind, FrontEnd, Note, Traffic, Waiting};
+use ccm_cloud::{CloudError, ErrorKind, FrontEnd, Note, Protocol, Traffic, Waiting};
 use ccm_openstack_client::lbaas::{BalancerRow, ListenerRow, MonitorRow, PoolRow};
 use jiff::Timestamp;
 use serde_json::json;
@@ -17,8 +17,9 @@ use super::{
     features::Features,
     job::Job,
     names,
-    spec::{HTTP, Unasked, transport},
+    spec::{HTTP, Unasked, key},
     steps::{Act, Step},
+    view,
 };
 
 /// A pool that is at least this old when it gets a monitor has served clients before.
@@ -46,8 +47,7 @@ pub fn decide(seen: &Seen, job: &Job<'_>) -> Unasked {
 }
 
 fn is_wanted(listener: &ListenerRow, front_end: &FrontEnd) -> bool {
-    let key = (transport(&listener.protocol), listener.protocol_port);
-    front_end.ports.iter().any(|port| (port.protocol, port.port) == key)
+    front_end.ports.iter().any(|port| (port.protocol, port.port) == key(listener))
 }
 
 /// Returns the pools of the Service's ports that have HTTP monitors.
@@ -82,10 +82,10 @@ fn unchecked(
     features: Features,
     can: bool,
 ) -> Vec<String> {
-    let is_checked = |key| {
+    let is_checked = |of: (Protocol, u16)| {
         let Some(seen) = seen else { return false };
-        let own = |one: &&ListenerRow| (transport(&one.protocol), one.protocol_port) == key;
-        let pool = seen.listeners.iter().find(own).and_then(|listener| seen.pool_of(listener));
+        let own = seen.listeners.iter().find(|one| key(one) == of);
+        let pool = own.and_then(|listener| seen.pool_of(listener));
         pool.is_some_and(|pool| seen.monitor_of(pool).is_some())
     };
     let ports = front_end.ports.iter().filter(|port| {
@@ -159,7 +159,7 @@ pub fn remarks(
 
 /// The results of new monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum TrialResult {
     /// There are no new monitors, or they do not fail all members of a pool.
     Nothing,
     /// The results are not known yet. Contains the remaining time.
@@ -201,26 +201,25 @@ pub fn found(
     seen: &Seen,
     tried: &[(&ListenerRow, &PoolRow, &MonitorRow)],
     elapsed: Duration,
-) -> Found {
+) -> TrialResult {
     let Some(takes) = tried.iter().map(|(_, _, monitor)| takes(monitor)).max() else {
-        return Found::Nothing;
+        return TrialResult::Nothing;
     };
     if elapsed < takes {
-        return Found::Later(takes.saturating_sub(elapsed));
+        return TrialResult::Later(takes.saturating_sub(elapsed));
     }
     match tried.iter().find(|(_, pool, _)| seen.failing.contains(&pool.id)) {
         Some((listener, _, _)) => {
-            Found::AllFail(format!("{}/{}", listener.protocol_port, listener.protocol))
+            TrialResult::AllFail(format!("{}/{}", listener.protocol_port, listener.protocol))
         }
-        None => Found::Nothing,
+        None => TrialResult::Nothing,
     }
 }
 
 /// Returns the wait for the first results of new health monitors.
 pub fn trying(row: &BalancerRow, left: Duration) -> Waiting {
     let what = "the first results of the health monitors follow".to_owned();
-    let id = Some(row.id.clone());
-    Waiting { what, check_after: left.min(LOOK), id, request_id: None, changed: false }
+    view::waiting_for(row, what, left.min(LOOK))
 }
 
 /// Returns true if the cloud refuses monitors for good. Other changes then do not wait for them.
@@ -253,8 +252,8 @@ pub fn refused(why: &str) -> Note {
 /// Marks the monitors as taken back. The next comparison deletes them.
 pub fn taking_back(seen: &Seen, job: &Job<'_>, listener: &str) -> Step {
     let mut tags: Vec<String> =
-        seen.row.tags.iter().filter(|tag| !names::is_taken_back(tag)).cloned().collect();
-    tags.push(names::taken_back_tag(job.wanted.front_end.digest));
+        seen.row.tags.iter().filter(|tag| !tag.starts_with(names::TAKEN_BACK)).cloned().collect();
+    tags.push(names::tag(names::TAKEN_BACK, job.wanted.front_end.digest));
     let line = format!(
         "record with load balancer {} that its health monitors are taken back: all members of \
          listener {listener} fail",

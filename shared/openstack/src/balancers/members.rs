@@ -1,200 +1,186 @@
 //! Changes members, and nothing else: by one pool per call.
 
-use ccm_base::clock;
-use ccm_cloud::{Call, CloudError, ErrorKind, IpFamily, MemberChange, MembersSet, Progress};
+use ccm_cloud::{CloudError, ErrorKind, IpFamily, MemberChange, MembersSet, Progress};
 use ccm_openstack_client::lbaas::{BalancerRow, Child, Provisioning, TreePool};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    OctaviaBalancers, annotations,
-    blame::is_about,
-    current,
-    current::Filled,
-    find::Rows,
+    Context,
+    annotations::{self, Selector},
+    balancer_error, current,
+    error_source::refuses_subnet,
+    find::{Rows, unknown},
     memory::{KnownPool, Pools},
     merge::{SeenMember, Shape, changed, usual_port},
     names, ownership,
     pools::{self, PortPool, Targets, why_none},
-    read::needs_details,
+    read::{self, needs_details},
     spec::HTTP,
     steps::unchanged,
     view,
 };
 
-impl OctaviaBalancers {
-    /// One load balancer of [`set_members`](ccm_cloud::LoadBalancers::set_members). Needs nothing
-    /// of the configuration but what says which nodes may be members.
-    pub async fn set_members_of(
-        &self,
-        change: &MemberChange,
-        rows: &Rows,
-        call: Call,
-    ) -> Result<Progress<MembersSet>, CloudError> {
-        let Some(row) = rows.get(&change.id)? else {
-            let what = format!("the project has no load balancer {}", change.id);
-            let error = CloudError::new(ErrorKind::NotFound, what);
-            return Err(error.about(format!("load balancer {}", change.id)));
-        };
-        ownership::check(row, &change.owner)?;
-        match row.provisioning_status {
-            Provisioning::Active => {}
-            Provisioning::Error | Provisioning::Deleted => {
-                let what = format!("load balancer {} is in ERROR and is replaced first", row.id);
-                let error = CloudError::new(ErrorKind::Unavailable, what);
-                return Err(error.about(format!("load balancer {}", row.id)));
-            }
-            Provisioning::PendingDelete | Provisioning::Pending(_) => {
-                let more = Some("members follow");
-                return Ok(Progress::InProgress(view::waiting(row, more, clock::wall())));
-            }
-        }
-        self.memory.forget_created(&row.id);
-        let ports = self.memory.verified(&row.id).map(|known| known.ports).unwrap_or_default();
-        let mut pools = match self.memory.pools(&row.id) {
-            Some(pools) => pools,
-            None => self.pools(row, &ports, call).await?,
-        };
-        let count = pools.by_id.len();
-        let ids: Vec<String> = pools.by_id.keys().cloned().collect();
-        let names_any = !change.members.present.is_empty();
-        let mut not_seen = missing(row, &pools, &ports).filter(|_| names_any);
-        for (number, id) in ids.iter().enumerate() {
-            let which = format!("pool {} of {count}", number + 1);
-            let line = match self.set_pool(row, id, &mut pools, &ports, change, call).await? {
-                Set::Written => format!("members of {which}"),
-                Set::Unlocked => format!("members of {which} become changeable"),
-                Set::Same => continue,
-                Set::NotSeen => {
-                    let why = format!("{which} has no member that shows its port");
-                    not_seen = not_seen.or(names_any.then_some(why));
-                    continue;
-                }
-            };
-            return Ok(Progress::InProgress(view::after_change(row, line)));
-        }
-        self.memory.forget_pools(&row.id);
-        if let Some(why) = not_seen {
-            return Ok(Progress::NotSeen(why));
-        }
-        Ok(Progress::Done(self.members_set(row, &pools, &ports, change)))
-    }
+/// A change of the members of a load balancer.
+struct Change<'a> {
+    cx: Context<'a>,
+    row: &'a BalancerRow,
+    wanted: &'a MemberChange,
+    selector: Selector,
+    /// The pool of each port, as far as this process knows them.
+    ports: Vec<PortPool>,
+}
 
-    /// Returns the answer if no pool differs.
-    fn members_set(
-        &self,
-        row: &BalancerRow,
-        pools: &Pools,
-        ports: &[PortPool],
-        change: &MemberChange,
-    ) -> MembersSet {
-        let selector = annotations::selector(&change.settings, &self.options);
-        let why_empty = why_none(&change.members, &selector, family(row));
-        let there = pools.by_id.iter().map(|(id, KnownPool { name, members, .. })| Filled {
-            id,
-            name,
-            members: members.len(),
-        });
-        let shown = pools::shown(ports, there, why_empty.as_deref());
-        self.memory.explain(&row.id, why_empty);
-        let version = row.updated_at.clone().or_else(|| row.created_at.clone());
-        MembersSet { version, changed: false, pools: shown }
+/// One load balancer of [`set_members`](ccm_cloud::LoadBalancers::set_members). Needs nothing
+/// of the configuration but what says which nodes may be members.
+pub async fn set_members(
+    cx: Context<'_>,
+    change: &MemberChange,
+    rows: &Rows,
+) -> Result<Progress<MembersSet>, CloudError> {
+    let row = rows.get(&change.id)?.ok_or_else(|| unknown(&change.id))?;
+    ownership::check(row, &change.owner)?;
+    match row.provisioning_status {
+        Provisioning::Active => {}
+        Provisioning::Error | Provisioning::Deleted => {
+            let what = format!("load balancer {} is in ERROR and is replaced first", row.id);
+            return Err(balancer_error(ErrorKind::Unavailable, &row.id, what));
+        }
+        Provisioning::PendingDelete | Provisioning::Pending(_) => {
+            return Ok(view::in_progress(row, Some("members follow")));
+        }
     }
+    cx.memory.change_verified(&row.id, |verified| verified.created = None);
+    let ports = cx.memory.verified(&row.id).map(|known| known.ports).unwrap_or_default();
+    let selector = annotations::selector(&change.settings, &cx.config);
+    let change = Change { cx, row, wanted: change, selector, ports };
+    let mut pools = match cx.memory.pools(&row.id) {
+        Some(pools) => pools,
+        None => pools(&change).await?,
+    };
+    let count = pools.by_id.len();
+    let ids: Vec<String> = pools.by_id.keys().cloned().collect();
+    let names_any = !change.wanted.members.present.is_empty();
+    let mut not_seen = missing(row, &pools, &change.ports).filter(|_| names_any);
+    for (number, id) in ids.iter().enumerate() {
+        let which = format!("pool {} of {count}", number + 1);
+        let line = match set_pool(&change, id, &mut pools).await? {
+            PoolResult::Changed(how) => format!("members of {which}{how}"),
+            PoolResult::Same => continue,
+            PoolResult::NotSeen => {
+                let why = format!("{which} has no member that shows its port");
+                not_seen = not_seen.or(names_any.then_some(why));
+                continue;
+            }
+        };
+        return Ok(Progress::InProgress(view::after_change(row, line)));
+    }
+    cx.memory.forget_pools(&row.id);
+    if let Some(why) = not_seen {
+        return Ok(Progress::NotSeen(why));
+    }
+    Ok(Progress::Done(members_set(&change, &pools)))
+}
 
-    /// Changes the members of one pool.
-    async fn set_pool(
-        &self,
-        row: &BalancerRow,
-        id: &str,
-        pools: &mut Pools,
-        ports: &[PortPool],
-        change: &MemberChange,
-        call: Call,
-    ) -> Result<Set, CloudError> {
-        let selector = annotations::selector(&change.settings, &self.options);
-        let given = annotations::member_subnet(&change.settings, &self.options);
-        let own = row.vip_subnet_id.as_deref();
-        let subnet = given.as_ref().map(|given| &*given.value).or(own);
-        let Some(pool) = pools.by_id.get_mut(id) else { return Ok(Set::NotSeen) };
-        let port = ports.iter().find(|port| port.is(id, &pool.name));
-        let differing = |members: &[SeenMember], subnet: Option<&str>| {
-            let Targets { port, monitor_port } = targets(members, port)?;
-            let shape =
-                Shape { port, family: family(row), selector: &selector, subnet, monitor_port };
-            changed(members, &change.members, shape)
-        };
-        // An empty pool does not show the port of its members: the process must have compared it.
-        let same = |members: &[SeenMember]| match members.is_empty() && port.is_none() {
-            true => Set::NotSeen,
-            false => Set::Same,
-        };
-        let Some(mut wanted) = differing(&pool.members, subnet) else {
+/// Returns the answer if no pool differs.
+fn members_set(
+    Change { cx, row, wanted, selector, ports }: &Change<'_>,
+    pools: &Pools,
+) -> MembersSet {
+    let why_empty = why_none(&wanted.members, selector, family(row));
+    let count = |port: &PortPool| {
+        let pool = pools.by_id.iter().find(|(id, pool)| port.is(id, &pool.name));
+        pool.map(|(_, pool)| pool.members.len())
+    };
+    let shown = pools::shown(ports, count, why_empty.as_deref());
+    cx.memory.change_verified(&row.id, |verified| verified.why_empty = why_empty);
+    let version = row.updated_at.clone().or_else(|| row.created_at.clone());
+    MembersSet { version, changed: false, pools: shown }
+}
+
+/// Changes the members of one pool.
+async fn set_pool(
+    change: &Change<'_>,
+    id: &str,
+    pools: &mut Pools,
+) -> Result<PoolResult, CloudError> {
+    let Change { cx, row, wanted: change, selector, ports } = change;
+    let given = annotations::member_subnet(&change.settings, &cx.config);
+    let own = row.vip_subnet_id.as_deref();
+    let subnet = given.as_ref().map(|given| &*given.value).or(own);
+    let Some(pool) = pools.by_id.get_mut(id) else { return Ok(PoolResult::NotSeen) };
+    let port = ports.iter().find(|port| port.is(id, &pool.name));
+    let differing = |members: &[SeenMember], subnet: Option<&str>| {
+        let Targets { port, monitor_port } = targets(members, port)?;
+        let shape = Shape { port, family: family(row), selector, subnet, monitor_port };
+        changed(members, &change.members, shape)
+    };
+    // An empty pool does not show the port of its members: the process must have compared it.
+    let same = |members: &[SeenMember]| match members.is_empty() && port.is_none() {
+        true => PoolResult::NotSeen,
+        false => PoolResult::Same,
+    };
+    let Some(mut wanted) = differing(&pool.members, subnet) else {
+        return Ok(same(&pool.members));
+    };
+    if pool.is_left_pending {
+        pool.is_left_pending = false;
+        cx.octavia.update_child(Child::Pool, id, unchanged(&pool.name), cx.call).await?;
+        cx.memory.keep_pools(&row.id, pools.clone());
+        return Ok(PoolResult::Changed(" become changeable"));
+    }
+    if needs_details(&pool.members, &change.members, pool.is_http) {
+        pool.members = read::details(*cx, id).await?;
+        let Some(again) = differing(&pool.members, subnet) else {
             return Ok(same(&pool.members));
         };
-        if pool.is_left_pending {
-            pool.is_left_pending = false;
-            self.octavia.update_child(Child::Pool, id, unchanged(&pool.name), call).await?;
-            self.memory.keep_pools(&row.id, pools.clone());
-            return Ok(Set::Unlocked);
-        }
-        if needs_details(&pool.members, &change.members, pool.is_http) {
-            pool.members = self.details(id, call).await?;
-            let Some(again) = differing(&pool.members, subnet) else {
-                return Ok(same(&pool.members));
-            };
-            wanted = again;
-        }
-        let after: Option<Vec<SeenMember>> = wanted.iter().map(written).collect();
-        self.memory.forget_pools(&row.id);
-        let mut set = self.octavia.set_members(id, wanted, call).await;
-        if let (Err(error), Some(given)) = (&set, &given)
-            && is_about(error, given)
-            && let Some(wanted) = differing(&pool.members, own)
-        {
-            // The next full look reports the annotation on the Service; its members go on.
-            set = self.octavia.set_members(id, wanted, call).await;
-        }
-        set?;
-        if let Some(after) = after {
-            pool.members = after;
-            self.memory.keep_pools(&row.id, pools.clone());
-        }
-        Ok(Set::Written)
+        wanted = again;
     }
+    let after: Option<Vec<SeenMember>> = wanted.iter().map(written).collect();
+    cx.memory.forget_pools(&row.id);
+    let mut set = cx.octavia.set_members(id, wanted, cx.call).await;
+    if let (Err(error), Some(given)) = (&set, &given)
+        && refuses_subnet(error, given)
+        && let Some(wanted) = differing(&pool.members, own)
+    {
+        // The next full look reports the annotation on the Service; its members go on.
+        set = cx.octavia.set_members(id, wanted, cx.call).await;
+    }
+    set?;
+    if let Some(after) = after {
+        pool.members = after;
+        cx.memory.keep_pools(&row.id, pools.clone());
+    }
+    Ok(PoolResult::Changed(""))
+}
 
-    /// The members of the pools that were made for the load balancer.
-    async fn pools(
-        &self,
-        row: &BalancerRow,
-        ports: &[PortPool],
-        call: Call,
-    ) -> Result<Pools, CloudError> {
-        let read = Instant::now();
-        let tree = self.tree(&row.id, call).await?;
-        let is_own = |pool: &&TreePool| {
-            let is_known = ports.iter().any(|port| port.is(&pool.id, &pool.name));
-            is_known || is_made_for(&pool.name, row)
+/// The members of the pools that were made for the load balancer.
+async fn pools(Change { cx, row, ports, .. }: &Change<'_>) -> Result<Pools, CloudError> {
+    let read = Instant::now();
+    let tree = read::tree(*cx, &row.id).await?;
+    let is_own = |pool: &&TreePool| {
+        let is_known = ports.iter().any(|port| port.is(&pool.id, &pool.name));
+        is_known || is_made_for(&pool.name, row)
+    };
+    let (made, others): (Vec<_>, Vec<_>) = current::pools(&tree).into_iter().partition(is_own);
+    let pools = made.into_iter().map(|pool| {
+        let kind = pool.health_monitor.as_ref().map(|monitor| monitor.kind.as_str());
+        let known = KnownPool {
+            name: pool.name.clone(),
+            members: pool.members.iter().map(SeenMember::of_tree).collect(),
+            is_http: kind == Some(HTTP),
+            is_left_pending: matches!(pool.provisioning_status, Provisioning::Pending(_)),
         };
-        let (made, others): (Vec<_>, Vec<_>) = current::pools(&tree).into_iter().partition(is_own);
-        let pools = made.into_iter().map(|pool| {
-            let kind = pool.health_monitor.as_ref().map(|monitor| monitor.kind.as_str());
-            let known = KnownPool {
-                name: pool.name.clone(),
-                members: pool.members.iter().map(SeenMember::of_tree).collect(),
-                is_http: kind == Some(HTTP),
-                is_left_pending: matches!(pool.provisioning_status, Provisioning::Pending(_)),
-            };
-            (pool.id.clone(), known)
-        });
-        Ok(Pools { read, by_id: pools.collect(), has_others: !others.is_empty() })
-    }
+        (pool.id.clone(), known)
+    });
+    Ok(Pools { read, by_id: pools.collect(), has_others: !others.is_empty() })
 }
 
 /// The result for one pool.
-enum Set {
-    /// Its members were written.
-    Written,
-    /// The pool itself was updated, so that its members can be changed next.
-    Unlocked,
+enum PoolResult {
+    /// Its members were written, or the pool itself was updated, so that its members can be changed
+    /// next.
+    Changed(&'static str),
     /// Nothing differs.
     Same,
     /// It has no members, and the port of its members is not known.
@@ -247,13 +233,11 @@ fn usual_check(members: &[SeenMember]) -> Option<u16> {
 }
 
 /// A member as it is after it was written.
-fn written(body: &serde_json::Value) -> Option<SeenMember> {
-    let mut row = body.clone();
-    // Octavia knows its ID, which is not needed here.
-    row["id"] = "".into();
-    let row: ccm_openstack_client::lbaas::MemberRow = serde_json::from_value(row).ok()?;
-    let seen = SeenMember::of_row(row);
-    Some(SeenMember { details: None, ..seen })
+fn written(body: &Value) -> Option<SeenMember> {
+    let name = body["name"].as_str()?.to_owned();
+    let address = body["address"].as_str()?.parse().ok()?;
+    let port = u16::try_from(body["protocol_port"].as_u64()?).ok()?;
+    Some(SeenMember { name, address, port, details: None })
 }
 
 #[cfg(test)]

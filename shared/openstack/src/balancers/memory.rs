@@ -11,7 +11,7 @@ use ccm_cloud::{Digest, Ingress, Note, Pool};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{current::Parts, merge::SeenMember, pools::PortPool};
+use super::{current::PartCounts, merge::SeenMember, pools::PortPool};
 
 /// How long members that were read serve again. Octavia shows the end of a change of members only
 /// after seconds, in which the other pools of the same load balancer wait for their turn.
@@ -40,39 +40,27 @@ pub struct KnownPool {
     pub is_left_pending: bool,
 }
 
-/// The remembered facts, by the ID of the load balancer.
+/// The remembered facts.
 #[derive(Default)]
 pub struct Memory {
-    balancers: Mutex<HashMap<String, Known>>,
+    /// By the ID of the load balancer.
+    balancers: Mutex<HashMap<String, BalancerFacts>>,
     /// By the UID of the Service, until it has a new load balancer.
     before: Mutex<HashMap<String, Before>>,
-    /// The load balancers that this process deletes with their floating IPs.
-    deleted: Mutex<HashSet<String>>,
-    /// By the UID of the Service: the configuration for which the provider took back the monitors of a
-    /// load balancer that it is replacing.
-    taken_back: Mutex<HashMap<String, Digest>>,
-    /// By the ID of the load balancer: when this process first saw its new health monitors, or `None`
-    /// once they have let members through.
-    tried: Mutex<HashMap<String, Option<Instant>>>,
-    /// By the ID of the load balancer: the configuration for which the cloud refused to create monitors
-    /// that the Service had not requested, and why.
-    unmonitored: Mutex<HashMap<String, (Digest, String)>>,
+    /// The load balancers that this process deletes with their floating IPs, with the addresses of
+    /// the floating IPs that it keeps.
+    deleted: Mutex<HashMap<String, Vec<IpAddr>>>,
 }
 
-/// The known addresses of an owner's earlier load balancer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Before {
-    /// The next one should have this address.
-    Vip(Vip),
-    /// The cloud has refused them, with its words.
-    Refused(String),
-}
-
-/// An address to ask for again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vip {
-    pub address: IpAddr,
-    pub subnet: Option<String>,
+/// The facts about an owner's earlier load balancer.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    /// The virtual address that the next one should have.
+    pub vip: Option<IpAddr>,
+    /// Why the cloud does not give the next one the previous addresses.
+    pub refused: Option<String>,
+    /// The configuration for which the provider took back the health monitors.
+    pub taken_back: Option<Digest>,
 }
 
 /// The state of a load balancer when it was last as wanted.
@@ -84,7 +72,7 @@ pub struct Verified {
     /// True if the address is a floating IP.
     pub floating: bool,
     pub notes: Vec<Note>,
-    pub parts: Parts,
+    pub parts: PartCounts,
     /// True if the load balancer waits for its turn to get health monitors.
     pub waits_for_monitors: bool,
     /// The pool of each port.
@@ -95,72 +83,84 @@ pub struct Verified {
     pub created: Option<Vec<Pool>>,
 }
 
-struct Known {
-    verified: Option<Verified>,
-    touched: bool,
+/// The trial of new health monitors.
+#[derive(Clone, Copy)]
+pub enum Trial {
+    /// This process first saw the monitors at this time.
+    Since(Instant),
+    /// They have let members through: if all fail later, the checks are right.
+    Passed,
+}
+
+/// The facts about a load balancer.
+pub struct BalancerFacts {
+    pub verified: Option<Verified>,
+    /// True if its configuration is being changed.
+    pub touched: bool,
+    /// Its members as they were read, with the changes that this process has made since.
     pools: Option<Pools>,
+    /// The trial of its new health monitors.
+    pub tried: Option<Trial>,
+    /// The configuration for which the cloud refused to create monitors that the Service had not
+    /// requested, and why.
+    pub unmonitored: Option<(Digest, String)>,
     /// When something was remembered last.
     at: Instant,
 }
 
-impl Default for Known {
+impl Default for BalancerFacts {
     fn default() -> Self {
-        Self { verified: None, touched: false, pools: None, at: Instant::now() }
+        let (verified, pools, tried, unmonitored) = (None, None, None, None);
+        Self { verified, touched: false, pools, tried, unmonitored, at: Instant::now() }
+    }
+}
+
+impl BalancerFacts {
+    /// It is as wanted.
+    pub fn verify(&mut self, verified: Verified) {
+        (self.verified, self.touched) = (Some(verified), false);
     }
 }
 
 impl Memory {
-    fn with<R>(&self, id: &str, change: impl FnOnce(&mut Known) -> R) -> R {
+    /// Changes what is remembered of a load balancer.
+    pub fn change<R>(&self, id: &str, change: impl FnOnce(&mut BalancerFacts) -> R) -> R {
         let mut all = self.balancers.lock();
         let known = all.entry(id.to_owned()).or_default();
         known.at = Instant::now();
         change(known)
     }
 
-    /// It is as wanted.
-    pub fn verify(&self, id: &str, verified: Verified) {
-        self.with(id, |known| (known.verified, known.touched) = (Some(verified), false));
+    /// Returns a fact about a load balancer.
+    pub fn read<R>(&self, id: &str, read: impl FnOnce(&BalancerFacts) -> Option<R>) -> Option<R> {
+        self.balancers.lock().get(id).and_then(read)
     }
 
     pub fn verified(&self, id: &str) -> Option<Verified> {
-        self.balancers.lock().get(id).and_then(|known| known.verified.clone())
+        self.read(id, |known| known.verified.clone())
     }
 
-    /// Stores why none of the nodes of the last call is a member, or `None`.
-    pub fn explain(&self, id: &str, why_empty: Option<String>) {
-        if let Some(verified) =
-            self.balancers.lock().get_mut(id).and_then(|it| it.verified.as_mut())
-        {
-            verified.why_empty = why_empty;
-        }
+    /// Changes what is remembered of a load balancer that was as wanted.
+    pub fn change_verified(&self, id: &str, change: impl FnOnce(&mut Verified)) {
+        let mut all = self.balancers.lock();
+        all.get_mut(id).and_then(|known| known.verified.as_mut()).map(change);
     }
 
     /// Its configuration is being changed.
     pub fn touch(&self, id: &str) {
-        self.with(id, |known| *known = Known { touched: true, ..Known::default() });
+        self.change(id, |known| {
+            (known.verified, known.touched, known.pools) = (None, true, None);
+        });
     }
 
-    pub fn is_touched(&self, id: &str) -> bool {
-        self.balancers.lock().get(id).is_some_and(|known| known.touched)
-    }
-
-    /// This process changes the members.
-    pub fn forget_created(&self, id: &str) {
-        if let Some(known) = self.balancers.lock().get_mut(id)
-            && let Some(verified) = &mut known.verified
-        {
-            verified.created = None;
-        }
-    }
-
-    /// Its members as they were read, with the changes that this process has made since.
     pub fn keep_pools(&self, id: &str, pools: Pools) {
-        self.with(id, |known| known.pools = Some(pools));
+        self.change(id, |known| known.pools = Some(pools));
     }
 
+    /// Returns the members that were read, unless that was long ago.
     pub fn pools(&self, id: &str) -> Option<Pools> {
-        let known = self.balancers.lock();
-        known.get(id)?.pools.clone().filter(|pools| pools.read.elapsed() < FRESH)
+        let pools = self.read(id, |known| known.pools.clone());
+        pools.filter(|pools| pools.read.elapsed() < FRESH)
     }
 
     /// Its members may be others.
@@ -174,107 +174,39 @@ impl Memory {
     /// gone, unless they came since.
     pub fn keep_only(&self, ids: &HashSet<&str>, began: Instant) {
         self.balancers.lock().retain(|id, known| ids.contains(id.as_str()) || known.at >= began);
-        let is_later = |at: Option<Instant>| at.is_some_and(|at| at >= began);
-        self.tried.lock().retain(|id, at| ids.contains(id.as_str()) || is_later(*at));
-        self.unmonitored.lock().retain(|id, _| ids.contains(id.as_str()));
-    }
-
-    /// Returns how long this process has known the new health monitors, until they let members through.
-    pub fn tried(&self, id: &str) -> Option<Duration> {
-        let mut tried = self.tried.lock();
-        tried.entry(id.to_owned()).or_insert_with(|| Some(Instant::now())).map(|at| at.elapsed())
-    }
-
-    /// Records that the monitors have let members through: if all fail later, the checks are right.
-    pub fn pass(&self, id: &str) {
-        self.tried.lock().insert(id.to_owned(), None);
-    }
-
-    /// Forgets when the process first saw the monitors: the load balancer gets a new monitor.
-    pub fn forget_tried(&self, id: &str) {
-        self.tried.lock().remove(id);
     }
 
     /// It is gone.
     pub fn forget(&self, id: &str) {
         self.balancers.lock().remove(id);
-        self.forget_tried(id);
-        self.forget_unmonitored(id);
     }
 
-    /// Records that the cloud has refused the monitors that the provider adds for this configuration.
-    pub fn keep_unmonitored(&self, id: &str, digest: Digest, why: String) {
-        self.unmonitored.lock().insert(id.to_owned(), (digest, why));
+    /// Returns what is remembered of the earlier load balancer of this Service.
+    pub fn before(&self, service: &str) -> Option<Before> {
+        self.before.lock().get(service).cloned()
     }
 
-    /// Returns why the cloud has refused them.
-    pub fn unmonitored(&self, id: &str, digest: Digest) -> Option<String> {
-        let all = self.unmonitored.lock();
-        all.get(id).filter(|(of, _)| *of == digest).map(|(_, why)| why.clone())
-    }
-
-    /// Forgets the refusal: the cloud has created a monitor.
-    pub fn forget_unmonitored(&self, id: &str) {
-        self.unmonitored.lock().remove(id);
-    }
-
-    /// The next load balancer of this Service should have this address.
-    pub fn keep_vip(&self, service: &str, vip: Vip) {
-        self.before.lock().insert(service.to_owned(), Before::Vip(vip));
-    }
-
-    pub fn vip(&self, service: &str) -> Option<Vip> {
-        match self.before.lock().get(service)? {
-            Before::Vip(vip) => Some(vip.clone()),
-            Before::Refused(_) => None,
-        }
-    }
-
-    /// The cloud does not give the next load balancer of this Service the previous addresses.
-    pub fn keep_refusal(&self, service: &str, what: String) {
-        self.before.lock().insert(service.to_owned(), Before::Refused(what));
-    }
-
-    /// Why it does not.
-    pub fn refusal(&self, service: &str) -> Option<String> {
-        match self.before.lock().get(service)? {
-            Before::Refused(what) => Some(what.clone()),
-            Before::Vip(_) => None,
-        }
-    }
-
-    /// Returns true if anything about an earlier load balancer of this Service is remembered.
-    pub fn had_one(&self, service: &str) -> bool {
-        self.before.lock().contains_key(service)
-    }
-
-    /// Records that the provider must not add monitors to the next load balancer of this Service while
-    /// the Service has this configuration.
-    pub fn keep_taken_back(&self, service: &str, digest: Digest) {
-        self.taken_back.lock().insert(service.to_owned(), digest);
-    }
-
-    pub fn taken_back(&self, service: &str) -> Option<Digest> {
-        self.taken_back.lock().get(service).copied()
+    pub fn change_before(&self, service: &str, change: impl FnOnce(&mut Before)) {
+        change(self.before.lock().entry(service.to_owned()).or_default());
     }
 
     /// The Service has a new load balancer, or should no longer have one.
     pub fn forget_before(&self, service: &str) {
-        self.taken_back.lock().remove(service);
         self.before.lock().remove(service);
     }
 
-    /// It is being deleted, and its floating IPs are.
-    pub fn keep_deleted(&self, id: &str) {
-        self.deleted.lock().insert(id.to_owned());
+    /// It is being deleted, and its floating IPs but these are.
+    pub fn keep_deleted(&self, id: &str, kept: Vec<IpAddr>) {
+        self.deleted.lock().insert(id.to_owned(), kept);
     }
 
     pub fn is_deleted(&self, id: &str) -> bool {
-        self.deleted.lock().contains(id)
+        self.deleted.lock().contains_key(id)
     }
 
-    pub fn forget_deleted(&self, id: &str) {
-        self.deleted.lock().remove(id);
+    /// Returns the addresses of the floating IPs that were kept.
+    pub fn forget_deleted(&self, id: &str) -> Vec<IpAddr> {
+        self.deleted.lock().remove(id).unwrap_or_default()
     }
 
     /// How much is remembered.

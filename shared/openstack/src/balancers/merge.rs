@@ -66,7 +66,7 @@ pub fn has_foreign(current: &[SeenMember], members: &Members) -> bool {
 }
 
 /// The wanted member of a pool.
-struct Entry<'a> {
+struct WantedMember<'a> {
     name: &'a str,
     address: IpAddr,
     port: u16,
@@ -84,13 +84,14 @@ fn entries<'a>(
     current: &'a [SeenMember],
     members: &'a Members,
     shape: Shape<'_>,
-) -> Vec<Entry<'a>> {
+) -> Vec<WantedMember<'a>> {
     let present: BTreeMap<&str, &Member> =
         members.present.iter().map(|member| (member.node.as_str(), member)).collect();
     let is_absent = |node: &str| members.absent.iter().any(|member| member.node == node);
-    let mut entries: Vec<Entry<'a>> = Vec::new();
-    let mut add = |entry: Entry<'a>| {
-        let is_new = |other: &Entry<'_>| (other.address, other.port) != (entry.address, entry.port);
+    let mut entries: Vec<WantedMember<'a>> = Vec::new();
+    let mut add = |entry: WantedMember<'a>| {
+        let is_new =
+            |other: &WantedMember<'_>| (other.address, other.port) != (entry.address, entry.port);
         if entries.iter().all(is_new) {
             entries.push(entry);
         }
@@ -101,7 +102,7 @@ fn entries<'a>(
         let Some(address) = address else { continue };
         let at = |seen: &&SeenMember| (seen.address, seen.port) == (address, shape.port);
         let seen = current.iter().find(at);
-        add(Entry { name: &member.node, address, port: shape.port, seen });
+        add(WantedMember { name: &member.node, address, port: shape.port, seen });
     }
     let is_node = |seen: &SeenMember| {
         let node = names::node(&seen.name);
@@ -122,19 +123,19 @@ fn entries<'a>(
             // The port of the nodes has changed, and the foreign member follows it.
             let moves = Some(seen.port) == old_port;
             let port = if moves { shape.port } else { seen.port };
-            add(Entry { name: &seen.name, address: seen.address, port, seen: Some(seen) });
+            add(WantedMember { name: &seen.name, address: seen.address, port, seen: Some(seen) });
         }
     }
     if entries.is_empty()
         && let Some(last) = current.iter().min_by_key(|seen| (seen.address, seen.port))
     {
         let SeenMember { name, address, port, .. } = last;
-        entries.push(Entry { name, address: *address, port: *port, seen: Some(last) });
+        entries.push(WantedMember { name, address: *address, port: *port, seen: Some(last) });
     }
     entries
 }
 
-impl Entry<'_> {
+impl WantedMember<'_> {
     /// Returns true if the pool has this member as it is.
     fn stays(&self, shape: Shape<'_>) -> bool {
         let Some(seen) = self.seen else { return false };

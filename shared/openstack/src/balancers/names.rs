@@ -2,7 +2,7 @@
 //! openstack-cloud-controller-manager's, so that either controller can go on with the other one's
 //! objects. Ownership is in tags with UIDs, which no name can prove.
 
-use std::net::IpAddr;
+use std::{fmt::Display, str::FromStr};
 
 use ccm_cloud::{Digest, Owner};
 
@@ -10,16 +10,16 @@ use ccm_cloud::{Digest, Owner};
 const LONGEST: usize = 255;
 /// How the name of each load balancer of openstack-cloud-controller-manager begins.
 pub const PREFIX: &str = "kube_service_";
-/// The tag with the UID of the cluster.
-const CLUSTER: &str = "kubernetes-cluster-id=";
+/// The tag with the UID of the cluster, which all its load balancers have.
+pub const CLUSTER: &str = "kubernetes-cluster-id=";
 /// The tag with the UID of the Service.
 const SERVICE: &str = "kubernetes-service-uid=";
 /// The tag with the digest of the configuration.
-const DIGEST: &str = "quartet-config=";
+pub const DIGEST: &str = "quartet-config=";
 /// The tag with the digest of the configuration for which the provider took back health monitors.
-const TAKEN_BACK: &str = "quartet-monitors-taken-back=";
+pub const TAKEN_BACK: &str = "quartet-monitors-taken-back=";
 /// The tag of a floating IP with the virtual address that its next load balancer should have.
-const VIP: &str = "quartet-vip=";
+pub const VIP: &str = "quartet-vip=";
 /// The tag of a floating IP whose address a Service has asked for. The provider never deletes it.
 pub const ASKED_FOR: &str = "quartet-asked-for";
 /// How the description of a floating IP begins that was made for a load balancer. By this
@@ -118,11 +118,6 @@ pub fn owner_tags(owner: &Owner) -> [String; 2] {
     [format!("{CLUSTER}{}", owner.cluster.uid), format!("{SERVICE}{}", owner.uid)]
 }
 
-/// The tag that all load balancers of a cluster have.
-pub fn cluster_tag(uid: &str) -> String {
-    format!("{CLUSTER}{uid}")
-}
-
 /// The number of [`tags`], which come before those that a user adds.
 pub const OWN_TAGS: usize = 3;
 
@@ -132,34 +127,24 @@ pub fn tags(balancer: String, owner: &Owner) -> [String; OWN_TAGS] {
     [balancer, cluster, service]
 }
 
-/// The tag with the digest.
-pub fn digest_tag(digest: Digest) -> String {
-    format!("{DIGEST}{digest}")
+/// The tag of this kind with a value.
+pub fn tag(kind: &str, value: impl Display) -> String {
+    format!("{kind}{value}")
+}
+
+/// The first value in the tags of this kind that can be parsed.
+pub fn value<T: FromStr>(tags: &[String], kind: &'static str) -> Option<T> {
+    values(tags, kind).find_map(|text| text.parse().ok())
 }
 
 /// The digest in these tags.
 pub fn digest(tags: &[String]) -> Option<Digest> {
-    values(tags, DIGEST).find_map(|text| text.parse().ok())
-}
-
-/// Returns true if the tag holds a digest.
-pub fn is_digest(tag: &str) -> bool {
-    tag.starts_with(DIGEST)
-}
-
-/// The tag that prevents health monitors for a load balancer with this configuration.
-pub fn taken_back_tag(digest: Digest) -> String {
-    format!("{TAKEN_BACK}{digest}")
+    value(tags, DIGEST)
 }
 
 /// Returns the configuration for which these tags prevent health monitors.
 pub fn taken_back(tags: &[String]) -> Option<Digest> {
-    values(tags, TAKEN_BACK).find_map(|text| text.parse().ok())
-}
-
-/// Returns true if the tag prevents health monitors.
-pub fn is_taken_back(tag: &str) -> bool {
-    tag.starts_with(TAKEN_BACK)
+    value(tags, TAKEN_BACK)
 }
 
 /// The UIDs of clusters in these tags.
@@ -170,21 +155,6 @@ pub fn clusters(tags: &[String]) -> impl Iterator<Item = &str> {
 /// The UIDs of Services in these tags.
 pub fn services(tags: &[String]) -> impl Iterator<Item = &str> {
     values(tags, SERVICE)
-}
-
-/// The tag that keeps a virtual address.
-pub fn vip_tag(address: IpAddr) -> String {
-    format!("{VIP}{address}")
-}
-
-/// The virtual address that these tags keep.
-pub fn vip(tags: &[String]) -> Option<IpAddr> {
-    values(tags, VIP).find_map(|text| text.parse().ok())
-}
-
-/// Returns true if the tag keeps a virtual address.
-pub fn is_vip(tag: &str) -> bool {
-    tag.starts_with(VIP)
 }
 
 /// Returns true if this tag records an owner, no matter which.
@@ -308,7 +278,7 @@ mod tests {
         let digest_of = Digest { version: 1, hash: 7 };
         let web = owner("prod", "default", "web");
         let mut all = tags(balancer(&web), &web).to_vec();
-        all.push(digest_tag(digest_of));
+        all.push(tag(DIGEST, digest_of));
         assert_eq!(clusters(&all).collect::<Vec<_>>(), ["c-1"]);
         assert_eq!(services(&all).collect::<Vec<_>>(), ["s-1"]);
         assert_eq!(digest(&all), Some(digest_of));

@@ -6,7 +6,7 @@ use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{CloudError, ClusterId, ErrorKind, Owner, Title};
 use ccm_openstack_client::lbaas::BalancerRow;
 
-use super::names;
+use super::{balancer_error, names};
 
 /// The recorded owner and the title of a load balancer, for a cluster.
 ///
@@ -110,7 +110,7 @@ pub fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
 pub fn not_ours(row: &BalancerRow, owner: &Owner) -> CloudError {
     let whose = in_words(row, &owner.cluster);
     let what = format!("load balancer {} is not Service {owner}'s: {whose}", row.id);
-    CloudError::new(ErrorKind::Conflict, what).about(format!("load balancer {}", row.id))
+    balancer_error(ErrorKind::Conflict, &row.id, what)
 }
 
 /// Fails if a load balancer is not this owner's alone.

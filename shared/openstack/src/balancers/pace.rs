@@ -15,10 +15,10 @@ const PART: usize = 10;
 /// Limits how many load balancers begin to change in one window. A new process does not know what the
 /// process before it has begun, so it begins nothing in its first window.
 #[derive(Default)]
-pub struct Pace(Mutex<State>);
+pub struct Pace(Mutex<PaceState>);
 
 #[derive(Default)]
-struct State {
+struct PaceState {
     /// When this process first asked for room.
     since: Option<Instant>,
     /// The number of load balancers of the cluster.
@@ -26,7 +26,7 @@ struct State {
     begun: BTreeMap<String, Instant>,
 }
 
-impl State {
+impl PaceState {
     fn room(&mut self) -> usize {
         let since = *self.since.get_or_insert_with(Instant::now);
         self.begun.retain(|_, at| at.elapsed() < WINDOW);

@@ -9,9 +9,9 @@ use ccm_openstack_client::text::MAX_VALUE;
 
 use super::{
     annotations::Selector,
-    current::{Filled, Seen},
+    current::Seen,
     merge::{Shape, first},
-    spec::{self, Tree, transport},
+    spec::{self, Tree, key},
 };
 
 /// The pool of a port.
@@ -55,38 +55,42 @@ pub fn of_creation(tree: &Tree) -> Vec<PortPool> {
     tree.listeners.iter().map(|listener| PortPool::of(listener, &listener.pool.name)).collect()
 }
 
-/// Returns the members by port that a creation gives to a load balancer.
-pub fn created(tree: &Tree, members: &Members, selector: &Selector, family: IpFamily) -> Vec<Pool> {
-    let why_empty = why_none(members, selector, family);
-    let pool = |listener: &spec::Listener| {
-        let port = listener.pool.member_port?;
-        let shape = Shape { port, family, selector, subnet: None, monitor_port: None };
-        let members = first(members, shape).len();
-        let why_empty = why_empty.clone().filter(|_| members == 0);
-        Some(Pool { protocol: listener.transport, port: listener.port, members, why_empty })
-    };
-    tree.listeners.iter().filter_map(pool).collect()
+/// Returns the number of members that a creation gives to the pool of a port.
+pub fn created(
+    port: &PortPool,
+    members: &Members,
+    selector: &Selector,
+    family: IpFamily,
+) -> Option<usize> {
+    let Targets { port, monitor_port } = port.to?;
+    Some(first(members, Shape { port, family, selector, subnet: None, monitor_port }).len())
 }
 
 /// Returns the pools of a load balancer that is as wanted.
 pub fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
     let pool = |listener: &spec::Listener| {
-        let key = (listener.transport, listener.port);
         let mut there = seen.listeners.iter();
-        let own = there.find(|row| (transport(&row.protocol), row.protocol_port) == key)?;
+        let own = there.find(|row| key(row) == (listener.transport, listener.port))?;
         seen.pool_of(own).map(|pool| PortPool::of(listener, &pool.id))
     };
     tree.listeners.iter().filter_map(pool).collect()
 }
 
-/// Returns the pools of ports that must have members. `None` if no port is known.
-pub fn shown<'a>(
+/// Returns the number of members of the pool of a port that exists.
+pub fn count(seen: &Seen, port: &PortPool) -> Option<usize> {
+    let pool = seen.pools.iter().find(|pool| port.is(&pool.id, &pool.name))?;
+    Some(seen.members_of(&pool.id).len())
+}
+
+/// Returns the pools of ports that must have members. `None` if no port is known. `count` returns the
+/// number of members of a pool that exists.
+pub fn shown(
     ports: &[PortPool],
-    there: impl Iterator<Item = Filled<'a>> + Clone,
+    count: impl Fn(&PortPool) -> Option<usize>,
     why_empty: Option<&str>,
 ) -> Option<Vec<Pool>> {
     let pool = |port: &PortPool| {
-        let Filled { members, .. } = there.clone().find(|pool| port.is(pool.id, pool.name))?;
+        let members = count(port)?;
         let why_empty = why_empty.filter(|_| members == 0).map(str::to_owned);
         Some(Pool { protocol: port.protocol, port: port.port, members, why_empty })
     };

@@ -1,13 +1,13 @@
 //! Checks that the project's quotas have room for a replacement load balancer.
 
 use ccm_base::message::one_line;
-use ccm_cloud::{Call, CloudError, ErrorKind};
+use ccm_cloud::{CloudError, ErrorKind};
 use ccm_openstack_client::{
     lbaas::{Filter, Provisioning},
     text::MAX_MESSAGE,
 };
 
-use super::OctaviaBalancers;
+use super::Context;
 
 /// Returns true if one more fits. A negative limit means no limit.
 fn fits(limit: i64, used: usize) -> bool {
@@ -36,29 +36,27 @@ fn shown<T>(of: &str, answer: Result<T, CloudError>) -> Result<Option<T>, CloudE
     }
 }
 
-impl OctaviaBalancers {
-    /// Fails if the project could not have another load balancer once one of its own is deleted, or
-    /// another floating IP if one is needed.
-    pub async fn check_quotas(&self, needs_floating: bool, call: Call) -> Result<(), CloudError> {
-        let limit = shown("load balancers", self.octavia.quota(call).await)?.flatten();
-        if let Some(limit) = limit.filter(|limit| *limit >= 0) {
-            let listed = self.octavia.balancers(Filter::All, call).await?;
-            let exist = listed.rows.iter();
-            let exist = exist.filter(|row| row.provisioning_status != Provisioning::Deleted);
-            // Its own place is free then.
-            let used = (exist.count() + listed.malformed.len()).saturating_sub(1);
-            if !fits(limit, used) {
-                return Err(full("Load Balancer", limit, used));
-            }
+/// Fails if the project could not have another load balancer once one of its own is deleted, or
+/// another floating IP if one is needed.
+pub async fn check_quotas(cx: Context<'_>, needs_floating: bool) -> Result<(), CloudError> {
+    let limit = shown("load balancers", cx.octavia.quota(cx.call).await)?.flatten();
+    if let Some(limit) = limit.filter(|limit| *limit >= 0) {
+        let listed = cx.octavia.balancers(Filter::All, cx.call).await?;
+        let exist = listed.rows.iter();
+        let exist = exist.filter(|row| row.provisioning_status != Provisioning::Deleted);
+        // Its own place is free then.
+        let used = (exist.count() + listed.malformed.len()).saturating_sub(1);
+        if !fits(limit, used) {
+            return Err(full("Load Balancer", limit, used));
         }
-        if needs_floating
-            && let Some(quota) = shown("floating IPs", self.neutron.floating_quota(call).await)?
-            && !fits(quota.limit, quota.used)
-        {
-            return Err(full("floatingip", quota.limit, quota.used));
-        }
-        Ok(())
     }
+    if needs_floating
+        && let Some(quota) = shown("floating IPs", cx.neutron.floating_quota(cx.call).await)?
+        && !fits(quota.limit, quota.used)
+    {
+        return Err(full("floatingip", quota.limit, quota.used));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! Reads one load balancer with all that belongs to it.
 
-use ccm_cloud::{Call, CloudError, ErrorKind, Members, Owner, Traffic};
+use ccm_cloud::{CloudError, ErrorKind, Members, Owner, Traffic};
 use ccm_openstack_client::{
     lbaas::{BalancerRow, Tree},
     network::{FloatingIp, FloatingIps},
 };
 
 use super::{
-    OctaviaBalancers,
+    Context, balancer_error,
     current::{self, Seen},
     differences::members_subnet,
-    floating::{Elsewhere, Look},
+    floating::{Elsewhere, Search},
     job::Job,
     local::decide,
     merge::{SeenMember, has_foreign},
@@ -18,109 +18,97 @@ use super::{
     spec::{HTTP, Unasked},
 };
 
-impl OctaviaBalancers {
-    /// All that belongs to a load balancer.
-    pub async fn read(
-        &self,
-        row: BalancerRow,
-        job: &Job<'_>,
-        call: Call,
-    ) -> Result<Seen, CloudError> {
-        let floating = self.floating_of(&row, call);
-        let (listeners, pools, tree, floating) = tokio::try_join!(
-            self.octavia.listeners(&row.id, call),
-            self.octavia.pools(&row.id, call),
-            self.tree(&row.id, call),
-            floating,
-        )?;
-        let checked = pools.iter().filter(|pool| pool.healthmonitor_id.is_some());
-        let checked: Vec<String> = checked.map(|pool| pool.id.clone()).collect();
-        let monitors = self.octavia.monitors(&checked, call).await?;
-        let members = current::members(&tree);
-        let failing = current::failing(&tree);
-        let mut seen = Seen { row, listeners, pools, monitors, members, failing, floating };
-        // Members may still have a monitor port although the provider took back their monitors.
-        let may_name = job.settings.local_checks.is_some() && decide(&seen, job) != Unasked::Kept;
-        let checks_another_port = (job.settings.checks.is_some() || may_name)
-            && matches!(job.wanted.front_end.traffic, Traffic::Local { .. });
-        let compares_subnets = members_subnet(&job.settings).is_some();
-        let needs_details: Vec<String> = seen
-            .pools
-            .iter()
-            .filter(|pool| {
-                // So may the members of a pool that will get its first monitor.
-                let is_http = || match seen.monitor_of(pool) {
-                    Some(monitor) => monitor.kind == HTTP,
-                    None => job.settings.checks.is_some(),
-                };
-                let foreign = || has_foreign(seen.members_of(&pool.id), &job.wanted.members);
-                checks_another_port || compares_subnets || is_http() || foreign()
-            })
-            .map(|pool| pool.id.clone())
-            .collect();
-        for pool in needs_details {
-            let members = self.details(&pool, call).await?;
-            seen.members.insert(pool, members);
-        }
-        Ok(seen)
-    }
-
-    /// The members of a pool with all their fields.
-    pub async fn details(&self, pool: &str, call: Call) -> Result<Vec<SeenMember>, CloudError> {
-        let rows = self.octavia.members(pool, call).await?;
-        Ok(rows.into_iter().map(SeenMember::of_row).collect())
-    }
-
-    /// The status tree of a load balancer that exists.
-    pub async fn tree(&self, id: &str, call: Call) -> Result<Tree, CloudError> {
-        self.octavia.tree(id, call).await?.ok_or_else(|| {
-            let what = format!("load balancer {id} was deleted in the meantime");
-            CloudError::new(ErrorKind::Busy, what).about(format!("load balancer {id}"))
+/// All that belongs to a load balancer.
+pub async fn read(job: &Job<'_>, row: BalancerRow) -> Result<Seen, CloudError> {
+    let cx = job.cx;
+    let floating = floating_of(cx, &row);
+    let (listeners, pools, tree, floating) = tokio::try_join!(
+        cx.octavia.listeners(&row.id, cx.call),
+        cx.octavia.pools(&row.id, cx.call),
+        tree(cx, &row.id),
+        floating,
+    )?;
+    let checked = pools.iter().filter(|pool| pool.healthmonitor_id.is_some());
+    let checked: Vec<String> = checked.map(|pool| pool.id.clone()).collect();
+    let monitors = cx.octavia.monitors(&checked, cx.call).await?;
+    let members = current::members(&tree);
+    let failing = current::failing(&tree);
+    let mut seen = Seen { row, listeners, pools, monitors, members, failing, floating };
+    // Members may still have a monitor port although the provider took back their monitors.
+    let may_name = job.settings.local_checks.is_some() && decide(&seen, job) != Unasked::Kept;
+    let checks_another_port = (job.settings.checks.is_some() || may_name)
+        && matches!(job.wanted.front_end.traffic, Traffic::Local { .. });
+    let compares_subnets = members_subnet(&job.settings).is_some();
+    let needs_details: Vec<String> = seen
+        .pools
+        .iter()
+        .filter(|pool| {
+            // So may the members of a pool that will get its first monitor.
+            let is_http = || match seen.monitor_of(pool) {
+                Some(monitor) => monitor.kind == HTTP,
+                None => job.settings.checks.is_some(),
+            };
+            let foreign = || has_foreign(seen.members_of(&pool.id), &job.wanted.members);
+            checks_another_port || compares_subnets || is_http() || foreign()
         })
+        .map(|pool| pool.id.clone())
+        .collect();
+    for pool in needs_details {
+        let members = details(cx, &pool).await?;
+        seen.members.insert(pool, members);
     }
+    Ok(seen)
+}
 
-    /// The floating IPs that may be used.
-    pub async fn elsewhere(
-        &self,
-        look: Look,
-        job: &Job<'_>,
-        call: Call,
-    ) -> Result<Elsewhere, CloudError> {
-        let mut elsewhere = Elsewhere::default();
-        if let Look::Address(address) | Look::Both(address) = look {
-            let found = self.neutron.floating_ips(FloatingIps::Address(address), call).await?;
-            elsewhere.wished = found.into_iter().next();
-        }
-        if let Look::Tags | Look::Both(_) = look {
-            elsewhere.tagged = self.floating_of_owner(&job.wanted.front_end.owner, call).await?;
-        }
-        Ok(elsewhere)
+/// The members of a pool with all their fields.
+pub async fn details(cx: Context<'_>, pool: &str) -> Result<Vec<SeenMember>, CloudError> {
+    let rows = cx.octavia.members(pool, cx.call).await?;
+    Ok(rows.into_iter().map(SeenMember::of_row).collect())
+}
+
+/// The status tree of a load balancer that exists.
+pub async fn tree(cx: Context<'_>, id: &str) -> Result<Tree, CloudError> {
+    cx.octavia.tree(id, cx.call).await?.ok_or_else(|| {
+        let what = format!("load balancer {id} was deleted in the meantime");
+        balancer_error(ErrorKind::Busy, id, what)
+    })
+}
+
+/// The floating IPs that may be used.
+pub async fn elsewhere(job: &Job<'_>, search: Search) -> Result<Elsewhere, CloudError> {
+    let cx = job.cx;
+    let mut elsewhere = Elsewhere::default();
+    if let Some(address) = search.address {
+        let found = cx.neutron.floating_ips(FloatingIps::Address(address), cx.call).await?;
+        elsewhere.wished = found.into_iter().next();
     }
-
-    /// The floating IPs with the tags of an owner.
-    pub async fn floating_of_owner(
-        &self,
-        owner: &Owner,
-        call: Call,
-    ) -> Result<Vec<FloatingIp>, CloudError> {
-        let tags = names::owner_tags(owner);
-        let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
-        self.neutron.floating_ips(FloatingIps::Tags(&tags), call).await
+    if search.tags {
+        elsewhere.tagged = floating_of_owner(cx, &job.wanted.front_end.owner).await?;
     }
+    Ok(elsewhere)
+}
 
-    /// The floating IPs of a load balancer's virtual address.
-    pub async fn floating_of(
-        &self,
-        row: &BalancerRow,
-        call: Call,
-    ) -> Result<Vec<FloatingIp>, CloudError> {
-        match &row.vip_port_id {
-            Some(port) => {
-                let port = std::slice::from_ref(port);
-                self.neutron.floating_ips(FloatingIps::Ports(port), call).await
-            }
-            None => Ok(Vec::new()),
+/// The floating IPs with the tags of an owner.
+pub async fn floating_of_owner(
+    cx: Context<'_>,
+    owner: &Owner,
+) -> Result<Vec<FloatingIp>, CloudError> {
+    let tags = names::owner_tags(owner);
+    let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+    cx.neutron.floating_ips(FloatingIps::Tags(&tags), cx.call).await
+}
+
+/// The floating IPs of a load balancer's virtual address.
+pub async fn floating_of(
+    cx: Context<'_>,
+    row: &BalancerRow,
+) -> Result<Vec<FloatingIp>, CloudError> {
+    match &row.vip_port_id {
+        Some(port) => {
+            let port = std::slice::from_ref(port);
+            cx.neutron.floating_ips(FloatingIps::Ports(port), cx.call).await
         }
+        None => Ok(Vec::new()),
     }
 }
 

@@ -4,17 +4,16 @@
 use std::{net::IpAddr, time::Duration};
 
 use ccm_base::message::one_line;
-use ccm_cloud::{Call, CloudError, ErrorKind, LoadBalancer, Loss, Progress};
+use ccm_cloud::{CloudError, ErrorKind, LoadBalancer, Loss, Progress};
 use ccm_openstack_client::{lbaas::BalancerRow, network::FloatingIp, text::MAX_MESSAGE};
 
 use super::{
-    OctaviaBalancers, current, diff,
+    Context, balancer_error, create, current, diff,
     failures::{Next, Tried},
     floating,
     job::Job,
-    memory::Vip,
-    names,
-    steps::{Act, FloatingAct, Step},
+    names, quotas, read,
+    steps::{Act, Step},
     view,
 };
 
@@ -66,8 +65,7 @@ fn kept(row: &BalancerRow, why: &str, error: CloudError) -> CloudError {
 /// The error while it is left alone.
 fn waits(row: &BalancerRow, what: &str, after: Duration) -> CloudError {
     let what = format!("load balancer {} is in {}{what}", row.id, row.provisioning_status);
-    let error = CloudError::new(ErrorKind::Unavailable, what);
-    error.about(format!("load balancer {}", row.id)).with_retry_after(after)
+    balancer_error(ErrorKind::Unavailable, &row.id, what).with_retry_after(after)
 }
 
 /// The failed parts, in brackets.
@@ -92,150 +90,131 @@ fn named(job: &Job<'_>) -> Option<IpAddr> {
     job.wanted.front_end.address.filter(|_| !job.settings.internal)
 }
 
-impl OctaviaBalancers {
-    /// Repairs a failed load balancer by a fail-over, or deletes it, so that the next call creates it
-    /// again with its addresses. Says why until then, and if it may do neither.
-    pub async fn repair(
-        &self,
-        row: &BalancerRow,
-        job: &Job<'_>,
-        call: Call,
-    ) -> Result<Progress<LoadBalancer>, CloudError> {
-        self.memory.forget(&row.id);
-        match self.failures.next(&row.id, driver(row)) {
-            Next::Rest(left) => {
-                let failed = parts(&current::failed(&self.tree(&row.id, call).await?));
-                let what =
-                    format!("{failed}; it is left alone for {:.0} s", left.as_secs_f64().ceil());
-                return Err(waits(row, &what, left));
-            }
-            Next::Turn => {
-                let what = ", and is failed over when others have been";
-                return Err(waits(row, what, TURN));
-            }
-            Next::FailOver if self.fail_over(row, call).await? => {
-                return Ok(Progress::InProgress(view::after_change(row, fail_over_line(row))));
-            }
-            Next::FailOver | Next::Replacement => {}
+/// Repairs a failed load balancer by a fail-over, or deletes it, so that the next call creates it
+/// again with its addresses. Says why until then, and if it may do neither.
+pub async fn repair(
+    job: &Job<'_>,
+    row: &BalancerRow,
+) -> Result<Progress<LoadBalancer>, CloudError> {
+    let cx = job.cx;
+    cx.memory.forget(&row.id);
+    match cx.failures.next(&row.id, driver(row)) {
+        Next::Rest(left) => {
+            let failed = parts(&current::failed(&read::tree(cx, &row.id).await?));
+            let what = format!("{failed}; it is left alone for {:.0} s", left.as_secs_f64().ceil());
+            return Err(waits(row, &what, left));
         }
-        match self.judge(row, job, call).await? {
-            Verdict::Lost(loss) => Ok(Progress::Lost(loss)),
-            Verdict::Replace { attached, .. } => self.replace(row, job, &attached, call).await,
+        Next::Turn => {
+            let what = ", and is failed over when others have been";
+            return Err(waits(row, what, TURN));
         }
+        Next::FailOver if fail_over(cx, row).await? => {
+            return Ok(Progress::InProgress(view::after_change(row, fail_over_line(row))));
+        }
+        Next::FailOver | Next::Replacement => {}
     }
+    match judge(job, row).await? {
+        Verdict::Lost(loss) => Ok(Progress::Lost(loss)),
+        Verdict::Replace { attached, .. } => replace(job, row, &attached).await,
+    }
+}
 
-    /// The changes that [`Self::repair`] should make.
-    pub async fn preview_repair(
-        &self,
-        row: &BalancerRow,
-        job: &Job<'_>,
-        call: Call,
-    ) -> Result<Vec<String>, CloudError> {
-        if self.failures.may_fail_over(&row.id, driver(row)) {
-            return Ok(vec![fail_over_line(row)]);
-        }
-        match self.judge(row, job, call).await? {
-            Verdict::Lost(_) => Ok(Vec::new()),
-            Verdict::Replace { steps, .. } => {
-                let steps = steps.into_iter().map(|step| step.line);
-                Ok(std::iter::once(line(row)).chain(steps).collect())
-            }
+/// The changes that [`repair`] should make.
+pub async fn preview(job: &Job<'_>, row: &BalancerRow) -> Result<Vec<Step>, CloudError> {
+    if job.cx.failures.may_fail_over(&row.id, driver(row)) {
+        return Ok(vec![Step::new(fail_over_line(row), Act::Later)]);
+    }
+    match judge(job, row).await? {
+        Verdict::Lost(_) => Ok(Vec::new()),
+        Verdict::Replace { steps, .. } => {
+            Ok(std::iter::once(Step::new(line(row), Act::Later)).chain(steps).collect())
         }
     }
+}
 
-    /// Returns true if the load balancer of a Service may be made anew. If the Service does not
-    /// know it, nothing is lost; and a replacement that has begun is finished.
-    pub fn may_replace(&self, wanted: &ccm_cloud::Wanted) -> bool {
-        let is_begun = |id: &String| self.failures.is_replaced(id);
-        wanted.may_replace || wanted.known.as_ref().is_none_or(is_begun)
-    }
+/// Returns true if the load balancer of a Service may be made anew. If the Service does not
+/// know it, nothing is lost; and a replacement that has begun is finished.
+pub fn may_replace(cx: Context<'_>, wanted: &ccm_cloud::Wanted) -> bool {
+    let is_begun = |id: &String| cx.failures.is_replaced(id);
+    wanted.may_replace || wanted.known.as_ref().is_none_or(is_begun)
+}
 
-    /// Fails it over. False if that cannot be.
-    async fn fail_over(&self, row: &BalancerRow, call: Call) -> Result<bool, CloudError> {
-        let answer = self.octavia.fail_over(&row.id, call).await;
-        let tried = outcome(&answer);
-        self.failures.tried(&row.id, driver(row), tried);
-        match (tried, answer) {
-            (Tried::Failed, Err(error)) => Err(kept(row, "it could not be failed over", error)),
-            (_, Err(error)) => {
-                let why = one_line(&error.to_string(), MAX_MESSAGE);
-                tracing::info!(load_balancer = row.id, "no fail-over: {why}");
-                Ok(false)
-            }
-            (_, Ok(())) => Ok(true),
+/// Fails it over. False if that cannot be.
+async fn fail_over(cx: Context<'_>, row: &BalancerRow) -> Result<bool, CloudError> {
+    let answer = cx.octavia.fail_over(&row.id, cx.call).await;
+    let tried = outcome(&answer);
+    cx.failures.tried(&row.id, driver(row), tried);
+    match (tried, answer) {
+        (Tried::Failed, Err(error)) => Err(kept(row, "it could not be failed over", error)),
+        (_, Err(error)) => {
+            let why = one_line(&error.to_string(), MAX_MESSAGE);
+            tracing::info!(load_balancer = row.id, "no fail-over: {why}");
+            Ok(false)
         }
+        (_, Ok(())) => Ok(true),
     }
+}
 
-    /// Decides about one that no fail-over repairs. It stays if not everything on it can be read, if
-    /// others have anything on it, or if a new one could not be created.
-    async fn judge(
-        &self,
-        row: &BalancerRow,
-        job: &Job<'_>,
-        call: Call,
-    ) -> Result<Verdict, CloudError> {
-        let read = tokio::try_join!(
-            self.octavia.listeners(&row.id, call),
-            self.octavia.pools(&row.id, call),
-            self.tree(&row.id, call),
-        );
-        let (listeners, pools, tree) =
-            read.map_err(|error| kept(row, "what is on it cannot be read", error))?;
-        let owner = &job.wanted.front_end.owner;
-        let others = diff::of_others(row, &listeners, &pools, owner);
-        let others = (!others.is_empty()).then(|| others.join(", "));
-        self.failures.keep_others(&row.id, others.clone());
-        if let Some(others) = others {
-            let error = CloudError::new(ErrorKind::Conflict, others);
-            return Err(kept(row, "others use it, so a person must repair or delete it", error));
-        }
-        if !self.may_replace(job.wanted) {
-            let (failed, why) = (parts(&current::failed(&tree)), self.failures.why(&row.id));
-            let why = format!("{}{failed}: {why}", state(row));
-            return Ok(Verdict::Lost(Loss { why: one_line(&why, MAX_MESSAGE), is_gone: false }));
-        }
-        let attached = self.floating_of(row, call).await?;
-        let lacking = |error| kept(row, "a new one cannot be created", error);
-        floating::check_named(&attached, owner, named(job)).map_err(lacking)?;
-        let steps = self.creation(job, &attached, true, call).await.map_err(lacking)?;
-        let creates = |step: &Step| matches!(&step.act, Act::Floating(FloatingAct::Create(_)));
-        self.check_quotas(steps.iter().any(creates), call).await.map_err(lacking)?;
-        Ok(Verdict::Replace { attached, steps })
+/// Decides about one that no fail-over repairs. It stays if not everything on it can be read, if
+/// others have anything on it, or if a new one could not be created.
+async fn judge(job: &Job<'_>, row: &BalancerRow) -> Result<Verdict, CloudError> {
+    let cx = job.cx;
+    let read = tokio::try_join!(
+        cx.octavia.listeners(&row.id, cx.call),
+        cx.octavia.pools(&row.id, cx.call),
+        read::tree(cx, &row.id),
+    );
+    let (listeners, pools, tree) =
+        read.map_err(|error| kept(row, "what is on it cannot be read", error))?;
+    let owner = &job.wanted.front_end.owner;
+    let others = diff::of_others(row, &listeners, &pools, owner);
+    let others = (!others.is_empty()).then(|| others.join(", "));
+    cx.failures.keep_others(&row.id, others.clone());
+    if let Some(others) = others {
+        let error = CloudError::new(ErrorKind::Conflict, others);
+        return Err(kept(row, "others use it, so a person must repair or delete it", error));
     }
+    if !may_replace(cx, job.wanted) {
+        let (failed, why) = (parts(&current::failed(&tree)), cx.failures.why(&row.id));
+        let why = format!("{}{failed}: {why}", state(row));
+        return Ok(Verdict::Lost(Loss { why: one_line(&why, MAX_MESSAGE), is_gone: false }));
+    }
+    let attached = read::floating_of(cx, row).await?;
+    let lacking = |error| kept(row, "a new one cannot be created", error);
+    floating::check_named(&attached, owner, named(job)).map_err(lacking)?;
+    let steps = create::design(job, &attached, true).await.map_err(lacking)?.steps(owner);
+    quotas::check_quotas(cx, steps.iter().any(Step::creates_floating)).await.map_err(lacking)?;
+    Ok(Verdict::Replace { attached, steps })
+}
 
-    /// Deletes it, and keeps what the new one should have.
-    async fn replace(
-        &self,
-        row: &BalancerRow,
-        job: &Job<'_>,
-        attached: &[FloatingIp],
-        call: Call,
-    ) -> Result<Progress<LoadBalancer>, CloudError> {
-        let owner = &job.wanted.front_end.owner;
-        // A floating IP stays when its port goes. By its tags it is found again, by any process.
-        for ip in attached {
-            let is_named = named(job) == Some(ip.address);
-            let tags = floating::kept_tags(&ip.tags, owner, is_named, row.vip_address);
-            // Without these tags, the new load balancer could not get another owner's floating IP.
-            let is_taken = is_named && floating::is_of_another(ip, owner);
-            if (floating::is_ours(ip, owner) || is_taken)
-                && tags.iter().any(|tag| !ip.tags.contains(tag))
-            {
-                self.neutron.tag_floating_ip(&ip.id, &tags, call).await?;
-            }
+/// Deletes it, and keeps what the new one should have.
+async fn replace(
+    job: &Job<'_>,
+    row: &BalancerRow,
+    attached: &[FloatingIp],
+) -> Result<Progress<LoadBalancer>, CloudError> {
+    let cx = job.cx;
+    let owner = &job.wanted.front_end.owner;
+    // A floating IP stays when its port goes. By its tags it is found again, by any process.
+    for ip in attached {
+        let is_named = named(job) == Some(ip.address);
+        let tags = floating::kept_tags(&ip.tags, owner, is_named, row.vip_address);
+        // Without these tags, the new load balancer could not get another owner's floating IP.
+        let is_taken = is_named && floating::is_of_another(ip, owner);
+        if (floating::is_ours(ip, owner) || is_taken)
+            && tags.iter().any(|tag| !ip.tags.contains(tag))
+        {
+            cx.neutron.tag_floating_ip(&ip.id, &tags, cx.call).await?;
         }
-        if let Some(address) = row.vip_address {
-            let vip = Vip { address, subnet: row.vip_subnet_id.clone() };
-            self.memory.keep_vip(&owner.uid, vip);
-        }
-        if let Some(digest) = names::taken_back(&row.tags) {
-            self.memory.keep_taken_back(&owner.uid, digest);
-        }
-        let deletion = self.octavia.delete(&row.id, true, call).await;
-        if deletion.as_ref().map_or_else(|error| error.maybe_done, |_| true) {
-            self.failures.replace(&row.id);
-        }
-        deletion?;
-        Ok(Progress::InProgress(view::after_change(row, line(row))))
     }
+    cx.memory.change_before(&owner.uid, |before| {
+        before.vip = row.vip_address.or(before.vip);
+        before.taken_back = names::taken_back(&row.tags).or(before.taken_back);
+    });
+    let deletion = cx.octavia.delete(&row.id, true, cx.call).await;
+    if deletion.as_ref().map_or_else(|error| error.maybe_done, |_| true) {
+        cx.failures.replace(&row.id);
+    }
+    deletion?;
+    Ok(Progress::InProgress(view::after_change(row, line(row))))
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use ccm_cloud::{CloudError, ErrorKind, FrontEnd, FrontEndPort, IpFamily, Note, Protocol, Traffic};
+use ccm_openstack_client::lbaas::ListenerRow;
 use ipnet::IpNet;
 
 use super::{
@@ -98,14 +99,14 @@ impl Tree {
         notes.extend(ignored(settings, features));
         notes.extend(unchecked(front_end, settings, features));
         let all =
-            Parts { front_end, settings, features, allowed_cidrs, algorithm, balancer, unasked };
+            Rules { front_end, settings, features, allowed_cidrs, algorithm, balancer, unasked };
         let ports = front_end.ports.iter().enumerate();
         let listeners = ports.map(|(place, port)| all.listener(place, port)).collect();
         Ok(Self { listeners, notes })
     }
 }
 
-/// Options that read the content of a connection need a driver that ends connections.
+/// Config that read the content of a connection need a driver that ends connections.
 fn check_layer_7(settings: &Settings, features: Features) -> Result<(), CloudError> {
     let annotation = |key: &str| format!("annotation {PREFIX}{key}");
     if features.ovn && settings.proxy.is_some() {
@@ -228,7 +229,7 @@ fn unchecked(front_end: &FrontEnd, settings: &Settings, features: Features) -> O
 }
 
 /// The common parts of all ports of a front end.
-struct Parts<'a> {
+struct Rules<'a> {
     front_end: &'a FrontEnd,
     settings: &'a Settings,
     features: Features,
@@ -238,7 +239,7 @@ struct Parts<'a> {
     unasked: Unasked,
 }
 
-impl Parts<'_> {
+impl Rules<'_> {
     fn listener(&self, place: usize, port: &FrontEndPort) -> Listener {
         let Settings { tls, forwarded_for, .. } = self.settings;
         // Octavia pairs UDP and SCTP listeners with pools of their own protocol only.
@@ -335,6 +336,11 @@ pub fn transport(protocol: &str) -> Protocol {
         "SCTP" => Protocol::Sctp,
         _ => Protocol::Tcp,
     }
+}
+
+/// The protocol and port of a listener, by which it belongs to a port of the Service.
+pub fn key(row: &ListenerRow) -> (Protocol, u16) {
+    (transport(&row.protocol), row.protocol_port)
 }
 
 #[cfg(test)]

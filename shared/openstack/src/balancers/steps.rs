@@ -63,6 +63,10 @@ impl Step {
     pub fn new(line: impl Into<String>, act: Act) -> Self {
         Self { line: line.into().replace(char::is_control, " "), act }
     }
+
+    pub const fn creates_floating(&self) -> bool {
+        matches!(self.act, Act::Floating(FloatingAct::Create(_)))
+    }
 }
 
 /// A change of a pool to what it is, after which its members and its monitor can be changed.

@@ -45,7 +45,7 @@ async fn a_service_gets_a_load_balancer_with_a_floating_ip() {
     assert_eq!((&row["name"], &row["provider"]), (&json!(name), &json!("amphora")));
     assert_eq!(row["description"], "Kubernetes external service default/web from cluster prod");
     let own = [name, "kubernetes-cluster-id=c-1", "kubernetes-service-uid=uid-web"];
-    let digest = names::digest_tag(web.front_end.digest);
+    let digest = names::tag(names::DIGEST, web.front_end.digest);
     assert_eq!(row["tags"], json!([own[0], own[1], own[2], digest]));
     let listeners = &world.octavia.listeners;
     assert_eq!(listeners[1]["name"], format!("listener_1_{name}"));

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ccm_base::clock;
 use ccm_cloud::{
-    ClusterId, Cure, Ingress, IngressAddress, IpMode, LoadBalancer, Note, Phase, Title, Waiting,
+    ClusterId, Cure, Ingress, IngressAddress, IpMode, LoadBalancer, Phase, Progress, Title, Waiting,
 };
 use ccm_openstack_client::{
     lbaas::{BalancerRow, Provisioning},
@@ -13,29 +13,29 @@ use ccm_openstack_client::{
 use jiff::Timestamp;
 
 use super::{
-    OctaviaBalancers,
+    Context,
     annotations::{ADDRESS, ID, Settings},
-    current::{self, Parts, since, vips},
+    current::{self, since, vips},
     job::Job,
     memory::Verified,
     names, ownership,
 };
-use crate::config::LoadBalancer as Options;
+use crate::config::Config;
 
 /// When it is worth to look again at what Octavia works on.
-pub const CHECK_AFTER: Duration = Duration::from_secs(1);
+const CHECK_AFTER: Duration = Duration::from_secs(1);
 /// The cloud's work that takes longer than this needs a person.
 const LONG: Duration = Duration::from_mins(10);
 
 /// The entries of the status for these addresses.
-pub fn ingress(addresses: &[IpAddr], settings: &Settings, options: &Options) -> Vec<Ingress> {
+pub fn ingress(addresses: &[IpAddr], settings: &Settings, config: &Config) -> Vec<Ingress> {
     let entry = |address, ip_mode| Ingress { address, ip_mode, failed_ports: Vec::new() };
     if let Some(name) = &settings.hostname {
         return vec![entry(IngressAddress::Hostname(name.clone()), IpMode::Vip)];
     }
     let of = |ip: &IpAddr| match settings.proxy {
-        Some(_) if options.enable_ingress_hostname => {
-            let suffix = &options.ingress_hostname_suffix;
+        Some(_) if config.load_balancer.enable_ingress_hostname => {
+            let suffix = &config.load_balancer.ingress_hostname_suffix;
             entry(IngressAddress::Hostname(format!("{ip}.{suffix}")), IpMode::Vip)
         }
         Some(_) => entry(IngressAddress::Ip(*ip), IpMode::Proxy),
@@ -65,8 +65,17 @@ pub fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> Waiting
         (None, Some(more)) => format!("{status}: {more}"),
         (None, None) => status.to_string(),
     };
-    let id = Some(row.id.clone());
-    Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: false }
+    waiting_for(row, what, CHECK_AFTER)
+}
+
+/// A wait for the cloud.
+pub fn waiting_for(row: &BalancerRow, what: String, check_after: Duration) -> Waiting {
+    Waiting { what, check_after, id: Some(row.id.clone()), request_id: None, changed: false }
+}
+
+/// Octavia's current work is waited for.
+pub fn in_progress<T>(row: &BalancerRow, more: Option<&str>) -> Progress<T> {
+    Progress::InProgress(waiting(row, more, clock::wall()))
 }
 
 /// The wait after a change.
@@ -76,69 +85,56 @@ pub fn after_change(row: &BalancerRow, line: String) -> Waiting {
 
 /// The wait for this state after a change.
 pub fn after(state: &Provisioning, row: &BalancerRow, line: String) -> Waiting {
-    let (what, id) = (format!("{state}: {line}"), Some(row.id.clone()));
-    Waiting { what, check_after: CHECK_AFTER, id, request_id: None, changed: true }
+    Waiting { changed: true, ..waiting_for(row, format!("{state}: {line}"), CHECK_AFTER) }
 }
 
-impl OctaviaBalancers {
-    /// A load balancer as a row of Octavia and the memory show it. What only annotations and
-    /// floating IPs tell is empty until this process has compared it with what is wanted.
-    pub fn shown(&self, row: &BalancerRow, cluster: &ClusterId) -> LoadBalancer {
-        let now = clock::wall();
-        let (owner, title) = ownership::of(row, cluster);
-        let mut balancer = LoadBalancer::new(&row.id, &row.name, owner);
-        balancer.digest = names::digest(&row.tags).filter(|_| title == Title::Ours);
-        balancer.phase = phase(row, &title, self.failures.others(&row.id), now);
-        balancer.version.clone_from(&row.updated_at);
-        // One that was never changed has the time of its creation.
-        balancer.version = balancer.version.or_else(|| row.created_at.clone());
-        balancer.age = current::since(row.created_at.as_deref(), now);
-        let driver = row.provider.as_deref().unwrap_or("load balancer");
-        balancer.cost = Some(driver.to_owned());
-        if let Some(verified) = self.memory.verified(&row.id).filter(|_| title == Title::Ours) {
-            if verified.floating {
-                balancer.cost = Some(format!("{driver} with floating IP"));
-            }
-            balancer.annotations = annotations(&row.id, verified.address);
-            balancer.ingress = verified.ingress;
-            balancer.notes = verified.notes;
-            balancer.pools = verified.created;
+/// A load balancer as a row of Octavia and the memory show it. What only annotations and
+/// floating IPs tell is empty until this process has compared it with what is wanted.
+pub fn view(cx: Context<'_>, row: &BalancerRow, cluster: &ClusterId) -> LoadBalancer {
+    let now = clock::wall();
+    let (owner, title) = ownership::of(row, cluster);
+    let mut balancer = LoadBalancer::new(&row.id, &row.name, owner);
+    balancer.digest = names::digest(&row.tags).filter(|_| title == Title::Ours);
+    balancer.phase = phase(row, &title, cx.failures.others(&row.id), now);
+    balancer.version.clone_from(&row.updated_at);
+    // One that was never changed has the time of its creation.
+    balancer.version = balancer.version.or_else(|| row.created_at.clone());
+    balancer.age = current::since(row.created_at.as_deref(), now);
+    let driver = row.provider.as_deref().unwrap_or("load balancer");
+    balancer.cost = Some(driver.to_owned());
+    if let Some(verified) = cx.memory.verified(&row.id).filter(|_| title == Title::Ours) {
+        if verified.floating {
+            balancer.cost = Some(format!("{driver} with floating IP"));
         }
-        balancer.title = title;
-        balancer
+        balancer.annotations = annotations(&row.id, verified.address);
+        balancer.ingress = verified.ingress;
+        balancer.notes = verified.notes;
+        balancer.pools = verified.created;
     }
+    balancer.title = title;
+    balancer
+}
 
-    /// The record of a load balancer that is as wanted.
-    pub fn verified(
-        &self,
-        row: &BalancerRow,
-        floating: &[FloatingIp],
-        job: &Job<'_>,
-        parts: Parts,
-        notes: Vec<Note>,
-    ) -> Verified {
-        let stands =
-            |ip: &&FloatingIp| ip.fixed_address.is_none() || ip.fixed_address == row.vip_address;
-        let wished = job.wanted.front_end.address;
-        let attached = floating.iter().filter(stands);
-        // Two are attached while one is exchanged for another.
-        let attached = attached.min_by_key(|ip| wished != Some(ip.address));
-        let mut addresses = vips(row);
-        if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
-            *first = ip.address;
-        }
-        Verified {
-            ingress: ingress(&addresses, &job.settings, &self.options.balancer),
-            address: addresses.first().copied(),
-            floating: attached.is_some(),
-            notes,
-            parts,
-            waits_for_monitors: false,
-            ports: Vec::new(),
-            why_empty: None,
-            created: None,
-        }
+/// Adds the addresses to the record of a load balancer that is as wanted.
+pub fn with_addresses(
+    job: &Job<'_>,
+    row: &BalancerRow,
+    floating: &[FloatingIp],
+    verified: Verified,
+) -> Verified {
+    let stands =
+        |ip: &&FloatingIp| ip.fixed_address.is_none() || ip.fixed_address == row.vip_address;
+    let wished = job.wanted.front_end.address;
+    let attached = floating.iter().filter(stands);
+    // Two are attached while one is exchanged for another.
+    let attached = attached.min_by_key(|ip| wished != Some(ip.address));
+    let mut addresses = vips(row);
+    if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
+        *first = ip.address;
     }
+    let ingress = ingress(&addresses, &job.settings, &job.cx.config);
+    let (address, floating) = (addresses.first().copied(), attached.is_some());
+    Verified { ingress, address, floating, ..verified }
 }
 
 /// The state of a load balancer. `others` is what others have on it.

@@ -7,7 +7,8 @@ use ccm_openstack_client::config::{duration, flag};
 use ccm_settings::{one_of, quoted, settings};
 
 const PROVIDERS: [&str; 5] = ["amphora", "octavia", "ovn", "f5", "amphorav2"];
-const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
+/// Octavia's algorithms.
+pub const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 const STORES: [&str; 2] = ["barbican", "external"];
 
 const LOCAL: [(&str, LocalMonitor); 3] =

@@ -5,7 +5,7 @@
 
 use ccm_openstack_client::config::{GLOBAL, flag};
 
-use super::{CLASSES, ini::Entry};
+use super::{CLASSES, ini::KeyLine};
 
 /// Other names of sections.
 const SECTIONS: [(&str, &str); 12] = [
@@ -99,7 +99,7 @@ pub fn key(section: &str, name: &str) -> Option<&'static str> {
 }
 
 /// Why an entry has no effect that had one in earlier versions.
-pub fn retired(section: &str, Entry { key, value, .. }: &Entry) -> Option<&'static str> {
+pub fn retired(section: &str, KeyLine { key, value, .. }: &KeyLine) -> Option<&'static str> {
     let is_off = || value.as_deref().is_some_and(|text| flag(text, "") == Ok(false));
     let is = |of: &str, name: &str| section == of && name.eq_ignore_ascii_case(key);
     match () {

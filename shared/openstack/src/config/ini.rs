@@ -21,12 +21,12 @@ pub struct Section {
     pub name: String,
     /// The text in quotes behind the name.
     pub sub: Option<String>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<KeyLine>,
 }
 
 /// One key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct KeyLine {
     /// Line of the key, from 1.
     pub line: usize,
     pub key: String,
@@ -37,7 +37,7 @@ pub struct Entry {
 }
 
 /// A value may be a secret.
-impl Drop for Entry {
+impl Drop for KeyLine {
     fn drop(&mut self) {
         self.value.zeroize();
     }
@@ -170,7 +170,7 @@ impl Reader<'_> {
         }
     }
 
-    fn entry(&mut self) -> Result<Entry, &'static str> {
+    fn entry(&mut self) -> Result<KeyLine, &'static str> {
         let line = self.line;
         let key = self.name()?;
         let (value, trap) = match self.past_blanks() {
@@ -182,7 +182,7 @@ impl Reader<'_> {
             None | Some('\n' | '#' | ';') => (None, None),
             Some(_) => return Err(NO_EQUALS),
         };
-        Ok(Entry { line, key, value, trap })
+        Ok(KeyLine { line, key, value, trap })
     }
 
     fn value(&mut self) -> Result<(String, Option<Trap>), &'static str> {

@@ -10,7 +10,7 @@ use super::{
     CLASSES, Labels, Metadata, Networking, Route,
     balancer::{LoadBalancer, LoadBalancerClass},
     foreign_words,
-    ini::{self, Entry, Section},
+    ini::{self, KeyLine, Section},
 };
 
 /// The key whose values have a rule of their own.
@@ -113,7 +113,7 @@ fn place(section: &Section) -> Result<(&'static str, String), String> {
 fn take(
     given: &mut Given,
     section: &str,
-    entry: &Entry,
+    entry: &KeyLine,
     resolve: &dyn Fn(&str) -> PathBuf,
     problems: &mut Problems,
 ) {
@@ -192,14 +192,14 @@ fn is_hidden(flag: &str, text: &str) -> bool {
 
 /// True if this can be a key that somebody has written. Otherwise it may be the second line of a secret
 /// that was broken in two, such as `c2VjcmV0==`, and is not shown.
-fn is_key(Entry { key, value, .. }: &Entry) -> bool {
+fn is_key(KeyLine { key, value, .. }: &KeyLine) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
     let has_value = value.as_ref().is_some_and(|value| !value.trim_start_matches('=').is_empty());
     has_value && key.starts_with(|c: char| c.is_ascii_lowercase()) && key.chars().all(fits)
 }
 
 /// The message about a key that its section does not have.
-fn unknown(section: &str, entry: &Entry) -> String {
+fn unknown(section: &str, entry: &KeyLine) -> String {
     let key = &entry.key;
     if let Some(why) = foreign_words::retired(section, entry) {
         return format!("[{section}] {key}: {why}");

@@ -1,4 +1,4 @@
-//! Options of `cloud.conf` about load balancers that are not managed yet. They are reported at the
+//! Config of `cloud.conf` about load balancers that are not managed yet. They are reported at the
 //! start, because the refusal of a Service reaches people who cannot change the file.
 
 use ccm_settings::{Problems, RawSettings, Schema as _};

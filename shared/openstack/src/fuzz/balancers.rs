@@ -12,7 +12,7 @@ use ccm_testing::{check_line, checked};
 use futures::StreamExt as _;
 
 use super::played::{Played, Settings, call, paused};
-use crate::balancers::{OctaviaBalancers, Options};
+use crate::balancers::OctaviaBalancers;
 
 /// Octavia's answers while a load balancer is made, changed and deleted.
 pub fn octavia(data: &[u8]) {
@@ -162,7 +162,7 @@ fn check(balancer: &LoadBalancer) {
 
 pub async fn live(settings: &Settings, api: Arc<dyn Api>) {
     let Some(config) = settings.config() else { return };
-    let balancers = OctaviaBalancers::new(&api, Options::of(&config));
+    let balancers = OctaviaBalancers::new(&api, config.clone());
     checked(balancers.learn(call()).await);
     let mut play = Play { balancers, known: None };
     let mut wanted = wanted(settings);

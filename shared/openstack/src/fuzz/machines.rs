@@ -47,7 +47,7 @@ fn nodes() -> Vec<NodeIdentity> {
 
 pub async fn look_up(settings: &Settings, api: Arc<dyn Api>) {
     let Some(config) = settings.config() else { return };
-    let (instances, nodes) = (OpenStackInstances::new(api, &config), nodes());
+    let (instances, nodes) = (OpenStackInstances::new(api, config), nodes());
     // A few nodes are requested one by one, more by a list; the second time ports are known.
     for _ in 0..2 {
         for (some, detail) in [

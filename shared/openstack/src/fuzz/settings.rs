@@ -14,10 +14,7 @@ use ccm_testing::{check_line, checked};
 use tempfile::TempDir;
 
 use super::played::Settings;
-use crate::{
-    balancers::{Options, lines_about},
-    config::Config,
-};
+use crate::{balancers::lines_about, config::Config};
 
 thread_local! {
     /// Where the files of an input are. Without it there is nothing to do.
@@ -54,7 +51,7 @@ fn read(path: &Path, environment: &Environment) {
     assert_eq!(config.differing(&config), Vec::<&str>::new());
     // As the provider does when it starts.
     checked(ccm_openstack_client::api::identity(&config.access.auth_url));
-    drop(lines_about(&BTreeMap::new(), &Options::of(&config), Traffic::Cluster));
+    drop(lines_about(&BTreeMap::new(), &config, Traffic::Cluster));
 }
 
 /// A `cloud.conf`.
@@ -81,7 +78,7 @@ pub fn annotations(data: &[u8]) {
     let pairs = rest.split('\n').filter_map(|line| line.split_once('='));
     let pairs = pairs.filter(|(key, _)| key.len() <= LONGEST_KEY);
     let pairs = pairs.map(|(key, value)| (key.to_owned(), value.replace("\\n", "\n")));
-    let (annotations, options) = (pairs.collect(), Options::of(&config));
+    let (annotations, options) = (pairs.collect(), config.clone());
     for traffic in [Traffic::Cluster, Traffic::Local { health_check_port: 32_000 }] {
         let read = lines_about(&annotations, &options, traffic);
         for line in checked(read).unwrap_or_default() {

@@ -40,7 +40,7 @@ pub struct Inputs<'a> {
 }
 
 /// An address of Nova's list of the server, or of a sub-port.
-struct Entry {
+struct ListedAddress {
     ip: IpAddr,
     floating: bool,
     network_id: Option<String>,
@@ -83,7 +83,7 @@ pub fn withheld(
     let is_shown = |ip: IpAddr| shown.iter().any(|one| one.address.parse() == Ok(ip));
     let mut left_out = Vec::new();
     for (name, entries) in &networks(known).ok()? {
-        for Entry { ip, .. } in entries.iter().filter(|entry| !is_shown(entry.ip)) {
+        for ListedAddress { ip, .. } in entries.iter().filter(|entry| !is_shown(entry.ip)) {
             let setting = match *ipv6_disabled && ip.is_ipv6() {
                 true => "ipv6-support-disabled leaves it out".to_owned(),
                 false if internal_networks.is_empty() => continue,
@@ -123,14 +123,14 @@ fn read_ip(text: &str) -> Result<IpAddr, String> {
 }
 
 /// Nova's list of the server and its sub-ports, by the name of the network.
-fn networks(known: &Inputs<'_>) -> Result<BTreeMap<String, Vec<Entry>>, String> {
-    let mut networks: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
+fn networks(known: &Inputs<'_>) -> Result<BTreeMap<String, Vec<ListedAddress>>, String> {
+    let mut networks: BTreeMap<String, Vec<ListedAddress>> = BTreeMap::new();
     for (name, list) in known.server.addresses() {
         let entries = networks.entry(name.clone()).or_default();
         for address in list {
             let ip = read_ip(&address.addr)?;
             let port = known.ports.iter().find(|port| is_of(address, ip, port));
-            entries.push(Entry {
+            entries.push(ListedAddress {
                 ip,
                 floating: address.kind.as_deref() == Some("floating"),
                 network_id: port.map(|port| port.network_id.clone()),
@@ -144,7 +144,7 @@ fn networks(known: &Inputs<'_>) -> Result<BTreeMap<String, Vec<Entry>>, String> 
         let entries = networks.entry(name.clone()).or_default();
         for ip in ips(port)? {
             let network_id = Some(port.network_id.clone());
-            entries.push(Entry { ip, floating: false, network_id });
+            entries.push(ListedAddress { ip, floating: false, network_id });
         }
     }
     Ok(networks)
@@ -183,7 +183,7 @@ impl Set<'_> {
     fn add_ports(
         &mut self,
         known: &Inputs<'_>,
-        networks: &BTreeMap<String, Vec<Entry>>,
+        networks: &BTreeMap<String, Vec<ListedAddress>>,
     ) -> Result<(), String> {
         let name_of = |port: &Port| {
             let id = Some(&port.network_id);
@@ -212,7 +212,7 @@ impl Set<'_> {
             && (internal_networks.is_empty() || is_named(internal_networks, name, Some(id)))
     }
 
-    fn add_entry(&mut self, name: &String, entry: &Entry) {
+    fn add_entry(&mut self, name: &String, entry: &ListedAddress) {
         let Networking { public_networks, internal_networks, .. } = self.networking;
         let id = entry.network_id.as_deref();
         if entry.floating {

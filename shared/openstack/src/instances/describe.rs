@@ -10,7 +10,7 @@ use super::{
     flavors::Kind,
 };
 use crate::{
-    config::{Config, Labels, Networking},
+    config::{Config, Labels},
     ids,
     labels::label_value,
 };
@@ -20,70 +20,44 @@ const DOMAIN: &str = "openstack.quartet.dev";
 /// The maximum number of labels from a server's metadata.
 const MAX_LABELS: usize = 64;
 
-/// The settings that shape a description.
-#[derive(Clone, Debug)]
-pub struct Shape {
-    /// The region of this provider.
-    pub region: Option<String>,
-    /// True if provider IDs name it.
-    pub regional_ids: bool,
-    /// The rules for addresses.
-    pub networking: Networking,
-    /// The rules for labels.
-    pub labels: Labels,
+/// An instance with this ID and name only.
+pub fn named(config: &Config, id: &ServerId, name: &str) -> Result<Instance, String> {
+    let mut instance = Instance::new(provider_id(config, config.regional_ids, id)?, name);
+    let other = provider_id(config, !config.regional_ids, id)?;
+    if other != instance.provider_id {
+        instance.other_ids.push(other);
+    }
+    Ok(instance)
 }
 
-impl From<&Config> for Shape {
-    fn from(config: &Config) -> Self {
-        Self {
-            region: config.access.region.clone(),
-            regional_ids: config.regional_ids,
-            networking: config.networking.clone(),
-            labels: config.labels.clone(),
-        }
-    }
+/// The provider ID of this server as text.
+pub fn spelt(config: &Config, id: &ServerId) -> String {
+    ids::format(config.regional_ids, config.access.region.as_deref(), id)
 }
 
-impl Shape {
-    /// An instance with this ID and name only.
-    pub fn named(&self, id: &ServerId, name: &str) -> Result<Instance, String> {
-        let mut instance = Instance::new(self.provider_id(self.regional_ids, id)?, name);
-        let other = self.provider_id(!self.regional_ids, id)?;
-        if other != instance.provider_id {
-            instance.other_ids.push(other);
-        }
-        Ok(instance)
-    }
-
-    /// The provider ID of this server as text.
-    pub fn spelt(&self, id: &ServerId) -> String {
-        ids::format(self.regional_ids, self.region.as_deref(), id)
-    }
-
-    /// The provider ID in this spelling.
-    fn provider_id(&self, regional: bool, id: &ServerId) -> Result<ProviderId, String> {
-        let text = ids::format(regional, self.region.as_deref(), id);
-        ProviderId::parse(&text).map_err(|error| error.to_string())
-    }
+/// The provider ID in this spelling.
+fn provider_id(config: &Config, regional: bool, id: &ServerId) -> Result<ProviderId, String> {
+    let text = ids::format(regional, config.access.region.as_deref(), id);
+    ProviderId::parse(&text).map_err(|error| error.to_string())
 }
 
 /// Converts a server. The error names the server and the problem.
-pub fn describe(known: &Inputs<'_>, kind: Kind, shape: &Shape) -> Result<Instance, String> {
+pub fn describe(known: &Inputs<'_>, kind: Kind, config: &Config) -> Result<Instance, String> {
     let server = known.server;
     let about = |what: String| server.about(what);
-    let mut instance = presence(server, shape).map_err(about)?;
-    instance.addresses = node_addresses(known, &shape.networking).map_err(about)?;
-    instance.withheld = withheld(known, &shape.networking, &instance.addresses);
+    let mut instance = presence(server, config).map_err(about)?;
+    instance.addresses = node_addresses(known, &config.networking).map_err(about)?;
+    instance.withheld = withheld(known, &config.networking, &instance.addresses);
     instance.zone = server.fields.zone.as_deref().and_then(label_value);
-    instance.region = shape.region.as_deref().and_then(label_value);
-    instance.labels = labels(server, kind.id, &shape.labels);
+    instance.region = config.access.region.as_deref().and_then(label_value);
+    instance.labels = labels(server, kind.id, &config.labels);
     instance.instance_type = kind.name;
     Ok(instance)
 }
 
 /// An instance with IDs, name and power state.
-pub fn presence(server: &Server, shape: &Shape) -> Result<Instance, String> {
-    let mut instance = shape.named(&server.id, &server.name)?;
+pub fn presence(server: &Server, config: &Config) -> Result<Instance, String> {
+    let mut instance = named(config, &server.id, &server.name)?;
     instance.power = power(server);
     Ok(instance)
 }

@@ -43,27 +43,22 @@ pub struct Flavors {
     /// True if IDs are wanted besides the names.
     ids_wanted: bool,
     /// Names by ID.
-    names: Mutex<BTreeMap<String, Name>>,
-    ids: Mutex<Option<Ids>>,
+    names: Mutex<BTreeMap<String, FlavorName>>,
+    ids: Mutex<Option<FlavorIds>>,
 }
 
 /// The name of a flavor.
-enum Name {
+enum FlavorName {
     Known(String),
     /// Refused at this time: this project may not see the flavor, or no longer.
     Refused(Instant),
 }
 
 /// IDs by name. A flavor that is no longer listed keeps its ID: servers may still use it.
-struct Ids {
+struct FlavorIds {
     by_name: BTreeMap<String, String>,
     /// When the last list was read or refused.
     read_at: Instant,
-}
-
-#[derive(Deserialize)]
-struct OneFlavor {
-    flavor: Listed,
 }
 
 #[derive(Deserialize)]
@@ -88,8 +83,8 @@ impl Flavors {
             let ids = servers.iter().filter_map(|server| needed(server));
             let is_open = |id: &&str| match names.get(*id) {
                 None => true,
-                Some(Name::Known(_)) => false,
-                Some(Name::Refused(at)) => at.elapsed() >= ASK_AGAIN,
+                Some(FlavorName::Known(_)) => false,
+                Some(FlavorName::Refused(at)) => at.elapsed() >= ASK_AGAIN,
             };
             ids.filter(is_open).map(str::to_owned).collect()
         };
@@ -99,7 +94,8 @@ impl Flavors {
         for (id, name) in asked {
             match name {
                 Ok(name) => {
-                    let name = name.map_or_else(|| Name::Refused(Instant::now()), Name::Known);
+                    let name =
+                        name.map_or_else(|| FlavorName::Refused(Instant::now()), FlavorName::Known);
                     self.names.lock().insert(id.clone(), name);
                 }
                 Err(error) => {
@@ -112,16 +108,13 @@ impl Flavors {
 
     /// The flavor's name; `None` if the cloud refuses to show this flavor.
     async fn name_of(&self, id: &str, call: Call) -> Result<Option<String>, CloudError> {
-        let operation = "flavor_get";
         let path = format!("/flavors/{}", query(id));
-        let get = Request::get(Service::Compute, operation, &path);
-        let answer = match self.api.send(get, call).await {
-            Ok(answer) if answer.status == 404 => return Ok(None),
-            Ok(answer) => answer,
-            Err(error) if is_refusal(&error) => return Ok(None),
-            Err(error) => return Err(error),
+        let get = Request::get(Service::Compute, "flavor_get", &path);
+        let flavor: Option<Listed> = match self.api.send(get, call).await {
+            Err(error) if is_refusal(&error) => None,
+            answer => answer?.object_or_none("flavor")?,
         };
-        answer.read(operation).map(|OneFlavor { flavor }| Some(flavor.name))
+        Ok(flavor.map(|flavor| flavor.name))
     }
 
     /// Embedded flavors have no ID, so it is looked up by the name, which is unique in Nova.
@@ -151,15 +144,11 @@ impl Flavors {
             path: "/flavors",
             key: "flavors",
         };
-        let (mut by_name, memory) = (BTreeMap::new(), Memory::default());
+        let mut by_name = BTreeMap::new();
         let take = |entry: &str| {
-            memory.take_entry(entry)?;
-            let flavor: Listed = serde_json::from_str(entry).ok()?;
-            by_name.insert(flavor.name, flavor.id.clone());
-            Some(flavor.id)
+            by_name.extend(serde_json::from_str(entry).map(|it: Listed| (it.name, it.id)));
         };
-        let read = collection.read(&*self.api, call, take).await;
-        memory.enough(collection.operation, read)?;
+        collection.entries(&*self.api, &Memory::default(), call, take).await?;
         Ok(by_name)
     }
 
@@ -167,7 +156,7 @@ impl Flavors {
     fn keep(&self, listed: BTreeMap<String, String>) {
         let read_at = Instant::now();
         let mut ids = self.ids.lock();
-        let ids = ids.get_or_insert_with(|| Ids { by_name: BTreeMap::new(), read_at });
+        let ids = ids.get_or_insert_with(|| FlavorIds { by_name: BTreeMap::new(), read_at });
         ids.by_name.extend(listed);
         ids.read_at = read_at;
     }
@@ -198,8 +187,8 @@ impl Flavors {
 
     fn name_or_id(&self, id: &str) -> Option<String> {
         match self.names.lock().get(id)? {
-            Name::Known(name) if is_label_value(name) => Some(name.clone()),
-            Name::Known(_) | Name::Refused(_) => label_value(id),
+            FlavorName::Known(name) if is_label_value(name) => Some(name.clone()),
+            FlavorName::Known(_) | FlavorName::Refused(_) => label_value(id),
         }
     }
 

@@ -30,7 +30,7 @@ impl From<CloudError> for Found {
 /// All servers of the project, by ID and by name.
 #[derive(Default)]
 pub struct Index {
-    by_id: BTreeMap<ServerId, Entry>,
+    by_id: BTreeMap<ServerId, IndexEntry>,
     /// Servers that exist, by their name in lower case.
     by_name: BTreeMap<String, Vec<Named>>,
     /// Entries without a known name: each of them may be the missing server.
@@ -48,7 +48,7 @@ struct Named {
     id: ServerId,
 }
 
-enum Entry {
+enum IndexEntry {
     There(Arc<Server>),
     /// Soft-deleted.
     SoftDeleted,
@@ -70,14 +70,14 @@ impl Index {
         let name = row.name().map(str::to_owned);
         let (id, entry) = match row {
             Row::Whole(server) if server.exists() => {
-                (Some(server.id.clone()), Entry::There(Arc::from(server)))
+                (Some(server.id.clone()), IndexEntry::There(Arc::from(server)))
             }
             // A soft-deleted server does not occupy its name.
             Row::Whole(server) => {
-                self.by_id.insert(server.id.clone(), Entry::SoftDeleted);
+                self.by_id.insert(server.id.clone(), IndexEntry::SoftDeleted);
                 return;
             }
-            row => (row.id().cloned(), Entry::Unreadable(unreadable(&row))),
+            row => (row.id().cloned(), IndexEntry::Unreadable(unreadable(&row))),
         };
         match (name, &id) {
             (Some(name), Some(id)) => {
@@ -94,9 +94,9 @@ impl Index {
     /// The server of this ID; `None` if it needs a request.
     pub fn server(&self, id: &ServerId) -> Option<Result<Arc<Server>, CloudError>> {
         match self.by_id.get(id)? {
-            Entry::There(server) => Some(Ok(Arc::clone(server))),
-            Entry::Unreadable(error) => Some(Err(error.clone())),
-            Entry::SoftDeleted => None,
+            IndexEntry::There(server) => Some(Ok(Arc::clone(server))),
+            IndexEntry::Unreadable(error) => Some(Err(error.clone())),
+            IndexEntry::SoftDeleted => None,
         }
     }
 

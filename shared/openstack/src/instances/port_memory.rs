@@ -40,18 +40,18 @@ const FORGET: Duration = Duration::from_hours(24);
 
 /// The memory.
 #[derive(Default)]
-pub struct PortMemory(Mutex<Memory>);
+pub struct PortMemory(Mutex<PortFacts>);
 
 #[derive(Default)]
-struct Memory {
+struct PortFacts {
     /// True if Neutron has returned any port of a server.
     shows_ports: bool,
-    servers: BTreeMap<ServerId, Entry>,
+    servers: BTreeMap<ServerId, ServerPorts>,
     tidied: Option<Instant>,
 }
 
 /// The ports of one server in earlier responses.
-struct Entry {
+struct ServerPorts {
     /// MAC addresses of its ports.
     macs: BTreeSet<String>,
     /// IDs of the ports that its trunks carry.
@@ -82,16 +82,17 @@ impl PortMemory {
             && ports.is_empty()
             && memory.shows_ports
         {
-            let before = memory.servers.entry(server.id.clone()).or_insert_with(|| Entry::at(now));
+            let before =
+                memory.servers.entry(server.id.clone()).or_insert_with(|| ServerPorts::at(now));
             before.looked = now;
             let what = none_shown(mac);
             let may_be_foreign = before.macs.is_empty() && before.lacks(&what, now) >= UNSHOWN;
             return if may_be_foreign { Ok(()) } else { Err(what) };
         }
-        let shown = Entry {
+        let shown = ServerPorts {
             macs: ports.iter().filter_map(mac_of).collect(),
             carried: carried.iter().map(|port| port.id.clone()).collect(),
-            ..Entry::at(now)
+            ..ServerPorts::at(now)
         };
         let Some(before) = memory.servers.get_mut(&server.id) else {
             memory.servers.insert(server.id.clone(), shown);
@@ -118,7 +119,7 @@ impl PortMemory {
     }
 }
 
-impl Entry {
+impl ServerPorts {
     /// No ports yet.
     const fn at(looked: Instant) -> Self {
         Self { macs: BTreeSet::new(), carried: BTreeSet::new(), lacking: None, looked }
@@ -184,11 +185,11 @@ mod tests {
         let carrier: Port = serde_json::from_value(carrier).expect("a port");
         let now = Instant::now();
         let all = BTreeSet::from([odd.clone()]);
-        let by_mac = Entry { macs: all.clone(), ..Entry::at(now) };
-        let by_trunk = Entry { carried: all.clone(), ..Entry::at(now) };
+        let by_mac = ServerPorts { macs: all.clone(), ..ServerPorts::at(now) };
+        let by_trunk = ServerPorts { carried: all.clone(), ..ServerPorts::at(now) };
         let messages = [
-            by_mac.missing(&Entry::at(now), &all, &[]),
-            by_trunk.missing(&Entry::at(now), &BTreeSet::new(), &[carrier]),
+            by_mac.missing(&ServerPorts::at(now), &all, &[]),
+            by_trunk.missing(&ServerPorts::at(now), &BTreeSet::new(), &[carrier]),
             Some(none_shown(&odd)),
         ];
         for message in messages {

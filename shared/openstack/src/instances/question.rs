@@ -6,9 +6,6 @@ use ccm_openstack_client::{ids::ServerId, text::MAX_VALUE};
 
 use crate::ids::{self, Parsed};
 
-/// The prefix of provider IDs.
-const SCHEME: &str = "openstack://";
-
 /// The lookup of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeLookup {
@@ -38,7 +35,7 @@ impl NodeLookup {
             return Self::Search { uuid, name: node.name.clone() };
         };
         let shown = one_line(text, MAX_VALUE);
-        let has_another_scheme = text.contains("://") && !text.starts_with(SCHEME);
+        let has_another_scheme = text.contains("://") && !ids::has_scheme(text);
         if has_another_scheme {
             return not_ours(format!("provider ID {shown} does not have the scheme openstack"));
         }
@@ -49,7 +46,7 @@ impl NodeLookup {
                 region.map_or("the one in use".to_owned(), |own| format!("the configured {own:?}"))
             )),
             // Without the scheme it belongs to another provider.
-            Parsed::Malformed(_) if !text.starts_with(SCHEME) => {
+            Parsed::Malformed(_) if !ids::has_scheme(text) => {
                 not_ours(format!("provider ID {shown} is not an OpenStack provider ID"))
             }
             Parsed::Malformed(why) => {

@@ -16,8 +16,8 @@ use ccm_cloud::{
 };
 use ccm_openstack_client::scripted::{Scripted, uuid};
 
-use super::{OpenStackInstances, Shape};
-use crate::config::{Labels, Networking};
+use super::OpenStackInstances;
+use crate::config::Config;
 
 fn call() -> Call {
     Call::waiting(Duration::from_secs(20))
@@ -34,22 +34,13 @@ impl Rig {
         Self::shaped(cloud, |_| {})
     }
 
-    fn shaped(cloud: Scripted, change: impl FnOnce(&mut Shape)) -> Self {
-        let mut shape = Shape {
-            region: Some("bench".to_owned()),
-            regional_ids: false,
-            networking: Networking {
-                ipv6_disabled: false,
-                public_networks: vec![],
-                internal_networks: vec![],
-                sort_order: vec![],
-            },
-            labels: Labels { metadata: vec![], host_id: false, flavor_id: false },
-        };
-        change(&mut shape);
+    fn shaped(cloud: Scripted, change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = crate::tests::config();
+        config.access.region = Some("bench".to_owned());
+        change(&mut config);
         let cloud = Arc::new(cloud);
         let api: Arc<Scripted> = Arc::clone(&cloud);
-        Self { cloud, instances: OpenStackInstances::shaped(api, shape) }
+        Self { cloud, instances: OpenStackInstances::new(api, config) }
     }
 
     async fn look(&self, node: NodeIdentity) -> LookupResult {

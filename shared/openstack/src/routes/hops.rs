@@ -17,10 +17,10 @@ const FRESH: Duration = Duration::from_mins(5);
 
 /// The cache.
 #[derive(Default)]
-pub struct Hops(Mutex<Known>);
+pub struct Hops(Mutex<KnownHops>);
 
 #[derive(Default)]
-struct Known {
+struct KnownHops {
     /// The router's networks: an address elsewhere is another one.
     networks: Option<(BTreeSet<String>, Instant)>,
     /// By address; `None` if not exactly one port has it.

@@ -12,13 +12,13 @@ use ccm_openstack_client::{
 use ipnet::IpNet;
 
 /// A destination and its next hop.
-pub type Entry = (IpNet, IpAddr);
+pub type RouteKey = (IpNet, IpAddr);
 
 /// The table of a router.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     /// The routes, with Neutron's spelling.
-    pub entries: BTreeMap<Entry, ExtraRoute>,
+    pub entries: BTreeMap<RouteKey, ExtraRoute>,
     /// Routes that cannot be read.
     pub malformed: Vec<String>,
     /// All routes, also those, as they must be written.
@@ -52,14 +52,14 @@ impl Table {
     }
 
     /// The route as Neutron spells it, or as we do.
-    fn spelt(&self, entry: Entry) -> ExtraRoute {
+    fn spelt(&self, entry: RouteKey) -> ExtraRoute {
         let (destination, hop) = entry;
         let ours = || ExtraRoute { destination: destination.to_string(), nexthop: hop.to_string() };
         self.entries.get(&entry).cloned().unwrap_or_else(ours)
     }
 
     /// Another next hop of this destination.
-    pub fn other(&self, (destination, hop): Entry) -> Option<IpAddr> {
+    pub fn other(&self, (destination, hop): RouteKey) -> Option<IpAddr> {
         let mut hops = self.entries.keys().filter(|(own, _)| *own == destination);
         hops.find_map(|(_, own)| (*own != hop).then_some(*own))
     }
@@ -71,9 +71,9 @@ pub struct Step {
     /// The place of the change in its call.
     pub at: usize,
     /// The route to add.
-    pub add: Option<(Entry, ExtraRoute)>,
+    pub add: Option<(RouteKey, ExtraRoute)>,
     /// The route to remove.
-    pub remove: Option<(Entry, ExtraRoute)>,
+    pub remove: Option<(RouteKey, ExtraRoute)>,
 }
 
 /// The step of a change, decided on this table.
@@ -106,7 +106,7 @@ pub fn step(at: usize, change: &RouteChange, table: &Table) -> Result<Step, Clou
 }
 
 /// Refuses a change of a route that has another target by now.
-fn unchanged(before: Entry, wanted: Option<Entry>, table: &Table) -> Result<(), CloudError> {
+fn unchanged(before: RouteKey, wanted: Option<RouteKey>, table: &Table) -> Result<(), CloudError> {
     let is_there = table.entries.contains_key(&before);
     match table.other(before).filter(|other| Some((before.0, *other)) != wanted) {
         Some(other) if !is_there => {
@@ -117,13 +117,13 @@ fn unchanged(before: Entry, wanted: Option<Entry>, table: &Table) -> Result<(), 
     }
 }
 
-pub fn conflict((destination, hop): Entry, other: IpAddr) -> CloudError {
+pub fn conflict((destination, hop): RouteKey, other: IpAddr) -> CloudError {
     let what = format!("has the next hop {other} already, so {hop} is not added");
     CloudError::new(ErrorKind::Conflict, what).about(destination.to_string())
 }
 
 /// The next hop is the node's first internal address of the destination's family.
-fn entry_of(wanted: &WantedRoute) -> Result<Entry, CloudError> {
+fn entry_of(wanted: &WantedRoute) -> Result<RouteKey, CloudError> {
     let destination = wanted.destination.trunc();
     let family = IpFamily::of(destination.addr());
     let internal = wanted.addresses.iter().filter(|it| it.kind == AddressKind::InternalIp);
@@ -135,7 +135,7 @@ fn entry_of(wanted: &WantedRoute) -> Result<Entry, CloudError> {
     })
 }
 
-fn listed(route: &Route) -> Result<Entry, CloudError> {
+fn listed(route: &Route) -> Result<RouteKey, CloudError> {
     match &route.target {
         Some(RouteTarget::Address(hop)) => Ok((route.destination.trunc(), *hop)),
         other => {

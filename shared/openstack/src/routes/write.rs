@@ -21,7 +21,7 @@ use ipnet::IpNet;
 use super::{
     Features, MAX_BATCH, NeutronRoutes,
     pairs::{changed, lacks},
-    plan::{Entry, Step, Table, conflict, step},
+    plan::{RouteKey, Step, Table, conflict, step},
 };
 
 /// How often a port that another client changes at the same time is read again.
@@ -71,7 +71,8 @@ impl NeutronRoutes {
             }
         }
         if features.pairs {
-            self.close_pairs(&mut steps, &mut failed, call).await;
+            failed.extend(self.close_pairs(&steps, call).await);
+            steps.retain(|step| !failed.contains_key(&step.at));
         }
         let hops: BTreeSet<IpAddr> =
             steps.iter().filter_map(|step| Some(step.add.as_ref()?.0.1)).collect();
@@ -117,26 +118,18 @@ impl NeutronRoutes {
         waiting.into_iter().map(|(at, applied)| (at, outcome.clone().map(|()| applied))).collect()
     }
 
-    /// Removes the pairs of routes that must be removed. A deleted port has no pairs.
-    async fn close_pairs(
-        &self,
-        steps: &mut Vec<Step>,
-        failed: &mut BTreeMap<usize, CloudError>,
-        call: Call,
-    ) {
+    /// Removes the pairs of routes that must be removed, and returns the failures. A deleted port has
+    /// no pairs.
+    async fn close_pairs(&self, steps: &[Step], call: Call) -> Vec<(usize, CloudError)> {
         let removed = |step: &Step| Some((step.at, step.remove.as_ref()?.0));
-        let removed: Vec<(usize, Entry)> = steps.iter().filter_map(removed).collect();
+        let removed: Vec<(usize, RouteKey)> = steps.iter().filter_map(removed).collect();
         if removed.is_empty() {
-            return;
+            return Vec::new();
         }
         let hops = removed.iter().map(|(_, (_, hop))| *hop).collect();
         let ports = match self.hops.of(&self.neutron, &self.router, &hops, call).await {
             Ok(ports) => ports,
-            Err(error) => {
-                failed.extend(removed.iter().map(|(at, _)| (*at, error.clone())));
-                steps.retain(|step| !failed.contains_key(&step.at));
-                return;
-            }
+            Err(error) => return removed.iter().map(|(at, _)| (*at, error.clone())).collect(),
         };
         let mut by_port: BTreeMap<String, (Hop, BTreeSet<IpNet>, Vec<usize>)> = BTreeMap::new();
         for (at, (destination, hop)) in removed {
@@ -153,12 +146,13 @@ impl NeutronRoutes {
             (self.write_pairs(port, none, &networks, call).await.err(), places)
         });
         let writes = stream::iter(writes.collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
+        let mut failed = Vec::new();
         for (error, places) in writes.collect::<Vec<_>>().await {
             if let Some(error) = error {
                 failed.extend(places.into_iter().map(|at| (at, error.clone())));
             }
         }
-        steps.retain(|step| !failed.contains_key(&step.at));
+        failed
     }
 
     /// Changes the pairs of a port by one request, and again if another client changed the port in
@@ -276,7 +270,8 @@ impl NeutronRoutes {
         part: &[&Step],
         call: Call,
     ) -> Result<(), CloudError> {
-        let spelt = |route: &Option<(Entry, ExtraRoute)>| route.as_ref().map(|(_, it)| it.clone());
+        let spelt =
+            |route: &Option<(RouteKey, ExtraRoute)>| route.as_ref().map(|(_, it)| it.clone());
         let add: Vec<_> = part.iter().filter_map(|step| spelt(&step.add)).collect();
         let remove: Vec<_> = part.iter().filter_map(|step| spelt(&step.remove)).collect();
         if !features.atomic {
@@ -369,7 +364,7 @@ fn divided<'a>(
 
 /// Returns true if the table has one route more after this step.
 fn needs_room(step: &Step, table: &Table) -> bool {
-    let has = |route: &Option<(Entry, ExtraRoute)>| {
+    let has = |route: &Option<(RouteKey, ExtraRoute)>| {
         route.as_ref().is_some_and(|(entry, _)| table.entries.contains_key(entry))
     };
     step.add.is_some() && !has(&step.add) && !has(&step.remove)
@@ -406,7 +401,7 @@ fn compare(table: &Table, base: Option<&str>) -> Result<(), CloudError> {
 
 /// The port that needs a pair for this route, if one does.
 fn needed(
-    (destination, hop): Entry,
+    (destination, hop): RouteKey,
     ports: &Result<&BTreeMap<IpAddr, Hop>, CloudError>,
 ) -> Result<Option<(Hop, IpNet)>, CloudError> {
     let ports = ports.as_ref().map_err(Clone::clone)?;

@@ -81,7 +81,7 @@ async fn an_answer_without_end_is_not_read_to_the_end() {
 async fn a_document_of_another_kind_is_malformed_and_says_so() {
     let rig = Rig::new();
     let answer = rig.nova(10).await.unwrap();
-    let error = answer.read::<Vec<String>>("server_list").unwrap_err();
+    let error = answer.read::<Vec<String>>().unwrap_err();
     assert_eq!(error.kind, ErrorKind::Malformed);
     assert_eq!(error.request_id, answer.request_id);
     assert_eq!(error.message.lines().count(), 1);

@@ -7,7 +7,7 @@ fn flags(clusters: &str, services: &str) -> Flags {
 }
 
 fn texts(remarks: &[Remark]) -> Vec<String> {
-    remarks.iter().map(ToString::to_string).collect()
+    remarks.iter().map(|one| format!("--{}: {}", one.flag, one.what)).collect()
 }
 
 fn ranges(flags: &Flags) -> Vec<String> {

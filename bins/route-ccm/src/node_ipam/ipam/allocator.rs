@@ -32,7 +32,7 @@ use super::{
     problem::{Exhausted, Problem, Refusal},
     rival::{Foreign, Rival, Signs, Writes, is_foreign},
 };
-use crate::networks::{AllocatorType, Config, family, overlap};
+use crate::networks::{AllocatorType, Config, overlap};
 
 /// When the blocks of a node that is gone become free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -374,7 +374,6 @@ impl Allocator {
         let holds = |record: &Record| record.counted(&self.config).any(|one| overlap(one, network));
         let widest = all.filter(|(.., blocks)| *blocks > 1).max_by_key(|(.., blocks)| *blocks);
         Exhausted {
-            family: family(network),
             cluster: network,
             mask: pool.range.mask,
             capacity: pool.capacity(),

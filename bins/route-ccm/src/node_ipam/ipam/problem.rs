@@ -2,12 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
-use ccm_cloud::IpFamily;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::rival::Rival;
-use crate::networks::join;
+use crate::networks::{family, join};
 
 /// Something wrong with the pod CIDRs of a node. All but [those that are too wide](Self::Wide) are respected; the
 /// other nodes are not affected.
@@ -107,8 +106,6 @@ impl fmt::Display for Problem {
 /// A cluster CIDR without a free block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exhausted {
-    /// The family that is exhausted.
-    pub family: IpFamily,
     /// The cluster CIDR.
     pub cluster: IpNet,
     /// The prefix length of its blocks.
@@ -128,7 +125,7 @@ impl Exhausted {
 
     /// Says which blocks are taken, and by which nodes.
     pub fn cause(&self) -> String {
-        let Self { family, cluster, mask, capacity, held, widest } = self;
+        let Self { cluster, mask, capacity, held, widest } = self;
         let gone = match held {
             0 => String::new(),
             1 => ", also by 1 node that is gone and whose blocks become free later".to_owned(),
@@ -138,6 +135,7 @@ impl Exhausted {
             format!("; pod CIDR {cidr} of node {node} covers {blocks} of them")
         });
         let widest = widest.unwrap_or_default();
+        let family = family(*cluster);
         format!(
             "{cluster} has no free {family} block of /{mask}: all {capacity} are taken{gone}{widest}"
         )

@@ -38,7 +38,7 @@ impl Writes {
 }
 
 /// The error of the API server, if the write was sent.
-fn sent(node: &Node, why: &Stopped) -> Option<ccm_kube::ApiError> {
+pub(crate) fn sent(node: &Node, why: &Stopped) -> Option<ccm_kube::ApiError> {
     let error = why.refusal().cloned();
     if error.is_none() {
         tracing::debug!(object = %node.name, "not written: {why}");

@@ -11,10 +11,7 @@ use ccm_controller::{
     workers,
 };
 use ccm_objects::{Node, Shared as Name};
-use tokio::{
-    sync::{mpsc, watch},
-    time::Instant,
-};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::WRITERS;
@@ -91,12 +88,6 @@ impl Asker for Questions {
     fn call(&self, _: &[Arc<Node>]) -> Call {
         Call::waiting(self.lookups.settings.borrow().cloud_call_timeout)
     }
-
-    fn asked(&self, _: usize, _: usize) {}
-
-    fn asks_again(&self, _: &Name) {}
-
-    fn answered(&self, _: &[Work], _: Instant) {}
 
     fn workers(&self, _: &Node) -> &mpsc::Sender<Work> {
         &self.workers

@@ -10,12 +10,14 @@ use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
 use serde::Serialize;
 
-use super::event::Basis;
-use crate::routes::plan::{
-    Cause, Counts, Planned,
-    claims::Claim,
-    condition::{NewCondition, Status},
-    wanted::{LeftOut, Problem},
+use crate::{
+    node_ipam,
+    routes::plan::{
+        Cause, Counts, Planned,
+        claims::Claim,
+        condition::{NewCondition, Status},
+        wanted::{LeftOut, Problem},
+    },
 };
 
 /// An effect of an event.
@@ -41,10 +43,8 @@ pub(crate) enum Effect {
     ConditionRefused { node: Arc<Node>, error: ApiError, is_told: bool },
     /// Leave the deletions of routes and the cluster CIDRs to the next leader.
     Leave { deleted: Window, networks: Vec<IpNet> },
-    /// Tell node IPAM all destinations, and when the table was read.
-    RoutesAre { destinations: Vec<IpNet>, read: At },
-    /// Tell node IPAM that the table does not have a route with this destination, and that route-ccm is not making one.
-    RouteGone(IpNet),
+    /// Tell node IPAM what the table has.
+    Ipam(node_ipam::machine::Event),
     /// Show these entries on the page `/plan`, and no others of their kind.
     Show(Page),
     /// The node is gone: forget the reports about it.
@@ -104,7 +104,7 @@ pub(crate) enum Call {
     /// Looks up the instances of nodes.
     LookUp(Vec<Claim>),
     /// Changes the table, when a lane is free.
-    Apply { batch: Vec<Planned>, base: Option<String>, by: Basis },
+    Apply { batch: Vec<Planned>, base: Option<String> },
     /// Changes the table now.
     Send { batch: Vec<Planned>, base: Option<String> },
 }

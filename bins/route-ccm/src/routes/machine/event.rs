@@ -1,19 +1,18 @@
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use ccm_base::At;
 use ccm_cloud::{
     AppliedChange, CloudError, LookupResult, RouteTable, RouteTarget, RouteTraits, TargetState,
 };
-use ccm_controller::brake::{Budget, Window, approval::SetApproval};
+use ccm_controller::brake::Window;
 use ccm_kube::ApiError;
-use ccm_kube::selector::NodeSelector;
 use ccm_objects::{Node, Shared as Name};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    networks::{Config, MaxPodCidr},
-    routes::plan::{Planned, claims::Claim, condition::Status, wanted::NodeView},
+    networks::Config,
+    routes::plan::{Parameters, Planned, claims::Claim, condition::Status, wanted::NodeView},
 };
 
 /// An event.
@@ -21,10 +20,6 @@ use crate::{
 pub(crate) enum Event {
     /// The term begins.
     Term(Box<Term>),
-    /// The settings are others.
-    Settings(Parameters),
-    /// A user has approved changes, or does not any more.
-    Approval(Option<SetApproval>),
     /// A node is new, or has changed.
     Changed {
         /// The node before.
@@ -33,7 +28,12 @@ pub(crate) enum Event {
         after: NodeView,
     },
     /// A node is gone.
-    Gone(NodeView),
+    Gone {
+        /// The node.
+        view: NodeView,
+        /// True if an autoscaler had marked it.
+        is_marked: bool,
+    },
     /// A node has got its pod CIDRs from us, which the informer does not report.
     Assigned(NodeView),
     /// It is time to look at all nodes.
@@ -42,8 +42,8 @@ pub(crate) enum Event {
     Listed {
         /// The answer.
         answer: Result<RouteTable, CloudError>,
-        /// The traits of the provider.
-        traits: RouteTraits,
+        /// The nodes as they are then.
+        pass: Box<Pass>,
     },
     /// The cloud has answered about targets.
     Asked {
@@ -88,34 +88,11 @@ pub(crate) struct Term {
     pub(crate) blocks: Option<Config>,
 }
 
-/// The settings that decide on routes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Parameters {
-    /// `--cluster-cidr`.
-    pub(crate) cluster_cidrs: Vec<IpNet>,
-    /// `--max-pod-cidr`.
-    pub(crate) max_pod_cidr: MaxPodCidr,
-    /// How many routes may be deleted.
-    pub(crate) budget: Budget,
-    /// The time between two lists.
-    pub(crate) period: Duration,
-    /// The keys of taints that mark a node for scale-down.
-    pub(crate) scale_down_taints: Vec<String>,
-    /// The nodes that get routes.
-    pub(crate) node_selector: NodeSelector,
-}
-
-/// The settings and the approval by which changes were decided.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Basis {
-    pub(crate) parameters: Parameters,
-    /// The user's approval.
-    pub(crate) approval: Option<SetApproval>,
-}
-
 /// All that a look depends on, besides the memory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Pass {
+    /// The settings and the approval.
+    pub(crate) parameters: Parameters,
     /// The nodes.
     pub(crate) nodes: Vec<NodeView>,
     /// The reasons why nodes do not have pod CIDRs, for the nodes to which this program does not assign any now.
@@ -137,14 +114,8 @@ pub(crate) struct Sending {
     pub(crate) batch: Vec<Planned>,
     /// The version of the table.
     pub(crate) base: Option<String>,
-    /// By what they were decided.
-    pub(crate) by: Basis,
-    /// The approval of the user now.
-    pub(crate) approval: Option<SetApproval>,
-    /// The nodes: all nodes if a route goes, otherwise the nodes of the changes.
-    pub(crate) nodes: Vec<NodeView>,
-    /// The traits of the provider.
-    pub(crate) traits: RouteTraits,
+    /// The nodes now: all nodes if a route goes, otherwise the nodes of the changes.
+    pub(crate) pass: Pass,
 }
 
 /// The answer about a change.

@@ -80,7 +80,7 @@ impl Machine {
             explanation.there = there(&destinations, &self.titles(&destinations, about));
         }
         explanation.there.extend(view.iter().flat_map(|view| shown(view)));
-        self.complete(explanation, about.as_ref(), now)
+        self.complete(explanation, about.as_ref(), asked, now)
     }
 
     /// Explains the routes of one destination.
@@ -102,7 +102,7 @@ impl Machine {
             None => vec!["no route: no node has this pod CIDR".to_owned()],
         };
         explanation.there = there(&[destination], &titles);
-        self.complete(explanation, Some(&about), now)
+        self.complete(explanation, Some(&about), asked, now)
     }
 
     fn about<'a>(&'a self, asked: &'a Asked, now: At) -> Option<About<'a>> {
@@ -290,7 +290,7 @@ impl Machine {
         if let Some(change) = self.change_of(cidr, about) {
             return change;
         }
-        match (lack.source, self.planner.failure(cidr)) {
+        match (lack.source, self.planner.failures.get(cidr)) {
             (LackSource::Node, _) => of_node_ccm(lack, view),
             (LackSource::Change, Some(failure)) => {
                 failed(&format!("the change of the route of {cidr}"), failure, about)
@@ -302,7 +302,7 @@ impl Machine {
             _ => {
                 let next = self.planner.asks_at(about.now).map(|at| moment(at, about.now));
                 let next = next.map(|at| format!("the cloud is asked again {at}"));
-                let mend = "wait: the cloud is asked again automatically; a target is gone if it says so twice, a minute apart";
+                let mend = "wait: the cloud is asked again automatically; a target is gone if it says so twice, at least a minute apart";
                 let explanation = Explanation::new(Fares::Working, &*lack.cause, mend);
                 Explanation { next: next.unwrap_or_default(), ..explanation }
             }
@@ -314,6 +314,7 @@ impl Machine {
         &self,
         mut explanation: Explanation,
         about: Option<&About<'_>>,
+        asked: &Asked,
         now: At,
     ) -> Explanation {
         if about.is_some() {
@@ -321,7 +322,7 @@ impl Machine {
                 .last
                 .push(format!("the routes are known by {}", self.listing.known_by(now)));
         }
-        let approval = self.approval.as_ref();
+        let approval = asked.pass.parameters.approval.as_ref();
         explanation
             .last
             .extend(approval.map(|approval| format!("approved on the Lease: {approval}")));

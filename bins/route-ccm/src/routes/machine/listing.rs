@@ -1,6 +1,6 @@
 //! The table as it was listed, with the changes since, and when to list it.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use ccm_base::{At, Backoff, Waits};
 use ccm_cloud::{AppliedChange, CloudError, ErrorKind, RouteChange, RouteTable};
@@ -9,7 +9,7 @@ use ccm_runtime::explain::{moment, since};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::routes::plan::{Planned, failures::is_conflict, in_flight::InFlight, table::Table};
+use crate::routes::plan::{failures::is_conflict, in_flight::InFlight, table::Table};
 
 /// The waits after a list that has failed.
 const RETRY: Waits = Waits {
@@ -38,10 +38,9 @@ pub(super) struct Listing {
     /// When the list began that has shown the table; the epoch if a process that has not remembered it has listed it.
     #[serde(default)]
     pub(super) seen_at: At,
-    /// Destinations of changes that may be carried out, though they have failed, since the last list
-    /// began; and the changes before that, which the list under way will show.
-    doubted: BTreeSet<IpNet>,
-    shown_soon: BTreeSet<IpNet>,
+    /// The destinations of changes that may be carried out, though they have failed, and when they were answered. A list
+    /// that begins later shows them.
+    doubted: BTreeMap<IpNet, At>,
     /// When to list, and when the last list ended.
     list_at: At,
     ended_at: At,
@@ -72,7 +71,6 @@ impl Listing {
         self.conflicts += u32::from(self.is_stale);
         self.changed_since = Some(Vec::new());
         self.read_at = now;
-        self.shown_soon.append(&mut self.doubted);
         true
     }
 
@@ -110,7 +108,7 @@ impl Listing {
                 }
                 (self.failed, self.error) = (Retry::default(), None);
                 self.seen_at = self.read_at;
-                self.shown_soon.clear();
+                self.doubted.retain(|_, answered| *answered >= self.read_at);
                 self.list_at = now + period;
                 // Unless that was seen after the list had begun.
                 self.is_stale &= self.look_at.is_some();
@@ -133,7 +131,7 @@ impl Listing {
         must_look: bool,
     ) {
         if answer.as_ref().is_err_and(|error| error.maybe_done) {
-            self.doubted.insert(change.destination());
+            self.doubted.insert(change.destination(), now);
         }
         if must_look {
             let is_conflict = answer.as_ref().is_err_and(is_conflict);
@@ -162,7 +160,7 @@ impl Listing {
     /// `None` before the first list.
     pub(super) fn destinations(&self, in_flight: &InFlight) -> Option<(Vec<IpNet>, At)> {
         let table = self.table.as_ref()?;
-        let made = in_flight.destinations().chain(self.doubted.iter().copied());
+        let made = in_flight.destinations().chain(self.doubted.keys().copied());
         Some((table.destinations().chain(made).collect(), self.read_at))
     }
 
@@ -171,8 +169,7 @@ impl Listing {
         let is_absent = |table: &Table| table.to(destination).is_empty();
         self.table.as_ref().is_some_and(is_absent)
             && !in_flight.contains(destination)
-            && !self.doubted.contains(&destination)
-            && !self.shown_soon.contains(&destination)
+            && !self.doubted.contains_key(&destination)
     }
 
     /// The reason why the table is not known yet.
@@ -205,9 +202,8 @@ impl Listing {
         }
     }
 
-    /// The routes at the destination of a change.
-    pub(super) fn seen(&self, planned: &Planned) -> &[ccm_cloud::Route] {
-        let destination = planned.change.destination();
-        self.table.as_ref().map(|table| table.to(destination)).unwrap_or_default()
+    /// Returns true if the last list has shown what others have changed, and no change has succeeded since.
+    pub(super) const fn is_after_conflict(&self) -> bool {
+        self.conflicts > 0 && !self.is_stale
     }
 }

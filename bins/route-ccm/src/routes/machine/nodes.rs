@@ -53,12 +53,10 @@ impl Machine {
     }
 
     /// A node is gone.
-    pub(super) fn gone(&mut self, view: &NodeView, effects: &mut Vec<Effect>) {
+    pub(super) fn gone(&mut self, view: &NodeView, is_marked: bool, effects: &mut Vec<Effect>) {
         self.conditions.remove(&view.node.name);
         effects.push(Effect::Forget(Name::clone(&view.node.name)));
         if self.fixed.has_routes {
-            // An autoscaler has said that the node goes.
-            let is_marked = view.node.has_taint_of(&self.parameters.scale_down_taints);
             self.former.gone(view, is_marked);
             effects.push(Effect::Wake);
         }

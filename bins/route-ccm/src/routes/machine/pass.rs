@@ -3,11 +3,15 @@
 use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 use ccm_base::At;
+use ccm_cloud::RouteChange;
 use ccm_controller::queue::Priority;
 use ccm_objects::{Node, Shared as Name};
 
-use super::{Basis, Blocked, Call, Effect, Machine, Page, Pass};
-use crate::routes::plan::{Held, Plan, Planned, Planner, View, wanted::NodeView, widths::Widths};
+use super::{Blocked, Call, Effect, Machine, Page, Pass};
+use crate::{
+    node_ipam::machine::Event as Ipam,
+    routes::plan::{Held, Plan, Planned, Planner, View, wanted::NodeView},
+};
 
 /// How long to sleep when nothing is due; any change wakes the loop.
 const IDLE: Duration = Duration::from_mins(1);
@@ -21,19 +25,20 @@ impl Machine {
     /// Plans, and says what follows. Waits for no call.
     pub(super) fn pass(&mut self, pass: &Pass, now: At, effects: &mut Vec<Effect>) {
         let nodes: Nodes<'_> = pass.nodes.iter().map(|view| (&*view.node.name, view)).collect();
-        self.listing.within(self.parameters.period);
+        self.decide_by(&pass.parameters, now);
+        self.listing.within(pass.parameters.period);
         if self.listing.begin(now) {
             effects.push(Effect::Call(Call::List));
         }
         let next = self.plan(pass, &nodes, now, effects);
         self.due_conditions(pass, now, effects);
         let gone = pass.awaited.iter().filter(|network| self.has_no_route(**network));
-        effects.extend(gone.map(|network| Effect::RouteGone(*network)));
+        effects.extend(gone.map(|network| Effect::Ipam(Ipam::RouteGone(*network))));
         let due = [
             next,
             self.listing.next(),
             self.progress.next_condition(now),
-            self.planner.in_flight().next(now),
+            self.planner.in_flight.next(now),
         ];
         effects.push(Effect::Due(due.into_iter().flatten().fold(now + IDLE, At::min)));
     }
@@ -83,45 +88,46 @@ impl Machine {
         let table = self.listing.table.as_ref()?;
         self.planner.node_changed(changed.into_iter());
         self.former.retain(now, &table.targets());
-        let (widths, mut planner) = (self.widths(), mem::take(&mut self.planner));
+        let mut planner = mem::take(&mut self.planner);
         let sendable = self.sendable(&planner, pass, now);
-        let plan = self.view(pass, &widths, sendable).map(|view| planner.plan(now, &view));
+        let plan = self.view(pass, sendable).map(|view| planner.plan(now, &view));
         self.planner = planner;
         plan
     }
 
     /// The plan that would be made now, without any consequence; `None` before the first list.
     pub(super) fn rehearse(&self, pass: &Pass, now: At) -> Option<Plan> {
-        let (widths, sendable) = (self.widths(), self.sendable(&self.planner, pass, now));
-        let view = self.view(pass, &widths, sendable)?;
+        let view = self.view(pass, self.sendable(&self.planner, pass, now))?;
         Some(self.planner.rehearse(now, &view, self.changed.iter().flatten().copied()))
+    }
+
+    /// The changes of this call by which a route goes, as far as the plan of now has them as well.
+    pub(super) fn lost_again(&self, batch: &[Planned], pass: &Pass, now: At) -> Vec<RouteChange> {
+        if batch.iter().all(|planned| planned.old().is_none()) {
+            return Vec::new();
+        }
+        let view = self.view(pass, usize::MAX);
+        view.map(|view| self.planner.again(now, &view, batch)).unwrap_or_default()
     }
 
     fn sendable(&self, planner: &Planner, pass: &Pass, now: At) -> usize {
         match self.fixed.is_observing {
             true => usize::MAX,
-            false => planner.in_flight().room(now, &pass.traits),
+            false => planner.in_flight.room(now, &pass.traits),
         }
     }
 
     /// The inputs of a plan; `None` before the first list.
-    pub(super) fn view<'a>(
-        &'a self,
-        pass: &'a Pass,
-        widths: &'a Widths,
-        sendable: usize,
-    ) -> Option<View<'a>> {
+    pub(super) fn view<'a>(&'a self, pass: &'a Pass, sendable: usize) -> Option<View<'a>> {
         Some(View {
             nodes: &pass.nodes,
             table: self.listing.table.as_ref()?,
             traits: &pass.traits,
             cluster: &self.fixed.cluster,
-            cluster_cidrs: &self.parameters.cluster_cidrs,
-            widths,
+            parameters: &pass.parameters,
+            blocks: self.blocks.as_ref(),
             former: &self.former,
             has_instances: pass.has_instances,
-            budget: self.parameters.budget,
-            approval: self.approval.as_ref(),
             sendable,
         })
     }
@@ -144,7 +150,7 @@ impl Machine {
             // No route is deleted before this is stored.
             effects.push(Effect::Leave {
                 deleted: self.planner.window().clone(),
-                networks: self.planner.networks().to_vec(),
+                networks: self.planner.networks.clone(),
             });
         }
         // One question of each kind at a time.
@@ -170,9 +176,6 @@ impl Machine {
             true => 1,
             false => pass.room,
         };
-        if calls > 0 {
-            self.refused.clear();
-        }
         let mut due = plan.due();
         for _ in 0..calls {
             let batch: Vec<Planned> = due.by_ref().take(traits.max_batch.max(1)).cloned().collect();
@@ -181,23 +184,12 @@ impl Machine {
             }
             let version = self.listing.table.as_ref().and_then(|table| table.version.clone());
             let base = version.filter(|_| traits.compares_version);
-            let by = Basis { parameters: self.parameters.clone(), approval: self.approval.clone() };
-            effects.push(self.sent(now, batch, base, by));
+            // They are under way from now on.
+            for planned in &batch {
+                self.planner.sent(now, planned);
+            }
+            effects.push(Effect::Call(Call::Apply { batch, base }));
         }
-    }
-
-    /// The call that makes these changes, which are under way from now on.
-    pub(super) fn sent(
-        &mut self,
-        now: At,
-        batch: Vec<Planned>,
-        base: Option<String>,
-        by: Basis,
-    ) -> Effect {
-        for planned in &batch {
-            self.planner.sent(now, planned);
-        }
-        Effect::Call(Call::Apply { batch, base, by })
     }
 
     /// A node has all its routes: how long it took, if that is new.
@@ -247,7 +239,7 @@ fn tell(plan: &Plan, nodes: &Nodes<'_>, effects: &mut Vec<Effect>) {
     effects.extend(waiting);
     let example = plan.changes.iter().find_map(|planned| {
         let held = planned.held.as_ref();
-        let held = held.filter(|held| !matches!(held, Held::Retry { .. } | Held::NoRoom))?;
+        let held = held.filter(|held| !matches!(held, Held::Retry(_) | Held::NoRoom))?;
         Some(format!("{} ({}): {held}", planned.words(), planned.why))
     });
     let count = plan.counts.held;

@@ -12,9 +12,9 @@ impl Recorded for Machine {
 
     fn about(event: &Event) -> Option<Cow<'_, str>> {
         let name = match event {
-            Event::Changed { after: view, .. } | Event::Gone(view) | Event::Assigned(view) => {
-                &view.node.name
-            }
+            Event::Changed { after: view, .. }
+            | Event::Gone { view, .. }
+            | Event::Assigned(view) => &view.node.name,
             Event::Condition { name, .. } => name,
             Event::Written(written) => &written.asked.name,
             // An answer changes the table that is known, whichever node the route is for.

@@ -3,19 +3,18 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    Call as Limits, Cloud, CloudError, ClusterId, Detail, ErrorKind, RouteChange, RouteTarget,
-    RouteTraits, Routes, TargetState,
+    Call as Limits, CloudError, ClusterId, Detail, RouteChange, RouteTarget, TargetState,
 };
-use ccm_controller::{approvals::Approvals, instances, workers};
-use ccm_runtime::leadership::LeaseAnnotations;
+use ccm_controller::{instances, workers};
 use futures::StreamExt as _;
 use tokio::{sync::mpsc, time::timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::routes::{
     Parts,
-    machine::{Applied, Basis, Call, Effect, Event, Sending},
-    plan::{Planned, claims::Claim},
+    look::{look, offered},
+    machine::{Applied, Call, Effect, Event, Sending},
+    plan::{Planned, claims::Claim, failures::is_failure},
 };
 
 /// How many calls may be under way at once: a call that hangs does not block the others.
@@ -27,23 +26,6 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(crate) struct Calls {
     pub(crate) parts: Parts,
     pub(crate) cluster: ClusterId,
-    pub(crate) lease: LeaseAnnotations,
-}
-
-/// The provider's routes.
-///
-/// # Errors
-///
-/// It is not known yet if the cloud offers them, or it has stopped offering them.
-pub(crate) fn offered(cloud: &dyn Cloud) -> Result<Arc<dyn Routes>, CloudError> {
-    cloud
-        .routes()?
-        .ok_or_else(|| CloudError::new(ErrorKind::Unsupported, "the cloud does not offer routes"))
-}
-
-/// The traits of the provider's routes; the default while they are unknown.
-pub(crate) fn traits(cloud: &dyn Cloud) -> RouteTraits {
-    offered(cloud).map(|routes| routes.traits()).unwrap_or_default()
 }
 
 impl Calls {
@@ -64,7 +46,7 @@ impl Calls {
                 Call::List => self.list().await,
                 Call::Ask { targets, witnesses } => self.ask(targets, witnesses).await,
                 Call::LookUp(claims) => self.look_up(claims).await,
-                Call::Apply { batch, base, by } => self.sending(batch, base, by).await,
+                Call::Apply { batch, base } => self.sending(batch, base).await,
                 Call::Send { batch, base } => {
                     self.send(batch, base).await;
                     Event::Ended
@@ -84,16 +66,16 @@ impl Calls {
     }
 
     async fn list(&self) -> Event {
-        let (answer, traits) = match offered(&*self.parts.nodes.cloud) {
+        let answer = match offered(&*self.parts.nodes.cloud) {
             Ok(routes) => {
                 let limits = self.limits(false);
                 let listed = timeout_at(limits.end + GRACE, routes.list(&self.cluster, limits));
-                let answer = listed.await.unwrap_or_else(|_| Err(limits.late()));
-                (answer, routes.traits())
+                listed.await.unwrap_or_else(|_| Err(limits.late()))
             }
-            Err(error) => (Err(error), RouteTraits::default()),
+            Err(error) => Err(error),
         };
-        Event::Listed { answer, traits }
+        let pass = look(&self.parts, self.parts.nodes.all(), 0);
+        Event::Listed { answer, pass: Box::new(pass) }
     }
 
     async fn ask(&self, targets: Vec<RouteTarget>, witnesses: Vec<RouteTarget>) -> Event {
@@ -127,20 +109,20 @@ impl Calls {
     }
 
     /// Changes have waited for a lane.
-    async fn sending(&self, batch: Vec<Planned>, base: Option<String>, by: Basis) -> Event {
+    async fn sending(&self, batch: Vec<Planned>, base: Option<String>) -> Event {
         let loses = batch.iter().any(|planned| planned.old().is_some());
         if loses {
             // The next leader should know of the deletions even if this one dies of them.
-            self.lease.stored().await;
+            self.parts.lease.stored().await;
         }
+        let nodes = &self.parts.nodes;
         let names = batch.iter().filter_map(|planned| planned.node.as_ref());
-        let nodes = match loses {
-            true => self.parts.nodes.all(),
-            false => names.filter_map(|name| self.parts.nodes.named(name)).collect(),
+        let now = match loses {
+            true => nodes.all(),
+            false => names.filter_map(|name| nodes.named(name)).collect(),
         };
-        let (approval, traits) =
-            (Approvals::right_now(&self.lease), traits(&*self.parts.nodes.cloud));
-        Event::Sending(Box::new(Sending { batch, base, by, approval, nodes, traits }))
+        let pass = look(&self.parts, now, 0);
+        Event::Sending(Box::new(Sending { batch, base, pass }))
     }
 
     async fn send(&self, batch: Vec<Planned>, base: Option<String>) {
@@ -163,7 +145,7 @@ impl Calls {
         let mut stream = routes.apply(&self.cluster, &changes, base.as_deref(), limits);
         while let Ok(Some((place, answer))) = timeout_at(limits.end + GRACE, stream.next()).await {
             let Some(planned) = open.get_mut(place).and_then(Option::take) else { continue };
-            failures += usize::from(answer.is_err());
+            failures += usize::from(answer.as_ref().is_err_and(is_failure));
             self.answered(planned, answer, replaces);
         }
         for planned in open.into_iter().flatten() {

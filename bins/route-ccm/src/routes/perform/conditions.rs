@@ -7,10 +7,13 @@ use ccm_controller::writer::Writer;
 use ccm_kube::write::{ConditionChange, StatusPatch};
 use ccm_objects::Node;
 
-use crate::routes::{
-    Parts,
-    machine::{Effect, Event, Written},
-    plan::condition::{NETWORK_UNAVAILABLE, NewCondition},
+use crate::{
+    node_ipam::sent,
+    routes::{
+        Parts,
+        machine::{Effect, Event, Written},
+        plan::condition::{NETWORK_UNAVAILABLE, NewCondition},
+    },
 };
 
 /// Makes the writes that follow from events.
@@ -39,13 +42,8 @@ impl Conditions {
             last_transition_time: clock::wall(),
         };
         let patch = StatusPatch::default().with_node_condition(&change, moves);
-        let answer = self.writer.patch_status(node, &patch).await.map_err(|why| {
-            let error = why.refusal().cloned();
-            if error.is_none() {
-                tracing::debug!(object = %node.name, "not written: {why}");
-            }
-            error
-        });
+        let answer = self.writer.patch_status(node, &patch).await;
+        let answer = answer.map_err(|why| sent(node, &why));
         Written {
             asked: Arc::clone(node),
             status,

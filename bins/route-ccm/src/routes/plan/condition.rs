@@ -55,6 +55,10 @@ pub struct NewCondition {
 }
 
 impl NewCondition {
+    fn new(status: Status, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { status, reason, message: message.into(), moves: true }
+    }
+
     /// The condition, if route-ccm should write it to the node.
     fn differs(mut self, node: &Node) -> Option<Self> {
         self.moves = node.condition(NETWORK_UNAVAILABLE) != Some(self.status.as_str());
@@ -92,19 +96,12 @@ fn topic(message: &str) -> impl Iterator<Item = &str> {
 /// routes.
 pub fn of_routes(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<NewCondition> {
     let change = match routes.why() {
-        None => NewCondition {
-            status: Status::False,
-            reason: "RouteCreated",
-            message: "RouteController created a route".to_owned(),
-            moves: true,
-        },
+        None => {
+            let message = "RouteController created a route";
+            NewCondition::new(Status::False, "RouteCreated", message)
+        }
         Some((_, false)) if waited < GRACE => return None,
-        Some((why, _)) => NewCondition {
-            status: Status::True,
-            reason: NOT_CREATED,
-            message: format!("{FAILED}: {why}"),
-            moves: true,
-        },
+        Some((why, _)) => NewCondition::new(Status::True, NOT_CREATED, format!("{FAILED}: {why}")),
     };
     change.differs(node)
 }
@@ -119,30 +116,24 @@ pub fn without_cidrs(node: &Node, why: &str, has_routes: bool) -> Option<NewCond
         true => (NOT_CREATED, format!("{FAILED}: {NO_CIDRS}: {why}")),
         false => (NOT_AVAILABLE, format!("{NO_CIDRS}: {why}")),
     };
-    NewCondition { status: Status::True, reason, message, moves: true }.differs(node)
-}
-
-/// Returns true if the condition says that the node has no pod CIDRs, in a program that makes no
-/// routes.
-pub fn is_without_cidrs(node: &Node) -> bool {
-    let shown = node.condition_of(NETWORK_UNAVAILABLE, "True");
-    shown.is_some_and(|shown| shown.reason.as_deref() == Some(NOT_AVAILABLE))
+    NewCondition::new(Status::True, reason, message).differs(node)
 }
 
 /// Returns true if the condition says that the node has no route, as a controller of routes writes it.
 pub fn is_not_created(node: &Node) -> bool {
+    shows(node, NOT_CREATED)
+}
+
+fn shows(node: &Node, reason: &str) -> bool {
     let shown = node.condition_of(NETWORK_UNAVAILABLE, "True");
-    shown.is_some_and(|shown| shown.reason.as_deref() == Some(NOT_CREATED))
+    shown.is_some_and(|shown| shown.reason.as_deref() == Some(reason))
 }
 
 /// The condition to write for a node that has got them, if this program makes no routes.
 pub fn with_cidrs(node: &Node) -> Option<NewCondition> {
-    is_without_cidrs(node).then(|| NewCondition {
-        status: Status::False,
-        reason: "CIDRAssigned",
-        message: "the node has pod CIDRs; no routes are made (--configure-cloud-routes)".to_owned(),
-        moves: true,
-    })
+    let message = "the node has pod CIDRs; no routes are made (--configure-cloud-routes)";
+    let new = || NewCondition::new(Status::False, "CIDRAssigned", message);
+    shows(node, NOT_AVAILABLE).then(new)
 }
 
 #[cfg(test)]

@@ -335,9 +335,8 @@ impl<'a> Decider<'a> {
             && self.view.table.to(destination).iter().all(|route| route.defect.is_none());
         let (held, state) = match self.planner.failures.get(destination) {
             Some(failure) if !failure.retry.is_due(self.now) => {
-                let (error, until) = (failure.error.clone(), failure.retry.at);
-                self.plan.again(until);
-                (Some(Held::Retry { error, until }), Some(failure.lack()))
+                self.plan.again(failure.retry.at);
+                (Some(Held::Retry(failure.clone())), Some(failure.lack()))
             }
             failure => {
                 let state = failure.map(Failure::lack);
@@ -374,7 +373,7 @@ impl<'a> Decider<'a> {
 
     fn whose(&mut self, route: &Route) -> Whose {
         let whose = self.title(route);
-        let inside = is_inside(route.destination.trunc(), self.view.cluster_cidrs);
+        let inside = is_inside(route.destination.trunc(), &self.view.parameters.cluster_cidrs);
         let count = match (&whose, inside) {
             (Whose::Node(_) | Whose::Orphan(_), _) => &mut self.plan.counts.ours,
             (Whose::Claimed(_) | Whose::Unknown, _) => &mut self.plan.counts.unknown,
@@ -426,7 +425,9 @@ impl<'a> Decider<'a> {
         let recorded = match &route.owner {
             _ if self.is_theirs(route) => return Whose::Foreign,
             Some(owner) => Some(owner),
-            None if is_inside(route.destination.trunc(), self.view.cluster_cidrs) => None,
+            None if is_inside(route.destination.trunc(), &self.view.parameters.cluster_cidrs) => {
+                None
+            }
             None => return Whose::Foreign,
         };
         let target = route.target.as_ref();

@@ -28,7 +28,8 @@ pub struct Failure {
 impl Failure {
     /// Its meaning for the node of the route.
     pub fn lack(&self) -> Lack {
-        let (source, has_failed) = (LackSource::Change, !is_open(self.kind));
+        let (source, has_failed) =
+            (LackSource::Change, !self.kind.is_some_and(ErrorKind::is_at_work));
         Lack { source, has_failed, ..Lack::pending(&*self.error) }
     }
 }
@@ -38,14 +39,10 @@ pub fn is_conflict(error: &CloudError) -> bool {
     error.kind == ErrorKind::Busy
 }
 
-/// Returns true if the change has failed. A conflict is not a failure, nor is a change that the cloud is still making:
-/// the next list shows what became of it.
+/// Returns true if the change has failed. A conflict is not a failure: the next list shows what others have changed.
+/// Nor is a change that the cloud is still making: it is sent again, after a pause, until a list shows it.
 pub fn is_failure(error: &CloudError) -> bool {
-    !is_open(Some(error.kind))
-}
-
-fn is_open(kind: Option<ErrorKind>) -> bool {
-    matches!(kind, Some(ErrorKind::Busy | ErrorKind::Pending))
+    !error.kind.is_at_work()
 }
 
 /// The failed changes by destination.
@@ -99,9 +96,9 @@ impl Failures {
         self.failures.remove(&destination);
     }
 
-    /// The table was listed: it shows what others have changed, and what the cloud has made.
-    pub fn forget_open(&mut self) {
-        self.failures.retain(|_, failure| !is_open(failure.kind));
+    /// The table was listed: it shows what others have changed.
+    pub fn forget_conflicts(&mut self) {
+        self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::Busy));
     }
 
     /// There is room for another route: routes that found no room are tried at once.

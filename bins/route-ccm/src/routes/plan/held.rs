@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use ccm_base::At;
+use ccm_cloud::ErrorKind;
 use ccm_controller::brake::Hold;
 use ccm_objects::Shared;
 use serde::{Deserialize, Serialize};
 
-use super::wanted::LeftOut;
+use super::{failures::Failure, wanted::LeftOut};
 
 /// Why a change is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,12 +27,7 @@ pub enum Held {
         why: LeftOut,
     },
     /// Until the retry of a change that failed.
-    Retry {
-        /// The last error.
-        error: String,
-        /// When it is tried again.
-        until: At,
-    },
+    Retry(Failure),
     /// The route table has no room.
     NoRoom,
 }
@@ -43,7 +38,7 @@ impl Held {
         match self {
             Self::NewlyInside { node } => node.as_ref(),
             Self::LeftOut { node, .. } => Some(node),
-            Self::Brake(_) | Self::Retry { .. } | Self::NoRoom => None,
+            Self::Brake(_) | Self::Retry(_) | Self::NoRoom => None,
         }
     }
 }
@@ -66,8 +61,12 @@ impl fmt::Display for Held {
                 f,
                 "node {node} does not match --node-selector: check that, or approve that the route goes"
             ),
-            Self::Retry { error, until } => {
-                write!(f, "the last attempt failed, retried at {until}: {error}")
+            Self::Retry(Failure { retry, error, kind }) => {
+                let why = match kind {
+                    Some(ErrorKind::Pending) => "the cloud is still making the change",
+                    _ => "the last attempt failed",
+                };
+                write!(f, "{why}, retried at {}: {error}", retry.at)
             }
             Self::NoRoom => f.write_str("the route table has no room for another route"),
         }

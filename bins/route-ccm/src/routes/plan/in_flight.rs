@@ -15,31 +15,27 @@ const SLOW: Duration = Duration::from_secs(3);
 /// The most changes, including calls that hang.
 const MOST: usize = 4 * AT_ONCE;
 
-/// The destinations of these changes, with the times at which they were sent.
+/// These changes by destination: when each was sent, and the route that goes by it, if one goes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct InFlight {
-    sent: BTreeMap<IpNet, At>,
-    /// The routes that go by them.
-    #[serde(default)]
-    going: BTreeMap<IpNet, Route>,
+    sent: BTreeMap<IpNet, (At, Option<Route>)>,
 }
 
 impl InFlight {
     /// A change of this destination is sent, by which this route goes, if one goes.
     pub fn insert(&mut self, destination: IpNet, now: At, old: Option<&Route>) {
-        self.sent.insert(destination, now);
-        self.going.extend(old.map(|old| (destination, old.clone())));
+        self.sent.insert(destination, (now, old.cloned()));
     }
 
     /// It is answered.
     pub fn remove(&mut self, destination: IpNet) {
         self.sent.remove(&destination);
-        self.going.remove(&destination);
     }
 
     /// Returns true if the route goes by a change that is not answered yet.
     pub fn takes(&self, route: &Route) -> bool {
-        self.going.get(&route.destination.trunc()) == Some(route)
+        let sent = self.sent.get(&route.destination.trunc());
+        sent.is_some_and(|(_, old)| old.as_ref() == Some(route))
     }
 
     /// Returns true if a change of this destination is in flight.
@@ -49,7 +45,7 @@ impl InFlight {
 
     /// When the change of this destination was sent, if it is not answered yet.
     pub fn since(&self, destination: IpNet) -> Option<At> {
-        self.sent.get(&destination).copied()
+        self.sent.get(&destination).map(|(sent, _)| *sent)
     }
 
     /// Returns true if it is empty.
@@ -65,13 +61,13 @@ impl InFlight {
     /// How many nodes may get a route now, in full calls.
     pub fn room(&self, now: At, traits: &RouteTraits) -> usize {
         let batch = traits.max_batch.max(1);
-        let new = self.sent.values().filter(|sent| now < **sent + SLOW).count();
+        let new = self.sent.values().filter(|(sent, _)| now < *sent + SLOW).count();
         let room = AT_ONCE.max(batch).saturating_sub(new);
         room.min(MOST.max(batch).saturating_sub(self.sent.len())) / batch * batch
     }
 
     /// When there is more room, if no answer comes.
     pub fn next(&self, now: At) -> Option<At> {
-        self.sent.values().map(|sent| *sent + SLOW).filter(|due| *due > now).min()
+        self.sent.values().map(|(sent, _)| *sent + SLOW).filter(|due| *due > now).min()
     }
 }

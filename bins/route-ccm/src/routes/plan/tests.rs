@@ -68,7 +68,8 @@ pub(super) struct World {
     pub(super) table: Table,
     pub(super) traits: RouteTraits,
     cidrs: Vec<IpNet>,
-    pub(super) widths: Widths,
+    pub(super) blocks: Option<Config>,
+    pub(super) most: MaxPodCidr,
     pub(super) former: Former,
     sendable: usize,
     limit: Limit,
@@ -84,7 +85,8 @@ impl World {
             table: RouteTable { routes, ..RouteTable::default() }.into(),
             traits: RouteTraits::default(),
             cidrs: vec![net("10.120.0.0/16"), net("fd00::/48")],
-            widths: Widths::default(),
+            blocks: None,
+            most: MaxPodCidr::default(),
             former: Former::default(),
             sendable: usize::MAX,
             limit: Limit::Percent(10),
@@ -95,17 +97,23 @@ impl World {
 
     pub(super) fn plan(&mut self, now: At) -> Plan {
         let cluster = ClusterId { name: "test".to_owned(), uid: "ours".to_owned() };
+        let parameters = Parameters {
+            cluster_cidrs: self.cidrs.clone(),
+            max_pod_cidr: self.most,
+            budget: Budget { limit: self.limit, window: Duration::from_mins(10) },
+            period: Duration::from_mins(10),
+            node_selector: NodeSelector::default(),
+            approval: self.approval.clone(),
+        };
         let view = View {
             nodes: &self.nodes,
             table: &self.table,
             traits: &self.traits,
             cluster: &cluster,
-            cluster_cidrs: &self.cidrs,
-            widths: &self.widths,
+            parameters: &parameters,
+            blocks: self.blocks.as_ref(),
             former: &self.former,
             has_instances: self.has_instances,
-            budget: Budget { limit: self.limit, window: Duration::from_mins(10) },
-            approval: self.approval.as_ref(),
             sendable: self.sendable,
         };
         self.planner.plan(now, &view)

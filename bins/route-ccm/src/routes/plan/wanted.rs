@@ -5,19 +5,19 @@ use std::{
     net::IpAddr,
 };
 
-use ccm_cloud::{IpFamily, RouteTarget, RouteTraits};
+use ccm_cloud::{IpFamily, RouteTarget};
 use ccm_controller::brake::approval::SetApproval;
 use ccm_objects::Shared;
 use ipnet::IpNet;
 
+use super::{
+    View,
+    targets::{Targets, is_target, oldest_first},
+    widths::Usual,
+};
 pub use super::{
     node_view::{LeftOut, NodeView},
     problem::{ASSIGN, LONGEST_ID, Problem},
-};
-use super::{
-    table::Table,
-    targets::{Former, Targets, is_target, oldest_first},
-    widths::{Usual, Widths},
 };
 pub use crate::networks::is_inside;
 use crate::networks::network;
@@ -34,24 +34,7 @@ pub struct Wanted {
     pub disputed: BTreeSet<IpNet>,
 }
 
-/// The inputs that decide on the routes that nodes need, besides the nodes.
-#[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
-    /// `--cluster-cidr`.
-    pub cluster_cidrs: &'a [IpNet],
-    /// The traits of the provider.
-    pub traits: &'a RouteTraits,
-    /// How wide pod CIDRs may be.
-    pub widths: &'a Widths,
-    /// The pod CIDRs that a user has approved.
-    pub approval: Option<&'a SetApproval>,
-    /// The route table.
-    pub table: &'a Table,
-    /// Targets that nodes had while this process watched.
-    pub former: &'a Former,
-}
-
-impl Terms<'_> {
+impl View<'_> {
     /// Returns true if there is a route to the pod CIDR that leads to its node, or led there before the node changed:
     /// it serves pods, whatever the pod CIDR is.
     fn stands(&self, cidr: IpNet, view: &NodeView) -> bool {
@@ -78,22 +61,24 @@ impl Terms<'_> {
             let node = holder(&target)?;
             Some(Problem::SameTarget { target, node })
         });
-        let doubt = same.next().or_else(|| self.widths.problem(&view.node, cidr, usual))?;
+        let doubt = same.next().or_else(|| self.too_wide(&view.node, cidr, usual))?;
         (!self.stands(cidr, view)).then_some(doubt)
     }
 
     /// Returns true if a person has approved what is in doubt.
     fn approves(&self, doubt: &Problem, view: &NodeView) -> bool {
         let is_covered = |approval: &SetApproval| approval.covers(&view.node.labels);
-        matches!(doubt, Problem::WiderThanMost { .. }) && self.approval.is_some_and(is_covered)
+        matches!(doubt, Problem::WiderThanMost { .. })
+            && self.parameters.approval.as_ref().is_some_and(is_covered)
     }
 }
 
 /// The routes that these nodes need. Of two nodes with the same or overlapping pod CIDRs, the older one gets the
 /// route. A pod CIDR that is in doubt takes nothing from the others.
-pub fn wanted(nodes: &[NodeView], targets: &Targets<'_>, terms: &Terms<'_>) -> Wanted {
+pub(super) fn wanted(targets: &Targets<'_>, given: &View<'_>) -> Wanted {
+    let nodes = given.nodes;
     let (mut wanted, mut taken, mut approved) = (Wanted::default(), Taken::default(), Vec::new());
-    let usual = Usual::of(nodes, terms.cluster_cidrs);
+    let usual = Usual::of(nodes, &given.parameters.cluster_cidrs);
     for (place, view) in oldest_first(nodes) {
         if view.left_out.is_some() {
             continue;
@@ -103,13 +88,13 @@ pub fn wanted(nodes: &[NodeView], targets: &Targets<'_>, terms: &Terms<'_>) -> W
             nodes.get(holder).map(|view| Shared::clone(&view.node.name))
         };
         for text in &view.node.pod_cidrs {
-            let accepted = accept(text, terms).and_then(|cidr| taken.check(cidr, place, nodes));
+            let accepted = accept(text, given).and_then(|cidr| taken.check(cidr, place, nodes));
             let Ok(cidr) = accepted else {
                 wanted.add(text, place, accepted);
                 continue;
             };
-            match terms.doubt(cidr, view, holder, &usual) {
-                Some(doubt) if terms.approves(&doubt, view) => approved.push((text, place, cidr)),
+            match given.doubt(cidr, view, holder, &usual) {
+                Some(doubt) if given.approves(&doubt, view) => approved.push((text, place, cidr)),
                 Some(doubt) => wanted.add(text, place, Err(doubt)),
                 None => {
                     taken.insert(cidr, place);
@@ -140,12 +125,12 @@ impl Wanted {
     }
 }
 
-fn accept(text: &str, terms: &Terms<'_>) -> Result<IpNet, Problem> {
+fn accept(text: &str, given: &View<'_>) -> Result<IpNet, Problem> {
     let cidr = network(text).ok_or_else(|| Problem::Unreadable(text.into()))?.trunc();
     let family = IpFamily::of(cidr.addr());
-    if !is_inside(cidr, terms.cluster_cidrs) {
+    if !is_inside(cidr, &given.parameters.cluster_cidrs) {
         Err(Problem::Outside(cidr))
-    } else if !terms.traits.families.contains(&family) {
+    } else if !given.traits.families.contains(&family) {
         Err(Problem::Family(cidr))
     } else {
         Ok(cidr)

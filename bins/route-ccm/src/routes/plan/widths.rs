@@ -7,20 +7,11 @@ use ccm_cloud::IpFamily;
 use ccm_objects::Node;
 use ipnet::IpNet;
 
-use super::{node_view::NodeView, problem::Problem};
-use crate::networks::{Config, MaxPodCidr, is_inside};
+use super::{View, node_view::NodeView, problem::Problem};
+use crate::networks::{Config, is_inside};
 
 /// Fewer pod CIDRs show no usual size.
 const FEW: usize = 4;
-
-/// How wide the pod CIDRs of nodes may be.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Widths {
-    /// The blocks, if this program gives nodes their pod CIDRs.
-    pub blocks: Option<Config>,
-    /// `--max-pod-cidr`.
-    pub most: MaxPodCidr,
-}
 
 /// How many pod CIDRs of each family have which prefix length.
 #[derive(Clone, Debug, Default)]
@@ -56,18 +47,18 @@ fn key(cidr: IpNet) -> (IpFamily, u8) {
     (IpFamily::of(cidr.addr()), cidr.prefix_len())
 }
 
-impl Widths {
+impl View<'_> {
     /// Returns why the node gets no route to this pod CIDR, if it is too wide. A person may approve one that is wider than
     /// usual.
-    pub(super) fn problem(&self, node: &Node, cidr: IpNet, usual: &Usual) -> Option<Problem> {
+    pub(super) fn too_wide(&self, node: &Node, cidr: IpNet, usual: &Usual) -> Option<Problem> {
         let (family, length) = key(cidr);
-        let blocks = self.blocks.as_ref();
+        let blocks = self.blocks;
         if let Some(most) = blocks.and_then(|blocks| blocks.too_wide(node, cidr)) {
             return Some(Problem::TooWide { cidr, most, flag: "node-cidr-mask-size" });
         }
         let is_block =
             |blocks: &Config| blocks.gives(cidr) && blocks.wider_than_block(cidr).is_none();
-        let most = self.most.of(family);
+        let most = self.parameters.max_pod_cidr.of(family);
         match most {
             _ if blocks.is_some_and(is_block) => None,
             Some(most) => {

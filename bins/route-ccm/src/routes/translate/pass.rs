@@ -7,9 +7,8 @@ use tokio::sync::mpsc;
 
 use crate::routes::{
     Parts,
-    machine::{Call, Effect, Event, Pass},
-    nodes::Nodes,
-    perform::{Perform, calls},
+    look::look,
+    machine::{Call, Effect, Event},
 };
 
 /// The calls of a look that do not change routes: a list and two questions.
@@ -28,8 +27,8 @@ impl passes::Pass for Looks {
 
     async fn pass(&mut self) -> NextPass {
         let room = self.calls.capacity().saturating_sub(QUESTIONS);
-        let look = look(&self.parts.nodes, &self.parts.perform, room);
-        let timeline = self.parts.entrance.timeline();
+        let look = look(&self.parts, self.parts.nodes.all(), room);
+        let timeline = self.parts.door.timeline();
         let mut due = timeline.now() + self.period();
         self.parts.apply(Event::Pass(Box::new(look)), |request| match request {
             Effect::Call(call) => self.send(call),
@@ -46,18 +45,5 @@ impl Looks {
         if let Err(error) = self.calls.try_send(call) {
             tracing::error!("a call to the cloud cannot be queued: {error}");
         }
-    }
-}
-
-/// All that a look depends on. `room`: how many calls may wait for a lane.
-pub(crate) fn look(nodes: &Nodes, perform: &Perform, room: usize) -> Pass {
-    let (cloud, ipam) = (&*nodes.cloud, perform.ipam.as_ref());
-    Pass {
-        lacks: ipam.map(|ipam| ipam.lacks()).unwrap_or_default(),
-        awaited: ipam.map(|ipam| ipam.awaited()).unwrap_or_default(),
-        nodes: nodes.all(),
-        traits: calls::traits(cloud),
-        has_instances: !matches!(cloud.instances(), Ok(None)),
-        room,
     }
 }

@@ -9,7 +9,7 @@ use super::*;
 use crate::plan::{
     Known,
     eligible::{self, NodeSet},
-    members::Rules,
+    members::MemberRules,
 };
 
 fn member(node: &str) -> Member {
@@ -20,10 +20,10 @@ fn member(node: &str) -> Member {
 /// Two load balancers that exist and whose members are not known yet.
 fn resumed(left: Option<Digest>, nodes: &Arc<[Member]>) -> Balancers {
     let mut balancers = Balancers::default();
-    let inherited = Inherited { settled: left, ..Inherited::default() };
-    balancers.inherit(At::default(), inherited);
+    let left = LeaderNote { settled: left, ..LeaderNote::default() };
+    balancers.inherited = (At::default(), left);
     balancers.publish(nodes);
-    balancers.set_list(List::Compared);
+    balancers.list = List::Compared;
     for name in ["default/web", "default/api"] {
         let service =
             Service { key: name.into(), uid: format!("uid-{name}").into(), ..Service::default() };
@@ -93,7 +93,7 @@ fn what_has_left_is_known_while_the_service_is_not_served() {
         let entry = balancers.named(&name).unwrap();
         let set = NodeSet { members: nodes[1..].into(), ..NodeSet::default() };
         entry.membership.shown(&nodes, &set, now);
-        let rules = Rules {
+        let rules = MemberRules {
             budget: Budget { limit, window },
             approved: false,
             selector: &NodeSelector::every(),

@@ -6,12 +6,12 @@ use ccm_cloud::{Cure, Digest, LoadBalancer, Phase};
 use super::*;
 use crate::machine::tests::machine;
 
-fn shown(change: impl FnOnce(&mut Entry)) -> State {
+fn shown(change: impl FnOnce(&mut BalancerEntry)) -> ServiceState {
     let mut balancer = LoadBalancer::new("lb-1", "", None);
     balancer.phase = Phase::Ready;
-    let mut entry = Entry::default();
-    entry.state_mut().known = Known::There(Box::new(balancer));
-    entry.state_mut().configured = Some(Digest { version: 1, hash: 7 });
+    let mut entry = BalancerEntry::default();
+    entry.state.known = Known::There(Box::new(balancer));
+    entry.state.configured = Some(Digest { version: 1, hash: 7 });
     change(&mut entry);
     state(&entry)
 }
@@ -24,7 +24,7 @@ fn two() -> Machine {
             Service { key: name.into(), uid: format!("uid-{name}").into(), ..Service::default() };
         let balancer = LoadBalancer::new(format!("lb-{name}"), "", None);
         let known = Known::There(Box::new(balancer));
-        machine.balancers.entry(&service).state_mut().known = known;
+        machine.balancers.entry(&service).state.known = known;
     }
     machine
 }
@@ -35,7 +35,7 @@ fn the_line_names_how_many_fail_and_why() {
     let passed = |text: &str| Verdict::Passed(text.to_owned());
     assert_eq!(machine.provisioning(), passed("2 Services, 0 failing"));
     let web = machine.balancers.named("default/web").expect("an entry");
-    web.state_mut().failed = vec![crate::plan::Failed {
+    web.state.failed = vec![crate::plan::Failed {
         call: CallKind::Ensure,
         digest: None,
         named: Default::default(),
@@ -45,38 +45,38 @@ fn the_line_names_how_many_fail_and_why() {
         soonest: At::default(),
         inputs: crate::plan::Inputs::default(),
     }];
-    machine.balancers.named("default/api").expect("an entry").set_wrong();
+    machine.balancers.named("default/api").expect("an entry").is_wrong = true;
     let text = "2 of 2 Services: unauthorized 1, wrong Service 1";
     assert_eq!(machine.provisioning(), Verdict::Failed(text.to_owned()));
 }
 
 #[test]
 fn what_needs_a_person_is_counted_as_failing() {
-    assert_eq!(shown(|_| {}), State::Provisioned);
+    assert_eq!(shown(|_| {}), ServiceState::Provisioned);
     let in_first_call = |known| {
         shown(|entry| {
-            entry.state_mut().known = known;
-            entry.state_mut().configured = None;
+            entry.state.known = known;
+            entry.state.configured = None;
         })
     };
-    assert_eq!(in_first_call(Known::Absent), State::Pending);
-    assert_eq!(in_first_call(Known::Nothing), State::Unknown);
-    assert_eq!(shown(Entry::set_wrong), State::Failing);
+    assert_eq!(in_first_call(Known::Absent), ServiceState::Pending);
+    assert_eq!(in_first_call(Known::Nothing), ServiceState::Unknown);
+    assert_eq!(shown(|entry| entry.is_wrong = true), ServiceState::Failing);
     let broken = |cure| {
-        move |entry: &mut Entry| {
-            if let Known::There(balancer) = &mut entry.state_mut().known {
+        move |entry: &mut BalancerEntry| {
+            if let Known::There(balancer) = &mut entry.state.known {
                 balancer.phase = Phase::Failed { why: "no capacity".to_owned(), cure };
             }
         }
     };
     let elsewhere = shown(|entry| {
-        entry.set_wrong();
-        entry.state_mut().known = Known::Elsewhere("an ingress controller".to_owned());
+        entry.is_wrong = true;
+        entry.state.known = Known::Elsewhere("an ingress controller".to_owned());
     });
-    assert_eq!(elsewhere, State::Elsewhere, "its mistake is another controller's");
+    assert_eq!(elsewhere, ServiceState::Elsewhere, "its mistake is another controller's");
     for cure in [Cure::Person, Cure::Ensure] {
-        assert_eq!(shown(broken(cure)), State::Failing);
+        assert_eq!(shown(broken(cure)), ServiceState::Failing);
     }
-    let unreadable = shown(|entry| entry.state_mut().unreadable = Some("no digest".to_owned()));
-    assert_eq!(unreadable, State::Failing);
+    let unreadable = shown(|entry| entry.state.unreadable = Some("no digest".to_owned()));
+    assert_eq!(unreadable, ServiceState::Failing);
 }

@@ -6,11 +6,11 @@ use ccm_runtime::explain::{Explanation, Fares, WAIT, mend, moment, refused_write
 
 use super::{
     About, call, has_failed, leaves_it,
-    reasons::{self, approve, mend_of},
+    reasons::{self, approve, fix_for},
     unreadable,
 };
 use crate::{
-    machine::{Machine, decided::Decided, entry::Entry},
+    machine::{Machine, entry::BalancerEntry, last_plan::LastPlan},
     plan::{
         ADOPT, Known, RELEASE_APPROVED,
         reason::{PROVISIONING, Reason, SERVING},
@@ -22,52 +22,52 @@ use crate::{
 const LONG: Duration = Duration::from_mins(10);
 
 impl Machine {
-    /// Explains a Service by what was decided.
+    /// Explains a Service by what was last.
     pub(super) fn decided(
         &self,
         about: About<'_>,
-        entry: &Entry,
-        decided: &Decided,
+        entry: &BalancerEntry,
+        last: &LastPlan,
     ) -> Explanation {
         let service = about.service;
-        if let Some(why) = &decided.held_release {
+        if let Some(why) = &last.held_release {
             let command = approve(service, RELEASE_APPROVED);
-            let mend = format!("serve it again as the cause says; or let it be deleted: {command}");
-            return Explanation::new(Fares::Held, why, mend);
+            let fix = format!("serve it again as the cause says; or let it be deleted: {command}");
+            return Explanation::new(Fares::Held, why, fix);
         }
-        if let Some(why) = &decided.unclaimed {
-            let mend = "if no controller removes it: the command at the end of the cause";
-            return Explanation::new(Fares::Blocked, why, mend);
+        if let Some(why) = &last.unclaimed {
+            let fix = "if no controller removes it: the command at the end of the cause";
+            return Explanation::new(Fares::Blocked, why, fix);
         }
-        if decided.is_not_ours {
+        if last.is_not_ours {
             return match about.asks() {
                 true => self.does_not_serve(service),
                 false => leaves_it(service),
             };
         }
-        if self.is_observing && decided.is_due {
+        if self.is_observing && last.is_due {
             return Explanation::observed("");
         }
-        wrong(about, entry, decided)
+        wrong(about, entry, last)
             .or_else(|| not_written(about, entry))
             .or_else(|| {
                 let knows = entry.state.known != Known::Nothing;
                 (!knows).then(|| self.has_not_looked(reasons::shown(service)))
             })
             .or_else(|| under_way(about, entry))
-            .or_else(|| serving(about, decided))
-            .unwrap_or_else(|| behind(decided))
+            .or_else(|| serving(about, last))
+            .unwrap_or_else(|| behind(last))
     }
 }
 
-/// Says why the load balancer is not as the Service asks for.
-fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanation> {
-    if let Some(why) = &decided.held_replacement {
-        let mend = mend_of(Reason::ReplacementHeld, about.service);
-        return Some(Explanation::new(Fares::Held, why, mend));
+/// Says why the load balancer does not match the Service.
+fn wrong(about: About<'_>, entry: &BalancerEntry, last: &LastPlan) -> Option<Explanation> {
+    if let Some((why, _)) = &last.held_replacement {
+        let fix = fix_for(Reason::ReplacementHeld, about.service);
+        return Some(Explanation::new(Fares::Held, why, fix));
     }
-    let failed = decided.failure(&entry.state);
-    let condition = decided.condition(PROVISIONING);
+    let failed = last.failure(&entry.state);
+    let condition = last.condition(PROVISIONING);
     let (reason, message) =
         condition.filter(|(reason, _)| reasons::fares(*reason) != Fares::Fine)?;
     // Another cause may come first, such as a mistake in the Service.
@@ -82,12 +82,12 @@ fn wrong(about: About<'_>, entry: &Entry, decided: &Decided) -> Option<Explanati
         return under_way(about, entry);
     }
     let cause = format!("{}: {message}", reason.as_str());
-    let mend = of_others(about, entry, reason).unwrap_or_else(|| mend_of(reason, about.service));
-    Some(Explanation::new(reasons::fares(reason), cause, mend))
+    let fix = of_others(about, entry, reason).unwrap_or_else(|| fix_for(reason, about.service));
+    Some(Explanation::new(reasons::fares(reason), cause, fix))
 }
 
 /// Returns the fix for a load balancer that another controller made.
-fn of_others(about: About<'_>, entry: &Entry, reason: Reason) -> Option<String> {
+fn of_others(about: About<'_>, entry: &BalancerEntry, reason: Reason) -> Option<String> {
     let (state, (namespace, name)) = (&entry.state, about.service.names());
     match (reason, &state.adoptable, &state.foreign) {
         (Reason::WaitingForAdoption, Some((id, _)), _) => Some(format!(
@@ -102,14 +102,14 @@ fn of_others(about: About<'_>, entry: &Entry, reason: Reason) -> Option<String> 
 }
 
 /// A write that the API server has refused, or that does not last.
-fn not_written(about: About<'_>, entry: &Entry) -> Option<Explanation> {
+fn not_written(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
     if let Some((what, error)) = entry.refused_write.as_deref() {
-        let (fares, mend) = refused_write(error);
+        let (fares, fix) = refused_write(error);
         let cause = format!("the API server does not accept the write {what}: {error}");
-        return Some(Explanation::new(fares, cause, mend));
+        return Some(Explanation::new(fares, cause, fix));
     }
     let repeated = entry.state.repeats.waiting(about.now).next()?;
-    let mend = match repeated::is_call(&repeated.kind) {
+    let fix = match repeated::is_call(&repeated.kind) {
         true => {
             "find in the cloud why it does not last: `there` says how the load balancer is; another client changes it back, or the cloud fails to make it"
         }
@@ -117,45 +117,44 @@ fn not_written(about: About<'_>, entry: &Entry) -> Option<Explanation> {
             "find who takes it back: another controller, an admission webhook or policy (kubectl get service -o yaml --show-managed-fields)"
         }
     };
-    Some(Explanation::new(Fares::Blocked, repeated.to_string(), mend))
+    Some(Explanation::new(Fares::Blocked, repeated.to_string(), fix))
 }
 
 /// The cloud works, or a call is under way, or is made again soon.
-fn under_way(about: About<'_>, entry: &Entry) -> Option<Explanation> {
+fn under_way(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
     if let Some(pending) = &entry.state.pending {
         let since = moment(pending.since, about.now);
         let cause = format!("the cloud works on it: {} (begun {since})", pending.what);
-        let mend = match about.now.since(pending.since) >= LONG {
+        let fix = match about.now.since(pending.since) >= LONG {
             true => "wait; if it lasts, ask the operator of the cloud about this load balancer",
             false => WAIT,
         };
-        return Some(Explanation::new(Fares::Working, cause, mend));
+        return Some(Explanation::new(Fares::Working, cause, fix));
     }
-    if let Some(asked) = entry.all_asked().min_by_key(|asked| asked.began) {
+    if let Some(asked) = entry.asked.values().min_by_key(|asked| asked.began) {
         let since = moment(asked.began, about.now);
         let cause = format!("{} is under way (begun {since})", call(asked.call));
         return Some(Explanation::new(Fares::Working, cause, WAIT));
     }
-    let decided = entry.decided.as_ref()?;
-    let failed = decided.failure(&entry.state)?;
+    let failed = entry.last_plan.failure(&entry.state)?;
     let cause = format!("{}: {}", has_failed(failed), failed.error);
     Some(Explanation::new(Fares::Working, cause, mend(&failed.error)))
 }
 
 /// Says if the load balancer serves.
-fn serving(about: About<'_>, decided: &Decided) -> Option<Explanation> {
-    let provisioning = decided.condition(PROVISIONING);
-    let (reason, message) = decided.condition(SERVING)?;
+fn serving(about: About<'_>, last: &LastPlan) -> Option<Explanation> {
+    let provisioning = last.condition(PROVISIONING);
+    let (reason, message) = last.condition(SERVING)?;
     let cause = format!("{}: {message}", reason.as_str());
-    if reason == Reason::MembersHeld && decided.is_last_held {
-        let mend = "make another node a member: the last one never leaves";
-        return Some(Explanation::new(Fares::Held, cause, mend));
+    if reason == Reason::MembersHeld && last.is_last_held {
+        let fix = "make another node a member: the last one never leaves";
+        return Some(Explanation::new(Fares::Held, cause, fix));
     }
     if reasons::fares(reason) != Fares::Fine {
-        let mend = mend_of(reason, about.service);
-        return Some(Explanation::new(reasons::fares(reason), cause, mend));
+        let fix = fix_for(reason, about.service);
+        return Some(Explanation::new(reasons::fares(reason), cause, fix));
     }
-    if decided.is_due {
+    if last.is_due {
         let cause = "its load balancer serves, and a step is due: the line decided says which";
         return Some(Explanation::new(Fares::Working, cause, WAIT));
     }
@@ -164,16 +163,16 @@ fn serving(about: About<'_>, decided: &Decided) -> Option<Explanation> {
         Reason::PartlyProvisioned => format!("{cause}; but not all that it asks for: {remark}"),
         _ => cause,
     };
-    Some(Explanation::new(Fares::Fine, cause, mend_of(second, about.service)))
+    Some(Explanation::new(Fares::Fine, cause, fix_for(second, about.service)))
 }
 
 /// The Service has changed since, or does not have a load balancer yet.
-fn behind(decided: &Decided) -> Explanation {
-    let cause = match decided.condition(PROVISIONING) {
+fn behind(last: &LastPlan) -> Explanation {
+    let cause = match last.condition(PROVISIONING) {
         Some(_) => {
-            "the load balancer is as the Service asks for, and service-ccm has not seen yet if it serves"
+            "the load balancer matches the Service, and service-ccm has not seen yet whether it serves"
         }
-        None => "service-ccm has not seen yet that the load balancer is as the Service asks for",
+        None => "service-ccm has not seen yet that the load balancer matches the Service",
     };
     Explanation::new(Fares::Working, cause, WAIT)
 }

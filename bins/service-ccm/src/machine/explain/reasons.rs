@@ -33,7 +33,7 @@ fn told(service: &Service, kind: &str) -> Option<Explanation> {
             "this version does not know the reason: ask the leader",
         ));
     };
-    Some(Explanation::new(fares(*reason), cause, mend_of(*reason, service)))
+    Some(Explanation::new(fares(*reason), cause, fix_for(*reason, service)))
 }
 
 /// Returns how a Service fares whose condition has this reason.
@@ -66,7 +66,7 @@ pub(super) const fn fares(reason: Reason) -> Fares {
 }
 
 /// Returns the fix for a reason.
-pub(super) fn mend_of(reason: Reason, service: &Service) -> String {
+pub(super) fn fix_for(reason: Reason, service: &Service) -> String {
     let of_cloud = |kind| mend(&CloudError::new(kind, ""));
     match reason {
         Reason::Provisioned | Reason::Serving => NOTHING.to_owned(),

@@ -5,7 +5,7 @@ use ccm_cloud::{Cure, IngressAddress, LoadBalancer, Phase};
 use ccm_objects::service_keys;
 use ccm_runtime::explain::{Fares, moment};
 
-use super::{super::entry::Entry, About};
+use super::{super::entry::BalancerEntry, About};
 use crate::plan::Known;
 
 /// Describes the load balancer as the cloud showed it last, and the conditions of the Service.
@@ -24,7 +24,7 @@ pub(super) fn there(about: About<'_>) -> Vec<String> {
     lines
 }
 
-fn seen(entry: &Entry, now: At) -> Vec<String> {
+fn seen(entry: &BalancerEntry, now: At) -> Vec<String> {
     let mut lines = vec![match &entry.state.known {
         Known::Nothing => "service-ccm has not seen a load balancer yet".to_owned(),
         Known::Absent => "no load balancer".to_owned(),
@@ -33,9 +33,11 @@ fn seen(entry: &Entry, now: At) -> Vec<String> {
         Known::Elsewhere(who) => format!("another controller is responsible: {who}"),
     }];
     if entry.membership.is_known() {
-        lines.push(format!("members: {}, held: {}", entry.membership.len(), entry.held));
+        lines.push(format!("members: {}, held: {}", entry.membership.count(), entry.held));
     }
-    lines.extend(entry.refused.iter().map(|refused| format!("not shown: {}", refused.why)));
+    lines.extend(
+        entry.last_plan.refused.iter().map(|refused| format!("not shown: {}", refused.why)),
+    );
     lines.extend(entry.read.map(|at| format!("read in full {}", moment(at, now))));
     lines
 }

@@ -76,7 +76,7 @@ fn what_a_process_says_that_has_not_looked_yet() {
     }
     assert_eq!(explain(&machine, &service).0, Fares::Foreign);
     service.deleting = true;
-    machine.balancers.set_list(List::Compared);
+    machine.balancers.list = List::Compared;
     let (fares, cause) = explain(&machine, &service);
     assert_eq!(fares, Fares::Foreign, "{cause}");
     assert!(cause.contains("the controller of the class example.com/other"), "{cause}");
@@ -95,7 +95,7 @@ fn a_write_that_the_api_server_refuses() {
         selector: ccm_cloud::NodeSelector::default(),
     }));
     let entry = machine.balancers.entry(&service);
-    entry.decided = Some(Box::default());
+    entry.last_plan.is_made = true;
     entry.refused_write =
         Some(Box::new(("status".to_owned(), ApiError::Forbidden("no right".to_owned()))));
     let told = machine.explain("shop/web", Some(&service), At::default());
@@ -113,7 +113,7 @@ fn a_write_that_the_api_server_refuses() {
     ] {
         let entry = machine.balancers.entry(&service);
         entry.refused_write = None;
-        let repeats = &mut entry.state_mut().repeats;
+        let repeats = &mut entry.state.repeats;
         *repeats = Repeats::default();
         for _ in 0..20 {
             repeats.made(At::default(), kind, Content::of(&1));

@@ -18,7 +18,7 @@ fn the_members_of_another_load_balancer_are_not_known() {
     let members: Arc<[Member]> = vec![member].into();
     let nodes = NodeSet { members: Arc::clone(&members), ..NodeSet::default() };
     for (id, is_known) in [("one", true), ("twin", false)] {
-        let mut entry = Entry::default();
+        let mut entry = BalancerEntry::default();
         let balancer =
             |id: &str| LoadBalancer { phase: Phase::Ready, ..LoadBalancer::new(id, "", None) };
         entry.state.known = Known::There(Box::new(balancer("one")));
@@ -41,7 +41,12 @@ fn balancer(id: &str) -> LoadBalancer {
 }
 
 /// Applies a list with these load balancers to a Service whose annotation names `named`.
-fn list(entry: &mut Entry, named: Option<&str>, found: Vec<LoadBalancer>, is_complete: bool) {
+fn list(
+    entry: &mut BalancerEntry,
+    named: Option<&str>,
+    found: Vec<LoadBalancer>,
+    is_complete: bool,
+) {
     let annotations = named.map(|id| (ID.into(), id.into())).into_iter().collect();
     let details = ServiceDetails { annotations, ..ServiceDetails::default() };
     let service = Service { details: Some(Box::new(details)), ..Service::default() };
@@ -56,7 +61,7 @@ fn list(entry: &mut Entry, named: Option<&str>, found: Vec<LoadBalancer>, is_com
 #[test]
 fn only_a_complete_list_shows_that_a_load_balancer_is_gone() {
     for (is_complete, is_absent) in [(false, false), (true, true)] {
-        let mut entry = Entry::default();
+        let mut entry = BalancerEntry::default();
         entry.state.known = Known::There(Box::new(balancer("one")));
         list(&mut entry, None, Vec::new(), is_complete);
         assert_eq!(entry.state.known == Known::Absent, is_absent, "{is_complete}");
@@ -72,7 +77,7 @@ fn of_two_load_balancers_the_named_one_stays_or_else_the_oldest() {
     for (named, stays, goes) in
         [(None, "old", "young"), (Some("young"), "young", "old"), (Some("other"), "old", "young")]
     {
-        let mut entry = Entry::default();
+        let mut entry = BalancerEntry::default();
         list(&mut entry, named, vec![aged("young", 1), aged("old", 2)], true);
         assert_eq!(entry.state.id(), Some(stays), "{named:?}");
         assert_eq!(entry.state.duplicate.as_deref(), Some(goes), "{named:?}");
@@ -110,7 +115,7 @@ fn a_line_is_about_an_id_that_it_names_in_full() {
 
 #[test]
 fn a_service_learns_that_its_entry_of_the_list_cannot_be_read() {
-    let mut entry = Entry::default();
+    let mut entry = BalancerEntry::default();
     entry.state.known = Known::There(Box::new(balancer("one")));
     let service = Service::default();
     let mut compare = |malformed: &[&str], found| {

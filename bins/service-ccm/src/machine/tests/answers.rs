@@ -11,10 +11,9 @@ use crate::{
     machine::{
         Machine,
         effect::{Effect, Lane, Tell, Turn},
-        entry::Asked,
         event::Written,
     },
-    plan::{CallKind, Inputs, Step, members::Decision},
+    plan::Step,
 };
 
 fn service() -> Arc<Service> {
@@ -45,40 +44,5 @@ fn many_conflicts_in_a_row_are_a_failure_that_is_told() {
         assert!(matches!(tell, Tell::NotWritten { what: "protect", .. }), "{tell:?}");
         // A write ends the row.
         written(&mut machine, Ok(service()));
-    }
-}
-
-#[test]
-fn each_lane_has_the_answer_to_its_own_call() {
-    for lanes in [[Lane::Normal, Lane::Slow], [Lane::Slow, Lane::Normal]] {
-        let mut machine = machine();
-        let entry = machine.balancers.entry(&service());
-        for (lane, call) in [(Lane::Slow, CallKind::Ensure), (Lane::Normal, CallKind::Delete)] {
-            entry.ask(lane, asked(call));
-        }
-        for lane in lanes {
-            let (call, other) = match lane {
-                Lane::Slow => (CallKind::Ensure, CallKind::Delete),
-                Lane::Normal => (CallKind::Delete, CallKind::Ensure),
-            };
-            let taken = entry.take_asked(lane, call);
-            assert_eq!(taken.map(|taken| taken.call), Some(call), "{lane:?}");
-            assert!(entry.take_asked(lane, call).is_none(), "{lane:?} has it once");
-            assert!(entry.take_asked(lane, other).is_none(), "{lane:?}");
-        }
-    }
-}
-
-fn asked(call: CallKind) -> Asked {
-    Asked {
-        service: service(),
-        call,
-        step: Step::Protect,
-        members: Decision::default(),
-        digest: None,
-        sent: None,
-        inputs: Inputs::default(),
-        may_replace: false,
-        began: At::default(),
     }
 }

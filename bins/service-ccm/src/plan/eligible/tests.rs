@@ -20,10 +20,10 @@ fn traits() -> LoadBalancerTraits {
     LoadBalancerTraits { member_ids: true, ..LoadBalancerTraits::default() }
 }
 
-fn rules<'a>(taints: &'a [String], traits: &'a LoadBalancerTraits) -> Rules<'a> {
+fn rules<'a>(taints: &'a [String], traits: &'a LoadBalancerTraits) -> NodeRules<'a> {
     static NO_LABELS: LazyLock<LabelKeys> = LazyLock::new(LabelKeys::default);
     static NONE: BTreeSet<Arc<str>> = BTreeSet::new();
-    Rules {
+    NodeRules {
         scale_down_taints: taints,
         schemes: &[],
         foreign_nodes: false,
@@ -36,7 +36,7 @@ fn rules<'a>(taints: &'a [String], traits: &'a LoadBalancerTraits) -> Rules<'a> 
 #[test]
 fn a_node_that_is_not_selected_is_no_member() {
     let (left_out, traits) = ([node().name].into(), traits());
-    let rules = Rules { left_out: &left_out, ..rules(&[], &traits) };
+    let rules = NodeRules { left_out: &left_out, ..rules(&[], &traits) };
     assert_eq!(member(&node(), rules), Err(Excluded::NotSelected));
     assert!(member(&Node { name: "m".into(), ..node() }, rules).is_ok());
 }
@@ -51,7 +51,7 @@ fn nodes_of_other_providers_are_no_members_unless_a_setting_says_so() {
     };
     let traits = LoadBalancerTraits::default();
     let set = |foreign_nodes, nodes: &[Node]| {
-        let rules = Rules { schemes: &schemes, foreign_nodes, ..rules(&[], &traits) };
+        let rules = NodeRules { schemes: &schemes, foreign_nodes, ..rules(&[], &traits) };
         node_set(nodes.iter(), rules, &NodeSet::default(), At::default())
     };
     let names = |set: &NodeSet| -> Vec<String> {
@@ -287,7 +287,7 @@ fn with_further_labels_nothing_else_changes() {
     };
     let (before, now) = (keys("pool"), keys("pool,rack"));
     let traits = traits();
-    let rules = Rules { labels: &before, ..rules(&[], &traits) };
+    let rules = NodeRules { labels: &before, ..rules(&[], &traits) };
     let seen = Node { labels: labels("a"), ..node() };
     let set = node_set([&seen].into_iter(), rules, &NodeSet::default(), At::default());
     let later = labels("b");

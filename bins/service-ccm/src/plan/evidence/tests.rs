@@ -6,7 +6,7 @@ use ccm_objects::{Service, ServiceCondition};
 
 use super::{
     super::{
-        CallKind, Classes, Known, List, Plan, State, Step, View,
+        BalancerState, CallKind, Classes, Known, List, Plan, Step, View,
         members::Decision,
         not_offered,
         reason::PROVISIONING,
@@ -48,21 +48,21 @@ fn classes(instance: Option<&str>) -> &'static Classes {
     Box::leak(Box::new(Classes { served, classless: false, instance }))
 }
 
-fn plan_of(service: &Service, state: &State, instance: Option<&str>) -> Plan {
+fn plan_of(service: &Service, state: &BalancerState, instance: Option<&str>) -> Plan {
     planned(service, state, 100, |view| view.classes = classes(instance))
 }
 
-fn there() -> State {
+fn there() -> BalancerState {
     let known = Known::There(Box::new(LoadBalancer::new("lb-1", "", None)));
-    State { known, ..State::default() }
+    BalancerState { known, ..BalancerState::default() }
 }
 
-fn absent(proved_absent: bool) -> State {
-    State { known: Known::Absent, proved_absent, ..State::default() }
+fn absent(proved_absent: bool) -> BalancerState {
+    BalancerState { known: Known::Absent, proved_absent, ..BalancerState::default() }
 }
 
-fn recorded() -> State {
-    State { known: Known::Recorded { id: "lb-1".to_owned() }, ..State::default() }
+fn recorded() -> BalancerState {
+    BalancerState { known: Known::Recorded { id: "lb-1".to_owned() }, ..BalancerState::default() }
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_service_is_that_of_the_lease_that_is_on_it() {
 fn what_is_ours_is_released_whatever_its_type_is_by_then() {
     let left = of_type_cluster_ip(shows(true, &[]));
     for service in [left.clone(), Service { deleting: true, ..left }] {
-        for state in [State::default(), there(), absent(false), recorded()] {
+        for state in [BalancerState::default(), there(), absent(false), recorded()] {
             assert_eq!(plan_of(&service, &state, None), Plan::Next(Step::Delete), "{state:?}");
         }
         assert_eq!(plan_of(&service, &absent(true), None), Plan::Next(Step::Release));
@@ -110,7 +110,7 @@ fn what_is_ours_is_released_whatever_its_type_is_by_then() {
 
 #[test]
 fn a_setting_takes_no_load_balancer_from_a_service_that_asks_for_one() {
-    let why = |service: &Service, state: &State, released| {
+    let why = |service: &Service, state: &BalancerState, released| {
         let mut why = None;
         planned(service, state, 100, |view| {
             (view.classes, view.may_release) = (classes(None), released);
@@ -146,14 +146,14 @@ fn a_setting_takes_no_load_balancer_from_a_service_that_asks_for_one() {
 fn the_members_of_a_load_balancer_that_stays_follow_the_nodes() {
     let members = Decision { changes: true, ..Decision::default() };
     let other = of_class(OTHER, shows(true, &[]));
-    let plan = |state: &State| {
+    let plan = |state: &BalancerState| {
         planned_with(&other, state, &members, 100, |view| view.classes = classes(None))
     };
     assert_eq!(plan(&there()), Plan::Next(Step::SetMembers("lb-1".to_owned())));
     let mut failed = LoadBalancer::new("lb-1", "", None);
     failed.phase = Phase::Failed { why: "no host".to_owned(), cure: Cure::Ensure };
     let known = Known::There(Box::new(failed));
-    assert_eq!(plan(&State { known, ..State::default() }), Plan::Waits);
+    assert_eq!(plan(&BalancerState { known, ..BalancerState::default() }), Plan::Waits);
 }
 
 /// If a setting excludes a Service that asks for a load balancer, service-ccm deletes only what the
@@ -162,7 +162,7 @@ fn the_members_of_a_load_balancer_that_stays_follow_the_nodes() {
 fn a_service_that_asks_and_is_not_served_keeps_what_only_it_records() {
     let other = of_class(OTHER, shows(true, &[(ID, "lb-1")]));
     assert_eq!(plan_of(&other, &recorded(), None), Plan::NotOurs);
-    assert_eq!(plan_of(&other, &State::default(), None), Plan::NotOurs);
+    assert_eq!(plan_of(&other, &BalancerState::default(), None), Plan::NotOurs);
     let gone = Service { deleting: true, ..other };
     assert_eq!(plan_of(&gone, &recorded(), None), Plan::Next(Step::Delete));
 }
@@ -171,13 +171,14 @@ fn a_service_that_asks_and_is_not_served_keeps_what_only_it_records() {
 fn without_evidence_nothing_is_touched() {
     let left = of_type_cluster_ip(shows(false, &[]));
     for service in [left.clone(), Service { deleting: true, ..left }] {
-        for state in [State::default(), absent(false)] {
+        for state in [BalancerState::default(), absent(false)] {
             // Even if the program serves Services without a class: this Service has lost its class.
             let plan = planned(&service, &state, 100, |_| {});
             assert_eq!(plan, Plan::NotOurs, "{state:?}");
             assert_eq!(plan_of(&service, &state, None), Plan::NotOurs, "{state:?}");
         }
-        let awaited = planned(&service, &State::default(), 0, |view| view.list = List::Awaited);
+        let awaited =
+            planned(&service, &BalancerState::default(), 0, |view| view.list = List::Awaited);
         assert_eq!(awaited, Plan::Waits);
         // The cloud shows the owner, or a call of this process has shown it.
         assert_eq!(planned(&service, &there(), 100, |_| {}), Plan::Next(Step::Delete));
@@ -188,14 +189,14 @@ fn without_evidence_nothing_is_touched() {
     // A served class on the Service is evidence.
     let served = of_class("example.com/ours", shows(false, &[]));
     let served = Service { deleting: true, ..served };
-    assert_eq!(plan_of(&served, &State::default(), None), Plan::Next(Step::Delete));
+    assert_eq!(plan_of(&served, &BalancerState::default(), None), Plan::Next(Step::Delete));
     assert_eq!(plan_of(&served, &absent(true), None), Plan::Next(Step::Release));
 }
 
 /// The answer to the removal of the finalizer was lost, or another replica has removed it.
 #[test]
 fn a_finalizer_that_comes_after_the_marks_have_gone_is_another_controllers() {
-    let was_marked = State { was_marked: true, ..absent(true) };
+    let was_marked = BalancerState { was_marked: true, ..absent(true) };
     let bare = of_class(OTHER, shows(false, &[]));
     for service in [bare.clone(), of_type_cluster_ip(bare)] {
         assert_eq!(plan_of(&service, &was_marked, None), Plan::NotOurs, "{service:?}");
@@ -218,7 +219,7 @@ fn of_what_another_service_ccm_has_served_only_the_own_load_balancer_is_deleted(
     let theirs = shows(true, &[(INSTANCE, "kube-system/a"), (ID, "lb-a")]);
     let left = of_type_cluster_ip(theirs.clone());
     for service in [left.clone(), Service { deleting: true, ..left.clone() }] {
-        assert_eq!(plan_of(&service, &State::default(), None), Plan::NotOurs);
+        assert_eq!(plan_of(&service, &BalancerState::default(), None), Plan::NotOurs);
         assert_eq!(plan_of(&service, &there(), None), Plan::Next(Step::Delete));
         assert_eq!(plan_of(&service, &absent(true), None), Plan::NotOurs, "it keeps the finalizer");
     }
@@ -235,14 +236,15 @@ fn of_what_another_service_ccm_has_served_only_the_own_load_balancer_is_deleted(
     }
     // The default Lease differs by the annotation of others, a named Lease by a missing annotation.
     let default = of_type_cluster_ip(shows(true, &[]));
-    assert_eq!(plan_of(&default, &State::default(), Some("lb/a")), Plan::NotOurs);
+    assert_eq!(plan_of(&default, &BalancerState::default(), Some("lb/a")), Plan::NotOurs);
 }
 
 #[test]
 fn a_service_that_is_served_from_now_on_says_so_before_the_first_call() {
     let theirs = of_class("example.com/ours", shows(true, &[(INSTANCE, "kube-system/a")]));
     for instance in [None, Some("lb/b")] {
-        let Plan::Next(Step::Write(change)) = plan_of(&theirs, &State::default(), instance) else {
+        let Plan::Next(Step::Write(change)) = plan_of(&theirs, &BalancerState::default(), instance)
+        else {
             panic!("no write")
         };
         assert_eq!(change.annotations, classes(instance).signature(), "it does not name one");
@@ -251,7 +253,7 @@ fn a_service_that_is_served_from_now_on_says_so_before_the_first_call() {
         let details = written.details.as_mut().expect("details");
         details.annotations =
             instance.map(|lease| (INSTANCE.into(), lease.into())).into_iter().collect();
-        let plan = plan_of(&written, &State::default(), instance);
+        let plan = plan_of(&written, &BalancerState::default(), instance);
         assert!(matches!(plan, Plan::Next(Step::Ensure(_))), "{plan:?}");
     }
     // The ID of a load balancer in another cloud is removed; the ID of the existing one stays.
@@ -269,21 +271,21 @@ fn a_service_that_is_served_from_now_on_says_so_before_the_first_call() {
 #[test]
 fn what_was_written_goes_also_without_the_finalizer() {
     let bare = Service { has_finalizer: false, ..of_type_cluster_ip(shows(true, &[])) };
-    for state in [State::default(), there()] {
+    for state in [BalancerState::default(), there()] {
         assert_eq!(plan_of(&bare, &state, None), Plan::Next(Step::Release), "{state:?}");
         assert_eq!(plan_of(&bare, &state, Some("lb/a")), Plan::NotOurs, "it is another one's");
     }
     let gone = Service { deleting: true, ..bare.clone() };
-    assert_eq!(plan_of(&gone, &State::default(), None), Plan::NotOurs, "nothing keeps it");
+    assert_eq!(plan_of(&gone, &BalancerState::default(), None), Plan::NotOurs, "nothing keeps it");
     let asks = Service { is_load_balancer: true, ..bare };
-    assert_eq!(plan_of(&asks, &State::default(), None), Plan::NotOurs);
+    assert_eq!(plan_of(&asks, &BalancerState::default(), None), Plan::NotOurs);
 }
 
 #[test]
 fn a_finalizer_of_which_nobody_knows_names_the_command() {
     let why = |service: &Service, list| {
         let mut why = None;
-        planned(service, &State::default(), 100, |view| {
+        planned(service, &BalancerState::default(), 100, |view| {
             (view.classes, view.list) = (classes(None), list);
             why = unclaimed(*view, &super::super::plan(*view));
         });
@@ -316,14 +318,14 @@ fn a_finalizer_of_which_nobody_knows_names_the_command() {
 /// An admission policy drops a write, or another service-ccm of the same class undoes it.
 #[test]
 fn what_does_not_last_is_not_written_without_end() {
-    let after = |step: &Step, answer: &Service, mut state: State| {
+    let after = |step: &Step, answer: &Service, mut state: BalancerState| {
         let made = repeated::written(&mut state.repeats, At::default(), step, answer);
         assert!(!made.is_empty(), "the answer does not show it: {step:?}");
         state
     };
     // A takeover.
     let of_another = shows(true, &[(INSTANCE, "kube-system/a")]);
-    let serves = |state: &State| planned(&of_another, state, 0, |_| {});
+    let serves = |state: &BalancerState| planned(&of_another, state, 0, |_| {});
     let plan = serves(&there());
     let Plan::Next(step @ Step::Write(_)) = &plan else { panic!("{plan:?}") };
     assert_ne!(serves(&after(step, &of_another, there())), plan);
@@ -331,7 +333,7 @@ fn what_does_not_last_is_not_written_without_end() {
     let left = of_type_cluster_ip(shows(true, &[]));
     let bare = Service { has_finalizer: false, ..left.clone() };
     for service in [left.clone(), bare] {
-        let plan = |state: &State| planned(&service, state, 0, |_| {});
+        let plan = |state: &BalancerState| planned(&service, state, 0, |_| {});
         assert_eq!(plan(&absent(true)), Plan::Next(Step::Release));
         let refused = after(&Step::Release, &left, absent(true));
         assert_eq!(plan(&refused), Plan::Waits);
@@ -342,7 +344,7 @@ fn what_does_not_last_is_not_written_without_end() {
 fn members_of_a_load_balancer_that_stays_wait_for_the_cloud() {
     let members = Decision { changes: true, ..Decision::default() };
     let other = of_class(OTHER, shows(true, &[]));
-    let state = State { pending: Some(pending(CallKind::Members, 200)), ..there() };
+    let state = BalancerState { pending: Some(pending(CallKind::Members, 200)), ..there() };
     let plan =
         |now| planned_with(&other, &state, &members, now, |view| view.classes = classes(None));
     assert_eq!(plan(100), Plan::Waits);
@@ -352,7 +354,7 @@ fn members_of_a_load_balancer_that_stays_wait_for_the_cloud() {
 #[test]
 fn nothing_is_deleted_before_the_first_list() {
     let leaving = Service { deleting: true, ..of_class("example.com/ours", shows(true, &[])) };
-    let plan = |list| planned(&leaving, &State::default(), 100, |view| view.list = list);
+    let plan = |list| planned(&leaving, &BalancerState::default(), 100, |view| view.list = list);
     assert_eq!(plan(List::Awaited), Plan::Waits);
     assert_eq!(plan(List::Compared), Plan::Next(Step::Delete));
 }

@@ -40,27 +40,27 @@ fn local(health_check_port: u16) -> ServiceDetails {
     }
 }
 
-fn read(details: ServiceDetails) -> Desired {
+fn read(details: ServiceDetails) -> SpecFrontEnd {
     read_for(details, &traits())
 }
 
-fn read_for(details: ServiceDetails, traits: &LoadBalancerTraits) -> Desired {
+fn read_for(details: ServiceDetails, traits: &LoadBalancerTraits) -> SpecFrontEnd {
     let details = Some(Box::new(details));
     let service =
         Service { key: "shop/web".into(), uid: "u-1".into(), details, ..Service::default() };
-    desired(&service, &cluster(), traits)
+    spec_front_end(&service, &cluster(), traits)
 }
 
 fn front_end(details: ServiceDetails) -> Arc<FrontEnd> {
-    let Desired { front_end, problems } = read(details);
+    let SpecFrontEnd { front_end, problems } = read(details);
     assert_eq!(problems, []);
     front_end.expect("no problem is fatal")
 }
 
 /// The fields with fatal problems, and those with remarks.
-fn problems(desired: &Desired) -> (Vec<&str>, Vec<&str>) {
-    assert_eq!(desired.front_end.is_none(), desired.problems.iter().any(|one| one.fatal));
-    let (fatal, remarks): (Vec<&Problem>, _) = desired.problems.iter().partition(|one| one.fatal);
+fn problems(spec: &SpecFrontEnd) -> (Vec<&str>, Vec<&str>) {
+    assert_eq!(spec.front_end.is_none(), spec.problems.iter().any(|one| one.fatal));
+    let (fatal, remarks): (Vec<&SpecProblem>, _) = spec.problems.iter().partition(|one| one.fatal);
     (fatal.iter().map(|one| &*one.field).collect(), remarks.iter().map(|one| &*one.field).collect())
 }
 
@@ -146,9 +146,9 @@ fn each_protocol_is_configured_where_the_cloud_offers_it() {
         [("TCP", Protocol::Tcp), ("UDP", Protocol::Udp), ("SCTP", Protocol::Sctp)]
     {
         let details = ServiceDetails { ports: vec![port(text, 53)], ..details() };
-        let desired = read_for(details.clone(), &all);
-        assert_eq!(problems(&desired), (vec![], vec![]));
-        let ports = desired.front_end.expect("a front end").ports.clone();
+        let spec = read_for(details.clone(), &all);
+        assert_eq!(problems(&spec), (vec![], vec![]));
+        let ports = spec.front_end.expect("a front end").ports.clone();
         assert_eq!((ports[0].protocol, ports[0].port), (protocol, 53));
         let offered = read(details).front_end.is_some();
         assert_eq!(offered, protocol == Protocol::Tcp, "{text} with a cloud that offers TCP only");
@@ -165,8 +165,8 @@ fn what_the_provider_only_remarks_on_is_in_no_digest() {
     };
     let with = |keys: &[&str]| {
         let annotations = keys.iter().map(|&key| (key.into(), "x".into())).collect();
-        let desired = read_for(ServiceDetails { annotations, ..details() }, &traits);
-        desired.front_end.expect("a front end")
+        let spec = read_for(ServiceDetails { annotations, ..details() }, &traits);
+        spec.front_end.expect("a front end")
     };
     let (before, misspelt) = (with(&[]), with(&["old.example/cloud-intern", "old.example/x"]));
     assert_eq!(misspelt.digest, before.digest);
@@ -184,8 +184,8 @@ fn what_the_provider_writes_is_in_no_digest() {
     };
     let with = |keys: &[&str]| {
         let annotations = keys.iter().map(|&key| (key.into(), "x".into())).collect();
-        let desired = read_for(ServiceDetails { annotations, ..details() }, &own);
-        desired.front_end.expect("a front end")
+        let spec = read_for(ServiceDetails { annotations, ..details() }, &own);
+        spec.front_end.expect("a front end")
     };
     let before = with(&["cloud.example/flavor"]);
     let written = ["cloud.example/flavor", "cloud.example/id", "cloud.example/seen-address"];
@@ -212,7 +212,7 @@ fn the_whole_service_is_in_the_digest_of_a_provider_that_gets_it() {
             json: Some(json.into()),
             ..Service::default()
         };
-        desired(&service, &cluster(), &traits).front_end.expect("a front end").digest
+        spec_front_end(&service, &cluster(), &traits).front_end.expect("a front end").digest
     };
     let before = digest("quartet.dev/load-balancer-id", "192.0.2.1", "{}");
     for own in ["vendor.example/id", "kubectl.kubernetes.io/restartedAt", "quartet.dev/adopt"] {
@@ -303,9 +303,9 @@ fn what_a_user_got_wrong_names_the_field() {
         ),
     ];
     for (details, field, message) in cases {
-        let desired = read(details);
-        assert_eq!(problems(&desired).0, [field]);
-        assert!(desired.problems[0].message.contains(message), "{:?}", desired.problems);
+        let spec = read(details);
+        assert_eq!(problems(&spec).0, [field]);
+        assert!(spec.problems[0].message.contains(message), "{:?}", spec.problems);
     }
 }
 
@@ -314,10 +314,9 @@ fn a_port_without_node_port_has_no_members() {
     let without = ServicePort { node_port: None, ..port("TCP", 80) };
     let ports = vec![without, port("TCP", 443)];
     for allocates_node_ports in [true, false] {
-        let desired =
-            read(ServiceDetails { ports: ports.clone(), allocates_node_ports, ..details() });
-        assert_eq!(problems(&desired), (vec![], vec!["spec.ports[0].nodePort"]));
-        let ports = desired.front_end.expect("a front end").ports.clone();
+        let spec = read(ServiceDetails { ports: ports.clone(), allocates_node_ports, ..details() });
+        assert_eq!(problems(&spec), (vec![], vec!["spec.ports[0].nodePort"]));
+        let ports = spec.front_end.expect("a front end").ports.clone();
         assert_eq!(
             ports.iter().map(|port| port.member_port).collect::<Vec<_>>(),
             [None, Some(30_443)]
@@ -338,9 +337,9 @@ fn two_families_where_the_cloud_has_one() {
     assert_eq!(problems(&read(both("RequireDualStack"))).0, ["spec.ipFamilyPolicy"]);
     let traits = LoadBalancerTraits { dual_stack: true, ..traits() };
     for policy in ["PreferDualStack", "RequireDualStack"] {
-        let desired = read_for(both(policy), &traits);
-        assert_eq!(problems(&desired), (vec![], vec![]));
-        let front_end = desired.front_end.expect("a front end");
+        let spec = read_for(both(policy), &traits);
+        assert_eq!(problems(&spec), (vec![], vec![]));
+        let front_end = spec.front_end.expect("a front end");
         assert_eq!(front_end.families, [IpFamily::V6, IpFamily::V4]);
         assert_eq!(front_end.requires_families, policy == "RequireDualStack");
     }

@@ -21,8 +21,8 @@ fn gone() -> Loss {
 }
 
 /// A list that lacks the first ones.
-fn lacks(lost: usize, all: usize) -> Sight {
-    Sight {
+fn lacks(lost: usize, all: usize) -> LossSight {
+    LossSight {
         recorded: all,
         all: (0..all).map(uid).collect(),
         missing: (0..lost).map(uid).collect(),
@@ -39,25 +39,25 @@ fn with(lost: usize, all: usize) -> Losses {
 }
 
 /// The verdicts about the first ones, after an answer of the cloud about each of them.
-fn verdicts(losses: &mut Losses, count: usize, minutes: u32, loss: &Loss) -> Vec<Verdict> {
+fn verdicts(losses: &mut Losses, count: usize, minutes: u32, loss: &Loss) -> Vec<LossVerdict> {
     (0..count).for_each(|number| losses.answered(at(minutes), &uid(number), loss.clone()));
     (0..count).map(|number| losses.decide(&uid(number), now(minutes))).collect()
 }
 
-fn replaced(verdicts: &[Verdict]) -> usize {
-    verdicts.iter().filter(|verdict| **verdict == Verdict::Replaced).count()
+fn replaced(verdicts: &[LossVerdict]) -> usize {
+    verdicts.iter().filter(|verdict| **verdict == LossVerdict::Replaced).count()
 }
 
 #[test]
 fn a_single_one_is_asked_about_before_it_is_replaced() {
     let mut losses = with(1, 20);
-    assert_eq!(losses.decide(&uid(0), now(0)), Verdict::Asks);
-    assert_eq!(losses.decide(&uid(1), now(0)), Verdict::Kept);
+    assert_eq!(losses.decide(&uid(0), now(0)), LossVerdict::Asks);
+    assert_eq!(losses.decide(&uid(1), now(0)), LossVerdict::Kept);
     losses.answered(at(0), &uid(0), gone());
-    assert_eq!(losses.decide(&uid(0), now(0)), Verdict::Replaced);
+    assert_eq!(losses.decide(&uid(0), now(0)), LossVerdict::Replaced);
     // A provider that cannot be asked.
     let unasked = Now { can_ask: false, ..now(0) };
-    assert_eq!(with(1, 20).decide(&uid(0), unasked), Verdict::Replaced);
+    assert_eq!(with(1, 20).decide(&uid(0), unasked), LossVerdict::Replaced);
 }
 
 #[test]
@@ -81,34 +81,34 @@ fn the_budget_counts_what_six_hours_have_replaced() {
     for number in [7, 8] {
         losses.answered(at(2), &uid(number), gone());
     }
-    assert_eq!(losses.decide(&uid(7), now(2)), Verdict::Replaced);
+    assert_eq!(losses.decide(&uid(7), now(2)), LossVerdict::Replaced);
     let held = losses.decide(&uid(8), now(2));
-    assert!(matches!(held, Verdict::Held(Why::Unproved, _)), "{held:?}");
+    assert!(matches!(held, LossVerdict::Held(UNPROVED, _)), "{held:?}");
     // The next leader goes on with it.
     let mut next = Losses::resume(at(3), losses.window(at(0)));
-    next.listed(at(3), Sight { missing: [uid(8)].into(), ..lacks(0, 20) });
+    next.listed(at(3), LossSight { missing: [uid(8)].into(), ..lacks(0, 20) });
     next.answered(at(3), &uid(8), gone());
-    assert!(matches!(next.decide(&uid(8), now(3)), Verdict::Held(..)));
-    assert_eq!(next.decide(&uid(8), now(6 * 60 + 2)), Verdict::Replaced);
+    assert!(matches!(next.decide(&uid(8), now(3)), LossVerdict::Held(..)));
+    assert_eq!(next.decide(&uid(8), now(6 * 60 + 2)), LossVerdict::Replaced);
 }
 
 #[test]
 fn proved_losses_are_replaced_a_few_at_a_time() {
     let mut losses = with(20, 20);
     assert_eq!(replaced(&verdicts(&mut losses, 20, 0, &gone())), 0);
-    assert!(matches!(losses.decide(&uid(0), now(9)), Verdict::Held(Why::Unproved, _)));
-    assert_eq!(losses.decide(&uid(0), now(10)), Verdict::Asks);
+    assert!(matches!(losses.decide(&uid(0), now(9)), LossVerdict::Held(UNPROVED, _)));
+    assert_eq!(losses.decide(&uid(0), now(10)), LossVerdict::Asks);
     let first = verdicts(&mut losses, 20, 10, &gone());
     assert_eq!(replaced(&first), 3);
-    assert!(matches!(first[3], Verdict::Held(Why::Others, _)), "{first:?}");
+    assert!(matches!(first[3], LossVerdict::Held(OTHERS, _)), "{first:?}");
     let again: Vec<_> = (0..20).map(|number| losses.decide(&uid(number), now(30))).collect();
     assert_eq!(replaced(&again), 3, "none of them is shown yet");
     losses.end(at(31), &uid(0));
     let next: Vec<_> = (0..20).map(|number| losses.decide(&uid(number), now(31))).collect();
     assert_eq!(replaced(&next), 3, "{next:?}");
     // A list that shows one is as good as an answer.
-    losses.listed(at(32), Sight { ready: [uid(1)].into(), ..lacks(0, 20) });
-    assert_eq!(losses.decide(&uid(4), now(32)), Verdict::Replaced);
+    losses.listed(at(32), LossSight { ready: [uid(1)].into(), ..lacks(0, 20) });
+    assert_eq!(losses.decide(&uid(4), now(32)), LossVerdict::Replaced);
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn another_cloud_proves_nothing() {
         let asked = Now { is_same_cloud, ..now(10) };
         for number in 0..20 {
             let verdict = losses.decide(&uid(number), asked);
-            assert!(matches!(verdict, Verdict::Held(Why::OtherCloud, _)), "{verdict:?}");
+            assert!(matches!(verdict, LossVerdict::Held(OTHER_CLOUD, _)), "{verdict:?}");
         }
         let later = Now { is_same_cloud, ..now(70) };
-        assert_eq!(losses.decide(&uid(0), later), Verdict::Asks, "it is asked about seldom");
-        assert_eq!(losses.decide(&uid(0), Now { approved: true, ..asked }), Verdict::Replaced);
+        assert_eq!(losses.decide(&uid(0), later), LossVerdict::Asks, "it is asked about seldom");
+        assert_eq!(losses.decide(&uid(0), Now { approved: true, ..asked }), LossVerdict::Replaced);
     }
 }
 
@@ -139,30 +139,30 @@ fn answers_before_the_cloud_shows_others_prove_nothing() {
     (0..20).for_each(|number| losses.answered(at(11), &uid(number), gone()));
     losses.see_instance(at(12), true);
     let held = losses.decide(&uid(0), now(13));
-    assert!(matches!(held, Verdict::Held(Why::Unproved, _)), "{held:?}");
+    assert!(matches!(held, LossVerdict::Held(UNPROVED, _)), "{held:?}");
     losses.see_instance(at(17), true);
-    assert_eq!(losses.decide(&uid(0), now(22)), Verdict::Asks);
+    assert_eq!(losses.decide(&uid(0), now(22)), LossVerdict::Asks);
     losses.answered(at(22), &uid(0), gone());
-    assert_eq!(losses.decide(&uid(0), now(22)), Verdict::Replaced);
+    assert_eq!(losses.decide(&uid(0), now(22)), LossVerdict::Replaced);
     // It has not shown any in the meantime.
     losses.see_instance(at(23), false);
     losses.see_instance(at(24), true);
     losses.answered(at(25), &uid(1), gone());
     let held = losses.decide(&uid(1), now(25));
-    assert!(matches!(held, Verdict::Held(Why::Unproved, _)), "{held:?}");
+    assert!(matches!(held, LossVerdict::Held(UNPROVED, _)), "{held:?}");
 }
 
 #[test]
 fn one_that_was_made_between_two_lists_proves_nothing() {
     let mut losses = with(0, 20);
     losses.answered(at(1), &uid(19), gone());
-    assert_eq!(losses.decide(&uid(19), now(1)), Verdict::Replaced);
+    assert_eq!(losses.decide(&uid(19), now(1)), LossVerdict::Replaced);
     losses.end(at(1), &uid(19));
-    losses.listed(at(2), Sight { ready: [uid(19)].into(), ..lacks(19, 20) });
+    losses.listed(at(2), LossSight { ready: [uid(19)].into(), ..lacks(19, 20) });
     assert!(!losses.show_others());
     // The first one of the others is replaced as well, and another one is lost later.
     (0..19).for_each(|number| losses.end(at(3), &uid(number)));
-    losses.listed(at(4), Sight { ready: [uid(18), uid(19)].into(), ..lacks(18, 20) });
+    losses.listed(at(4), LossSight { ready: [uid(18), uid(19)].into(), ..lacks(18, 20) });
     assert!(!losses.show_others());
     // Nothing is lost for as long as the budget counts.
     losses.listed(at(5), lacks(0, 20));
@@ -180,7 +180,7 @@ fn what_has_failed_is_never_proved_to_be_gone() {
     let mut losses = with(20, 20);
     for minutes in [0, 10, 7 * 60] {
         let held = verdicts(&mut losses, 20, minutes, &failed);
-        let is_held = |one: &Verdict| matches!(one, Verdict::Held(Why::Failed, _));
+        let is_held = |one: &LossVerdict| matches!(one, LossVerdict::Held(FAILED, _));
         assert!(held.iter().all(is_held), "{held:?}");
     }
     assert!(losses.in_words(&uid(4)).starts_with("load balancer lb-1 is in ERROR; 20 of 20"));
@@ -190,11 +190,11 @@ fn what_has_failed_is_never_proved_to_be_gone() {
 fn of_those_that_have_failed_a_few_are_called_at_a_time() {
     let mut losses = Losses::default();
     let failed = (0..20).map(uid).collect();
-    let sight = Sight { missing: BTreeSet::new(), failed, ..lacks(20, 20) };
+    let sight = LossSight { missing: BTreeSet::new(), failed, ..lacks(20, 20) };
     losses.listed(at(0), sight.clone());
     let asked = |losses: &mut Losses| {
         let all = (0..20).map(|number| losses.decide(&uid(number), now(1)));
-        all.filter(|verdict| *verdict == Verdict::Asks).count()
+        all.filter(|verdict| *verdict == LossVerdict::Asks).count()
     };
     assert_eq!(asked(&mut losses), 3);
     assert_eq!(asked(&mut losses), 3, "the same ones");
@@ -227,6 +227,6 @@ fn a_service_with_finalizer_and_address_has_a_load_balancer_to_lose() {
 #[test]
 fn a_service_that_is_gone_has_lost_nothing() {
     let mut losses = with(4, 20);
-    losses.listed(at(1), Sight::default());
+    losses.listed(at(1), LossSight::default());
     assert!(!losses.are_any());
 }

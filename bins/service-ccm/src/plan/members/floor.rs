@@ -6,7 +6,7 @@ use ccm_base::At;
 use ccm_controller::brake::split_all;
 use serde::{Deserialize, Serialize};
 
-use super::Pool;
+use super::MemberPool;
 
 /// The members that left for one cause within the window, or may leave, and whose place no other member
 /// has taken: at least half, rounded up, of the members with those stay.
@@ -37,7 +37,7 @@ impl Floor {
     }
 
     /// Lets this member leave, unless fewer than half would stay.
-    pub(super) fn may_leave(&self, node: &str, pool: &Pool<'_>) -> bool {
+    pub(super) fn may_leave(&self, node: &str, pool: &MemberPool<'_>) -> bool {
         let gone = self.0.keys().filter(|node| !pool.has(node)).count();
         self.has(node) || (self.0.len() + 1) * 2 <= pool.count + pool.joins + gone
     }

@@ -11,7 +11,7 @@ use ccm_base::At;
 use ccm_cloud::Member;
 use serde::{Deserialize, Serialize};
 
-use super::{Membership, NodeSet, Pool, Rules};
+use super::{MemberPool, MemberRules, Membership, NodeSet};
 
 /// How long a member that joins waits for one that was marked or cordoned.
 const SETTLED: Duration = Duration::from_hours(1);
@@ -87,7 +87,13 @@ impl Joins {
 
 impl Membership {
     /// Counts the members that join, and have joined, for those that left.
-    pub(super) fn joined(&mut self, now: At, pool: &Pool<'_>, nodes: &NodeSet, rules: Rules<'_>) {
+    pub(super) fn joined(
+        &mut self,
+        now: At,
+        pool: &MemberPool<'_>,
+        nodes: &NodeSet,
+        rules: MemberRules<'_>,
+    ) {
         // Its node exists, but was no longer picked.
         self.charged.retain(|node| pool.has(node));
         for (node, joined) in self.joins.take_settled(now) {

@@ -16,7 +16,7 @@ const WINDOW: Duration = Duration::from_mins(10);
 const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: WINDOW };
 static EVERY: NodeSelector = NodeSelector::every();
 /// Every node may be a member, and no approval was given.
-pub(super) const RULES: Rules<'static> = Rules {
+pub(super) const RULES: MemberRules<'static> = MemberRules {
     budget: BUDGET,
     approved: false,
     selector: &EVERY,
@@ -24,7 +24,7 @@ pub(super) const RULES: Rules<'static> = Rules {
     families: &[],
     in_cloud: None,
 };
-const APPROVED: Rules<'static> = Rules { approved: true, ..RULES };
+const APPROVED: MemberRules<'static> = MemberRules { approved: true, ..RULES };
 
 fn at(seconds: u64) -> At {
     At::default() + Duration::from_hours(1) + Duration::from_secs(seconds)
@@ -180,7 +180,7 @@ fn the_rest_leaves_window_by_window_and_the_last_one_never() {
     let mut known = Vec::new();
     for turn in 0..6 {
         step(&mut membership, at(turn * 600), &nodes([]));
-        known.push(membership.len());
+        known.push(membership.count());
     }
     assert_eq!(known, [7, 4, 2, 1, 1, 1]);
     let decision = membership.decide(at(9999), &nodes([]), RULES);
@@ -400,11 +400,11 @@ proptest! {
                 2 => membership.shown(&decision.members.present, &NodeSet::default(), at(now)),
                 _ => membership.applied(&decision.members, at(now)),
             }
-            counts.push((now, membership.len()));
+            counts.push((now, membership.count()));
             let lately = counts.iter().filter(|(at, _)| at + WINDOW.as_secs() > now);
             let most = lately.map(|(_, count)| *count).max().unwrap_or_default();
-            prop_assert!(most - membership.len() <= 3, "{counts:?}");
-            prop_assert!(!membership.is_empty());
+            prop_assert!(most - membership.count() <= 3, "{counts:?}");
+            prop_assert!(membership.count() > 0);
         }
     }
 }
@@ -414,5 +414,5 @@ fn members_without_a_node_are_not_counted() {
     let mut membership = Membership::default();
     let nameless = Member { node: String::new(), ..member(0) };
     membership.shown(&vec![nameless, member(1)].into(), &NodeSet::default(), at(0));
-    assert_eq!(membership.len(), 1);
+    assert_eq!(membership.count(), 1);
 }

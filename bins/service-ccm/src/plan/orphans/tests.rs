@@ -1,6 +1,7 @@
 use super::*;
 
-const RULES: Rules = Rules { policy: Policy::Delete, confirmation: Duration::from_mins(15) };
+const RULES: OrphanRules =
+    OrphanRules { policy: Policy::Delete, confirmation: Duration::from_mins(15) };
 
 fn at(minutes: u64) -> At {
     At::default() + Duration::from_mins(1000 + minutes)
@@ -35,16 +36,21 @@ fn list(orphans: &Orphans, at: At, all: &[LoadBalancer]) -> Orphans {
     next
 }
 
-fn sight(orphans: &mut Orphans, at: At, all: &[LoadBalancer], change: impl FnOnce(&mut Sight<'_>)) {
+fn sight(
+    orphans: &mut Orphans,
+    at: At,
+    all: &[LoadBalancer],
+    change: impl FnOnce(&mut OrphanSight<'_>),
+) {
     let cluster = cluster("c-1");
     let mut sight =
-        Sight { cluster: &cluster, orphans: all, all: 20, services: 5, is_complete: true };
+        OrphanSight { cluster: &cluster, orphans: all, all: 20, services: 5, is_complete: true };
     change(&mut sight);
     orphans.listed(at, sight);
 }
 
 /// The verdicts, by ID.
-fn verdicts(orphans: &mut Orphans, now: At, rules: Rules) -> BTreeMap<String, Verdict> {
+fn verdicts(orphans: &mut Orphans, now: At, rules: OrphanRules) -> BTreeMap<String, OrphanVerdict> {
     orphans.decide(now, rules).into_iter().map(|(orphan, verdict)| (orphan.id, verdict)).collect()
 }
 
@@ -66,7 +72,7 @@ fn an_orphan_is_deleted_when_two_lists_a_quarter_of_an_hour_apart_have_shown_it(
     let mut orphans = list(&orphans, at(14), &all);
     assert_eq!(
         verdicts(&mut orphans, at(20), RULES)["lb-1"],
-        Verdict::Unproven(at(15)),
+        OrphanVerdict::Unproven(at(15)),
         "nor are two that are too close"
     );
     let mut orphans = list(&orphans, at(15), &all);
@@ -77,13 +83,13 @@ fn an_orphan_is_deleted_when_two_lists_a_quarter_of_an_hour_apart_have_shown_it(
 fn a_list_that_shows_it_with_a_service_begins_the_proof_anew() {
     let all = [balancer("lb-1", "u-1")];
     let mut orphans = list(&list(&proven(&all), at(16), &[]), at(20), &all);
-    assert_eq!(verdicts(&mut orphans, at(21), RULES)["lb-1"], Verdict::Unproven(at(35)));
+    assert_eq!(verdicts(&mut orphans, at(21), RULES)["lb-1"], OrphanVerdict::Unproven(at(35)));
 }
 
 #[test]
 fn another_owner_under_the_same_id_begins_the_proof_anew() {
     let mut orphans = list(&proven(&[balancer("lb-1", "u-1")]), at(20), &[balancer("lb-1", "u-2")]);
-    assert_eq!(verdicts(&mut orphans, at(21), RULES)["lb-1"], Verdict::Unproven(at(35)));
+    assert_eq!(verdicts(&mut orphans, at(21), RULES)["lb-1"], OrphanVerdict::Unproven(at(35)));
 }
 
 #[test]
@@ -104,12 +110,12 @@ fn a_store_without_services_proves_nothing_and_holds_everything() {
     let mut orphans = proven(&all);
     sight(&mut orphans, at(16), &all, |sight| sight.services = 0);
     let verdict = &verdicts(&mut orphans, at(16), RULES)["lb-1"];
-    assert_eq!(*verdict, Verdict::Implausible(Implausible::NoServices));
+    assert_eq!(*verdict, OrphanVerdict::Implausible(Implausible::NoServices));
     assert!(verdict.is_held());
     let mut orphans = Orphans::default();
     sight(&mut orphans, at(0), &all, |sight| sight.services = 0);
     let mut orphans = list(&orphans, at(15), &all);
-    assert_eq!(verdicts(&mut orphans, at(15), RULES)["lb-1"], Verdict::Unproven(at(30)));
+    assert_eq!(verdicts(&mut orphans, at(15), RULES)["lb-1"], OrphanVerdict::Unproven(at(30)));
 }
 
 #[test]
@@ -120,7 +126,7 @@ fn most_load_balancers_are_not_orphans() {
         sight(&mut orphans, at(16), &all[..count], |sight| sight.all = orphans_of);
         let verdict = &verdicts(&mut orphans, at(16), RULES)["lb-0"];
         assert_eq!(
-            *verdict == Verdict::Implausible(Implausible::Most),
+            *verdict == OrphanVerdict::Implausible(Implausible::Most),
             is_held,
             "{count} of {orphans_of}: {verdict:?}"
         );
@@ -142,10 +148,10 @@ fn no_more_are_deleted_in_a_window_than_the_budget_allows_over_changes_of_leader
     let left = orphans.window(at(16) - BUDGET.window);
     let mut next = Orphans::resume(at(17), left);
     sight(&mut next, at(17), &all[3..], |_| {});
-    let soon = Rules { confirmation: Duration::ZERO, ..RULES };
+    let soon = OrphanRules { confirmation: Duration::ZERO, ..RULES };
     sight(&mut next, at(18), &all[3..], |_| {});
     let held = &verdicts(&mut next, at(18), soon)["lb-3"];
-    assert_eq!(*held, Verdict::Budget(Some(at(15 + 6 * 60))));
+    assert_eq!(*held, OrphanVerdict::Budget(Some(at(15 + 6 * 60))));
     assert_eq!(orphans.window(at(15)), Window::default(), "what is older is not left");
     assert_eq!(due(&mut orphans, at(15 + 6 * 60)), ["lb-3", "lb-4", "lb-5"]);
 }
@@ -180,8 +186,8 @@ fn only_what_is_this_clusters_and_names_its_service_is_deleted() {
 fn the_policy_is_to_report_unless_it_says_otherwise() {
     assert_eq!(Policy::default(), Policy::Report);
     let mut orphans = proven(&[balancer("lb-1", "u-1")]);
-    let rules = Rules { policy: Policy::Report, ..RULES };
-    assert_eq!(verdicts(&mut orphans, at(15), rules)["lb-1"], Verdict::Reported);
+    let rules = OrphanRules { policy: Policy::Report, ..RULES };
+    assert_eq!(verdicts(&mut orphans, at(15), rules)["lb-1"], OrphanVerdict::Reported);
     assert_eq!(orphans.window(at(0)), Window::default(), "nothing is charged");
     assert_eq!(due(&mut orphans, at(15)), ["lb-1"], "the setting is live");
 }
@@ -206,7 +212,7 @@ fn what_the_api_server_refutes_is_seen_anew_and_costs_no_budget() {
     orphans.refuted("lb-1");
     assert_eq!(orphans.window(at(0)), Window::default());
     let mut orphans = list(&orphans, at(20), &all);
-    assert_eq!(verdicts(&mut orphans, at(21), RULES)["lb-1"], Verdict::Unproven(at(35)));
+    assert_eq!(verdicts(&mut orphans, at(21), RULES)["lb-1"], OrphanVerdict::Unproven(at(35)));
 }
 
 #[test]
@@ -218,7 +224,7 @@ fn an_attempt_that_fails_is_repeated_with_back_off() {
         orphans.failed(now, "lb-1", "no".to_owned());
         let verdict = verdicts(&mut orphans, now, RULES).remove("lb-1").unwrap();
         now = now + Duration::from_mins(minutes);
-        assert_eq!(verdict, Verdict::Failed("no".to_owned(), now));
+        assert_eq!(verdict, OrphanVerdict::Failed("no".to_owned(), now));
         assert!(verdict.is_held());
     }
     orphans.unconfirmed(now, "lb-1", "no answer".to_owned());
@@ -230,15 +236,15 @@ fn of_two_load_balancers_of_one_owner_one_is_deleted_after_the_other() {
     let all = [balancer("lb-1", "u-1"), balancer("lb-2", "u-1")];
     let mut orphans = proven(&all);
     let first = verdicts(&mut orphans, at(15), RULES);
-    assert_eq!(first["lb-1"], Verdict::Due { is_duplicate: true });
-    assert_eq!(first["lb-2"], Verdict::After);
+    assert_eq!(first["lb-1"], OrphanVerdict::Due { is_duplicate: true });
+    assert_eq!(first["lb-2"], OrphanVerdict::After);
     orphans.works("lb-1", "PENDING_DELETE".to_owned(), at(16));
-    let works = Verdict::Works("PENDING_DELETE".to_owned(), at(16));
+    let works = OrphanVerdict::Works("PENDING_DELETE".to_owned(), at(16));
     assert!(!works.is_held());
     assert_eq!(verdicts(&mut orphans, at(15), RULES)["lb-1"], works);
     orphans.ended("lb-1");
     let then = verdicts(&mut orphans, at(16), RULES);
-    assert_eq!(then["lb-2"], Verdict::Due { is_duplicate: false });
+    assert_eq!(then["lb-2"], OrphanVerdict::Due { is_duplicate: false });
 }
 
 #[test]
@@ -271,8 +277,8 @@ fn age_and_cost_are_kept_as_first_seen() {
 #[test]
 fn the_service_waits_while_a_deletion_for_its_uid_is_running() {
     let mut orphans = proven(&[balancer("lb-1", "a")]);
-    orphans.call([owner("a")].iter());
+    orphans.call(&[owner("a")]);
     assert!(orphans.is_called("a") && !orphans.is_called("b"));
-    orphans.called();
+    orphans.call(&[]);
     assert!(!orphans.is_called("a"));
 }

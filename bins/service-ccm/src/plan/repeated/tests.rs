@@ -5,8 +5,8 @@ use ccm_objects::ServiceDetails;
 
 use super::{
     super::{
-        Plan, State,
-        front_end::desired,
+        BalancerState, Plan,
+        front_end::spec_front_end,
         reason::Reason,
         tests::{cluster, planned, service, there},
     },
@@ -18,16 +18,18 @@ fn at(seconds: u64) -> At {
 }
 
 fn front_end(service: &Service) -> Arc<FrontEnd> {
-    desired(service, &cluster(), &ccm_cloud::LoadBalancerTraits::default()).front_end.unwrap()
+    spec_front_end(service, &cluster(), &ccm_cloud::LoadBalancerTraits::default())
+        .front_end
+        .unwrap()
 }
 
 /// Returns the seconds of the calls within an hour if each call is confirmed and due again at once.
-fn calls(service: &Service, mut state: State) -> Vec<u64> {
+fn calls(service: &Service, mut state: BalancerState) -> Vec<u64> {
     let mut calls = Vec::new();
     for second in 0..3600 {
         let plan = planned(service, &state, second, |_| {});
         if let Plan::Next(step) = plan
-            && call(&step).is_some()
+            && step.call().is_some()
         {
             called(&mut state.repeats, at(second), &step, service, &Decision::default());
             calls.push(second);
@@ -40,10 +42,10 @@ fn calls(service: &Service, mut state: State) -> Vec<u64> {
 fn a_call_that_is_due_again_after_done_is_made_less_and_less_often() {
     let service = service();
     // Another client undoes each change of the load balancer.
-    let looked_at = State { look: true, ..there(&service) };
+    let looked_at = BalancerState { needs_look: true, ..there(&service) };
     let mut leaving = service.clone();
     leaving.is_load_balancer = false;
-    let doubled = State { duplicate: Some("lb-2".to_owned()), ..there(&service) };
+    let doubled = BalancerState { duplicate: Some("lb-2".to_owned()), ..there(&service) };
     for (service, state) in
         [(&service, looked_at), (&leaving, there(&service)), (&service, doubled)]
     {
@@ -94,9 +96,9 @@ fn other_configurations_and_other_members_are_other_calls() {
     }
 }
 
-fn change() -> StatusChange {
-    let condition = NewCondition { reason: Reason::Serving, message: "m".to_owned(), moves: true };
-    StatusChange {
+fn change() -> StatusPatch {
+    let condition = (Reason::Serving, "m".to_owned());
+    StatusPatch {
         ingress: Some(vec![ServiceIngress::default()]),
         conditions: vec![condition],
         annotations: [("k".to_owned(), Some("v".to_owned()))].into(),
@@ -132,8 +134,8 @@ fn what_others_take_back_does_not_hold_up_the_rest() {
 fn a_finalizer_that_a_policy_takes_back_waits() {
     let mut service = service();
     service.has_finalizer = false;
-    let mut state = State::default();
-    let plan = |state: &State, now| planned(&service, state, now, |_| {});
+    let mut state = BalancerState::default();
+    let plan = |state: &BalancerState, now| planned(&service, state, now, |_| {});
     assert_eq!(plan(&state, 0), Plan::Next(Step::Protect));
     assert_eq!(written(&mut state.repeats, at(0), &Step::Protect, &service).len(), 1);
     assert_ne!(plan(&state, 1), Plan::Next(Step::Protect));

@@ -5,10 +5,10 @@ use ccm_objects::Address;
 
 use super::{
     super::{
-        Plan, Step,
+        Known, Plan, Step,
         members::Decision,
         reason::{PROVISIONING, Reason, SERVING},
-        status::StatusChange,
+        status::StatusPatch,
         tests::{planned_with, service, there},
     },
     *,
@@ -54,38 +54,38 @@ fn entry_of(text: &str, ip_mode: IpMode) -> Ingress {
 fn change_with(
     service: &Service,
     ingress: Vec<Ingress>,
-    rules: &Rules,
+    rules: &ShownRules,
     change: impl FnOnce(&mut LoadBalancer),
-) -> StatusChange {
+) -> StatusPatch {
     let mut state = there(service);
     let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
     balancer.ingress = ingress;
     change(balancer);
     // The view of a test has only what lives forever.
-    let guard: (&'static Rules, &'static InUse) =
+    let guard: (&'static ShownRules, &'static InUse) =
         (Box::leak(Box::new(rules.clone())), Box::leak(Box::new(in_use())));
     let plan = planned_with(service, &state, &Decision::default(), 100, |view| view.guard = guard);
     match plan {
         Plan::Next(Step::Write(change)) => change,
-        Plan::Settled => StatusChange::default(),
+        Plan::Settled => StatusPatch::default(),
         plan => panic!("{plan:?}"),
     }
 }
 
-fn change(service: &Service, ingress: Vec<Ingress>) -> StatusChange {
-    change_with(service, ingress, &Rules::default(), |_| {})
+fn change(service: &Service, ingress: Vec<Ingress>) -> StatusPatch {
+    change_with(service, ingress, &ShownRules::default(), |_| {})
 }
 
 /// The addresses that are written.
-fn written(change: &StatusChange) -> Vec<&str> {
+fn written(change: &StatusPatch) -> Vec<&str> {
     let entries = change.ingress.iter().flatten();
     entries.filter_map(|one| one.ip.as_deref().or(one.hostname.as_deref())).collect()
 }
 
-fn message(change: &StatusChange, kind: &str) -> (Reason, String) {
-    let one = change.conditions.iter().find(|one| one.reason.condition() == kind);
+fn message(change: &StatusPatch, kind: &str) -> (Reason, String) {
+    let one = change.conditions.iter().find(|one| one.0.condition() == kind);
     let one = one.unwrap_or_else(|| panic!("no {kind}: {change:?}"));
-    (one.reason, one.message.clone())
+    one.clone()
 }
 
 #[test]
@@ -140,18 +140,18 @@ fn addresses_that_the_cluster_uses_itself_are_not_shown() {
 
 #[test]
 fn the_operator_decides_about_networks() {
-    let shown = |text: &str, rules: &Rules| {
+    let shown = |text: &str, rules: &ShownRules| {
         let ingress = vec![entry_of(text, IpMode::Vip)];
         !written(&change_with(&service(), ingress, rules, |_| {})).is_empty()
     };
-    let ranges = Rules {
+    let ranges = ShownRules {
         service_ranges: networks(&["10.96.0.0/16", "fd00:10:96::/112"]),
-        ..Rules::default()
+        ..ShownRules::default()
     };
     assert!(!shown("10.96.200.7", &ranges) && !shown("fd00:10:96::ff", &ranges));
-    assert!(shown("10.97.0.1", &ranges) && shown("10.96.200.7", &Rules::default()));
+    assert!(shown("10.97.0.1", &ranges) && shown("10.96.200.7", &ShownRules::default()));
     let allowed = networks(&["169.254.0.0/16", "10.96.0.1/32", "10.0.0.0/24", "198.51.100.6/32"]);
-    let allowed = Rules { allowed, ..ranges };
+    let allowed = ShownRules { allowed, ..ranges };
     for text in ["169.254.1.1", "10.96.0.1", "10.0.0.7", "198.51.100.6"] {
         assert!(shown(text, &allowed), "{text}");
     }
@@ -204,7 +204,8 @@ fn of_several_addresses_the_right_ones_are_shown() {
 
 #[test]
 fn a_provider_writes_annotations_below_confirmed_prefixes_only() {
-    let rules = Rules { annotations: vec!["example.com/".to_owned()], ..Rules::default() };
+    let rules =
+        ShownRules { annotations: vec!["example.com/".to_owned()], ..ShownRules::default() };
     let traits = LoadBalancerTraits {
         own_annotations: vec!["other.dev/id".to_owned(), "quartet.dev/*".to_owned()],
         ..LoadBalancerTraits::default()
@@ -226,7 +227,7 @@ fn a_provider_writes_annotations_below_confirmed_prefixes_only() {
         assert_eq!(rules.why_not_written(key, &traits).is_none(), is_written, "{key}");
     }
     // Not even a wrong rule confirms these.
-    let all = Rules { annotations: vec![String::new()], ..Rules::default() };
+    let all = ShownRules { annotations: vec![String::new()], ..ShownRules::default() };
     for key in ["quartet.dev/x", "kubernetes.io/x", "a.kubernetes.io/x", "k8s.io/x"] {
         assert!(all.why_not_written(key, &traits).is_some(), "{key}");
     }
@@ -267,7 +268,8 @@ fn a_provider_writes_annotations_below_confirmed_prefixes_only() {
 
 #[test]
 fn annotations_that_are_not_confirmed_are_not_written() {
-    let rules = Rules { annotations: vec!["example.com/".to_owned()], ..Rules::default() };
+    let rules =
+        ShownRules { annotations: vec!["example.com/".to_owned()], ..ShownRules::default() };
     let ingress = vec![entry_of("203.0.113.5", IpMode::Vip)];
     let change = change_with(&service(), ingress, &rules, |balancer| {
         let keys = ["example.com/id", "quartet.dev/member-loss-approved", "other.dev/id"];
@@ -283,7 +285,7 @@ fn annotations_that_are_not_confirmed_are_not_written() {
 fn an_address_is_free_again_when_its_user_goes() {
     let mut in_use = in_use();
     let why = |in_use: &InUse, text| {
-        in_use.why_refused(&Rules::default(), ip(text), IpMode::Vip).is_some()
+        in_use.why_refused(&ShownRules::default(), ip(text), IpMode::Vip).is_some()
     };
     let old = node(&["10.0.0.7", "2001:db8::7"]);
     let new = node(&["10.0.0.9", "2001:db8::7"]);

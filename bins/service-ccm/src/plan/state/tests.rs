@@ -1,5 +1,6 @@
 use std::sync::LazyLock;
 
+use ccm_cloud::Waiting;
 use ccm_objects::ServiceDetails;
 
 use super::{
@@ -16,9 +17,10 @@ fn a_copied_annotation_delays_no_deletion() {
     let annotations = [(ID.into(), "lb-1".into())].into();
     let details = ServiceDetails { annotations, ..ServiceDetails::default() };
     let copy = Service { details: Some(Box::new(details)), ..Service::default() };
-    let mut state = State::default();
+    let mut state = BalancerState::default();
     let traits = LoadBalancerTraits::default();
-    let id = |state: &State, call| state.to_look_for(&copy, &traits, call).map(str::to_owned);
+    let id =
+        |state: &BalancerState, call| state.to_look_for(&copy, &traits, call).map(str::to_owned);
     let named = || Some("lb-1".to_owned());
     assert_eq!(id(&state, CallKind::Ensure), named());
     assert_eq!(id(&state, CallKind::Delete), named(), "nothing else is known");
@@ -68,7 +70,7 @@ fn what_the_cloud_shows_to_be_wrong_has_a_reason() {
     ] {
         let pending = is_pending.then(|| pending(CallKind::Ensure, 200));
         let unreadable = unreadable.map(str::to_owned);
-        let state = State { known, pending, unreadable, ..State::default() };
+        let state = BalancerState { known, pending, unreadable, ..BalancerState::default() };
         assert_eq!(state.trouble().map(|(reason, _)| reason), expect, "{state:?}");
     }
 }
@@ -77,13 +79,13 @@ fn what_the_cloud_shows_to_be_wrong_has_a_reason() {
 #[test]
 fn a_service_is_looked_at_when_the_cloud_has_worked_for_a_minute() {
     let pending = Pending { since: At::default(), ..pending(CallKind::Ensure, 200) };
-    let state = State { pending: Some(pending), ..State::default() };
+    let state = BalancerState { pending: Some(pending), ..BalancerState::default() };
     let minute = At(Duration::from_mins(1));
     let next = |now| state.next_look(Inputs::default(), now);
     assert_eq!((next(At::default()), next(minute)), (Some(minute), None));
 }
 
-fn is_ensured(service: &Service, state: &State) -> bool {
+fn is_ensured(service: &Service, state: &BalancerState) -> bool {
     let plan = planned(service, state, 100, |view| view.traits = &TRAITS);
     matches!(plan, Plan::Next(Step::Ensure(_)))
 }
@@ -93,7 +95,7 @@ fn what_no_list_shows_is_called_when_it_is_to_be_looked_at() {
     let service = service();
     let mut state = there(&service);
     assert!(!is_ensured(&service, &state));
-    state.look = true;
+    state.needs_look = true;
     assert!(is_ensured(&service, &state));
 }
 
@@ -143,7 +145,7 @@ fn a_service_on_a_load_balancer_of_others_gets_no_second_one() {
     let on = |known: Known, is_named| {
         let (id, whose) = ("lb-9".to_owned(), "it is shared by 2 Services".to_owned());
         let foreign = Some(Foreign { id, whose, is_named });
-        State { known, foreign, ..State::default() }
+        BalancerState { known, foreign, ..BalancerState::default() }
     };
     let absent = |is_named| on(Known::Absent, is_named);
     let named = ("cloud.example/id", "lb-9");
@@ -156,13 +158,17 @@ fn a_service_on_a_load_balancer_of_others_gets_no_second_one() {
         (vec![("cloud.example/id", "lb-8")], absent(true), false),
         (vec![named, (ADOPT, "lb-9")], absent(true), false),
         // It has its own.
-        (vec![named], State { configured: None, ..on(there(&service()).known, true) }, false),
+        (
+            vec![named],
+            BalancerState { configured: None, ..on(there(&service()).known, true) },
+            false,
+        ),
     ] {
         let service = with(&annotations);
         let plan = planned(&service, &state, 100, |view| view.traits = &TRAITS);
         let words = match &plan {
             Plan::Next(Step::Write(change)) => {
-                change.conditions.iter().map(|one| (one.reason, &*one.message)).collect()
+                change.conditions.iter().map(|one| (one.0, &*one.1)).collect()
             }
             _ => Vec::new(),
         };
@@ -173,4 +179,21 @@ fn a_service_on_a_load_balancer_of_others_gets_no_second_one() {
         let is_ensured = is_ensured(&service, &state);
         assert_eq!(is_ensured, !is_held, "{annotations:?} {state:?}: {plan:?}");
     }
+}
+
+#[test]
+fn a_pending_load_balancer_is_waited_for() {
+    let mut balancer = LoadBalancer::new("lb-1", "", None);
+    balancer.phase = Phase::Pending(Waiting {
+        what: "PENDING_UPDATE".to_owned(),
+        check_after: Duration::from_secs(1),
+        id: None,
+        request_id: None,
+        changed: false,
+    });
+    let known = Known::There(Box::new(balancer));
+    let pending = Some(pending(CallKind::Ensure, 200));
+    let state = BalancerState { known, pending, ..BalancerState::default() };
+    let plan = planned(&service(), &state, 100, |_| {});
+    assert!(!matches!(plan, Plan::Next(Step::Ensure(_))), "{plan:?}");
 }

@@ -29,7 +29,7 @@ fn keystone_is_found_below_any_auth_url() {
 #[test]
 fn neutron_is_version_two_below_its_url() {
     let check = |catalog: &str, expect: &str| {
-        assert_eq!(network(catalog).unwrap().base.as_str(), expect, "{catalog}");
+        assert_eq!(network(catalog).unwrap().as_str(), expect, "{catalog}");
     };
     check("http://n:9696", "http://n:9696/v2.0/");
     check("http://n:9696/", "http://n:9696/v2.0/");

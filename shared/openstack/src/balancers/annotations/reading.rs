@@ -7,34 +7,38 @@ use ccm_cloud::{CloudError, ErrorKind, Note, is_host_name};
 use ccm_openstack_client::text::{MAX_MESSAGE, MAX_VALUE};
 
 use super::{
-    Checks, FloatingNetwork, Given, INTERNAL, LocalChecks, Networks, Options, PREFIX, Proxy,
-    Source, Timeouts, remark,
+    Checks, FloatingNetwork, Given, INTERNAL, LocalChecks, Networks, PREFIX, Proxy, Source,
+    Timeouts, remark,
     selector::is_valid,
     unknown::{self, Unknown},
 };
 use crate::{
     balancers::names,
-    config::{LoadBalancer, LoadBalancerClass, LocalMonitor},
+    config::{Config, LoadBalancerClass, LocalMonitor, METHODS},
 };
 
 /// The name of the annotation that turns health monitors on or off.
 const MONITOR: &str = "enable-health-monitor";
-/// Octavia's algorithms.
-const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 /// Octavia's longest time limit of a listener, in milliseconds.
 const LONGEST: i64 = 86_400_000;
 
 /// Annotations while they are read.
 pub struct Reading<'a> {
     annotations: &'a BTreeMap<String, String>,
+    config: &'a Config,
+    /// The class that the Service chooses.
+    class: Option<(String, &'a LoadBalancerClass)>,
     /// Source and line.
     problems: Vec<(Source, String)>,
     notes: RefCell<Vec<Note>>,
 }
 
 impl<'a> Reading<'a> {
-    pub fn new(annotations: &'a BTreeMap<String, String>) -> Self {
-        Self { annotations, problems: Vec::new(), notes: RefCell::default() }
+    pub fn new(annotations: &'a BTreeMap<String, String>, config: &'a Config) -> Self {
+        let (problems, notes) = (Vec::new(), RefCell::default());
+        let mut this = Self { annotations, config, class: None, problems, notes };
+        this.class = this.class();
+        this
     }
 
     /// The remarks; or an error that names all problems.
@@ -46,7 +50,7 @@ impl<'a> Reading<'a> {
         };
         let lines = self.problems.iter().map(|(source, what)| format!("{source}: {what}"));
         let what = lines.collect::<Vec<_>>().join("; ");
-        Err(CloudError::new(ErrorKind::Invalid, what).about(first))
+        Err(CloudError::new(ErrorKind::Invalid, what).about(first.to_string()))
     }
 
     pub fn problem(&mut self, key: &str, what: String) {
@@ -101,35 +105,25 @@ impl<'a> Reading<'a> {
         self.flag_of(&format!("{PREFIX}{key}"), default)
     }
 
-    /// A number. A value that is not a number counts as the default; a number out of range is a
-    /// problem.
-    pub fn number(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
+    /// Reads a whole number. A value that is not a number counts as the default. A number out of range
+    /// is a problem, or counts as the default too if `is_lenient`.
+    pub fn number(
+        &mut self,
+        key: &str,
+        default: i64,
+        range: RangeInclusive<i64>,
+        is_lenient: bool,
+    ) -> i64 {
         let Some(text) = self.text(key) else { return default };
         let right = format!("a whole number from {} to {}", range.start(), range.end());
         match text.parse::<i64>() {
-            Ok(number) if range.contains(&number) => number,
-            Ok(number) => {
+            Ok(number) if range.contains(&number) => return number,
+            Ok(number) if !is_lenient => {
                 self.problem(key, format!("{number} is out of range; must be {right}"));
-                default
             }
-            Err(_) => {
-                self.ignored(&format!("{PREFIX}{key}"), text, &right);
-                default
-            }
+            _ => self.ignored(&format!("{PREFIX}{key}"), text, &right),
         }
-    }
-
-    /// Reads a whole number. Uses the default if the text is not a number or is out of range.
-    fn number_or_default(&mut self, key: &str, default: i64, range: RangeInclusive<i64>) -> i64 {
-        let Some(text) = self.text(key) else { return default };
-        match text.parse::<i64>() {
-            Ok(number) if range.contains(&number) => number,
-            _ => {
-                let right = format!("a whole number from {} to {}", range.start(), range.end());
-                self.ignored(&format!("{PREFIX}{key}"), text, &right);
-                default
-            }
-        }
+        default
     }
 
     /// A value of the annotation, else of the option of the same name.
@@ -141,12 +135,11 @@ impl<'a> Reading<'a> {
         (!value.is_empty()).then_some(Given { value, source })
     }
 
-    /// The class that the Service chooses.
-    pub fn class(&mut self, options: &Options) -> Option<(String, LoadBalancerClass)> {
+    fn class(&mut self) -> Option<(String, &'a LoadBalancerClass)> {
         let name = self.text("class").filter(|name| !name.is_empty())?;
-        let class = options.classes.get(name).cloned();
+        let class = self.config.classes.get(name);
         if class.is_none() {
-            let known: Vec<&str> = options.classes.keys().map(String::as_str).collect();
+            let known: Vec<&str> = self.config.classes.keys().map(String::as_str).collect();
             let known = match known.as_slice() {
                 [] => "cloud.conf does not have any".to_owned(),
                 known => format!("cloud.conf has {}", one_line(&known.join(", "), MAX_MESSAGE)),
@@ -162,51 +155,34 @@ impl<'a> Reading<'a> {
     fn placed(
         &self,
         key: &'static str,
-        options: &Options,
-        class: Option<&(String, LoadBalancerClass)>,
         class_first: bool,
-        value: impl Fn(&LoadBalancerClass) -> Option<&String>,
+        value: impl Fn(&LoadBalancerClass) -> &Option<String>,
     ) -> Option<Given> {
-        let of_class = || {
-            let (name, networks) = class?;
-            let source = Source::Class(name.clone(), key);
-            Some(Given { value: value(networks)?.clone(), source })
-        };
-        let of_annotation = || {
-            let source = Source::annotation(key);
-            Some(Given { value: self.text(key)?.to_owned(), source })
-        };
-        let first = match class_first {
-            true => of_class().or_else(of_annotation),
-            false => of_annotation().or_else(of_class),
-        };
-        let of_options = || {
-            Some(Given { value: value(&options.networks)?.clone(), source: Source::Option(key) })
-        };
-        first.or_else(of_options).filter(|given| !given.value.is_empty())
+        let given = |value: &String, source| Given { value: value.clone(), source };
+        let of_class = self.class.as_ref().and_then(|(name, networks)| {
+            Some(given(value(networks).as_ref()?, Source::Class(name.clone(), key)))
+        });
+        let of_annotation =
+            self.text(key).map(|text| given(&text.to_owned(), Source::annotation(key)));
+        let (first, second) =
+            if class_first { (of_class, of_annotation) } else { (of_annotation, of_class) };
+        let of_options = value(&self.config.networks).as_ref();
+        let of_options = of_options.map(|value| given(value, Source::Option(key)));
+        first.or(second).or(of_options).filter(|given| !given.value.is_empty())
     }
 
-    pub fn networks(
-        &self,
-        options: &Options,
-        class: Option<&(String, LoadBalancerClass)>,
-        internal: bool,
-    ) -> Networks {
-        let placed = |key, first, value: fn(&LoadBalancerClass) -> Option<&String>| {
-            self.placed(key, options, class, first, value)
-        };
+    pub fn networks(&self, internal: bool) -> Networks {
         let key = "floating-network-id";
-        let network = placed(key, true, |networks| networks.floating_network_id.as_ref());
+        let network = self.placed(key, true, |it| &it.floating_network_id);
         let floating = match (network, self.text(key)) {
             (Some(network), _) => FloatingNetwork::Named(network),
             (None, Some("")) => FloatingNetwork::Refused(Source::annotation(key)),
             (None, _) => FloatingNetwork::Found,
         };
-        let id =
-            placed("floating-subnet-id", true, |networks| networks.floating_subnet_id.as_ref());
+        let id = self.placed("floating-subnet-id", true, |it| &it.floating_subnet_id);
         let patterns = [
-            placed("floating-subnet", true, |networks| networks.floating_subnet.as_ref()),
-            placed("floating-subnet-tags", true, |networks| networks.floating_subnet_tags.as_ref()),
+            self.placed("floating-subnet", true, |it| &it.floating_subnet),
+            self.placed("floating-subnet-tags", true, |it| &it.floating_subnet_tags),
         ];
         // Of one source the ID counts, of two sources the first one.
         let rank = |given: &Given| (!given.source.is_of_service(), given.source.is_annotation());
@@ -215,11 +191,9 @@ impl<'a> Reading<'a> {
             patterns.into_iter().flatten().filter(|given| !is_hidden(given)).collect();
         Networks {
             port: self.given("port-id", None),
-            network: placed("network-id", !internal, |networks| networks.network_id.as_ref()),
-            subnet: placed("subnet-id", !internal, |networks| networks.subnet_id.as_ref()),
-            member_subnet: placed("member-subnet-id", false, |networks| {
-                networks.member_subnet_id.as_ref()
-            }),
+            network: self.placed("network-id", !internal, |it| &it.network_id),
+            subnet: self.placed("subnet-id", !internal, |it| &it.subnet_id),
+            member_subnet: self.placed("member-subnet-id", false, |it| &it.member_subnet_id),
             floating,
             floating_subnet: id.filter(|_| floating_patterns.is_empty()),
             floating_patterns,
@@ -259,8 +233,11 @@ impl<'a> Reading<'a> {
         }
     }
 
-    pub fn method(&self, config: &str) -> Given {
-        let of_options = || Given { value: config.to_owned(), source: Source::Option("lb-method") };
+    pub fn method(&self) -> Given {
+        let of_options = || Given {
+            value: self.config.load_balancer.method.clone(),
+            source: Source::Option("lb-method"),
+        };
         let key = format!("{PREFIX}lb-method");
         match self.text("lb-method") {
             None | Some("") => of_options(),
@@ -275,7 +252,7 @@ impl<'a> Reading<'a> {
     }
 
     pub fn timeouts(&mut self) -> Timeouts {
-        let mut limit = |key, default| self.number(key, default, 0..=LONGEST);
+        let mut limit = |key, default| self.number(key, default, 0..=LONGEST, false);
         Timeouts {
             client_data: limit("timeout-client-data", 50_000),
             member_connect: limit("timeout-member-connect", 5_000),
@@ -285,30 +262,28 @@ impl<'a> Reading<'a> {
     }
 
     /// How members are checked, if they are.
-    pub fn checks(&mut self, config: &LoadBalancer) -> Option<Checks> {
-        let asks = self.flag(MONITOR, config.create_monitor);
-        asks.then(|| self.times(config, Self::number))
+    pub fn checks(&mut self) -> Option<Checks> {
+        let asks = self.flag(MONITOR, self.config.load_balancer.create_monitor);
+        asks.then(|| self.times(false))
     }
 
     /// The checks that `local-monitor` adds to a Service with local traffic. Replaces an invalid number
     /// by its default, so that the Service still gets a load balancer.
-    pub fn local_checks(&mut self, config: &LoadBalancer) -> Option<LocalChecks> {
+    pub fn local_checks(&mut self) -> Option<LocalChecks> {
+        let config = &self.config.load_balancer;
         let has_said = matches!(self.text(MONITOR), Some("true" | "false"));
         if has_said || config.create_monitor || config.local_monitor == LocalMonitor::None {
             return None;
         }
         let for_all = config.local_monitor == LocalMonitor::All;
-        Some(LocalChecks { checks: self.times(config, Self::number_or_default), for_all })
+        Some(LocalChecks { checks: self.times(true), for_all })
     }
 
-    fn times(
-        &mut self,
-        config: &LoadBalancer,
-        read: impl Fn(&mut Self, &str, i64, RangeInclusive<i64>) -> i64,
-    ) -> Checks {
+    fn times(&mut self, is_lenient: bool) -> Checks {
+        let config = &self.config.load_balancer;
         let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let mut number = |key, default: i64, range| {
-            let number = read(self, key, default, range);
+            let number = self.number(key, default, range, is_lenient);
             u32::try_from(number).unwrap_or(u32::MAX)
         };
         let long = 0..=i64::from(i32::MAX);
@@ -339,8 +314,8 @@ impl<'a> Reading<'a> {
             .collect();
         let reserved = |tag: &&String| {
             names::is_owner_tag(tag)
-                || names::is_digest(tag)
-                || names::is_taken_back(tag)
+                || tag.starts_with(names::DIGEST)
+                || tag.starts_with(names::TAKEN_BACK)
                 || tag.starts_with(names::PREFIX)
         };
         if let Some(tag) = tags.iter().find(reserved) {

@@ -1,12 +1,12 @@
 use super::*;
-use crate::tests::config;
+use crate::{config::LoadBalancerClass, tests::config};
 
 fn annotations(all: &[(&str, &str)]) -> BTreeMap<String, String> {
     all.iter().map(|(key, value)| (format!("{PREFIX}{key}"), (*value).to_owned())).collect()
 }
 
-fn options(change: impl FnOnce(&mut Options)) -> Options {
-    let mut options = Options::of(&config());
+fn options(change: impl FnOnce(&mut Config)) -> Config {
+    let mut options = config();
     change(&mut options);
     options
 }
@@ -34,8 +34,8 @@ fn defaults_are_those_of_the_other_controller() {
 fn an_empty_annotation_overrides_the_option() {
     let options = options(|options| {
         options.networks.floating_network_id = Some("net".to_owned());
-        options.balancer.flavor_id = Some("flavor".to_owned());
-        options.balancer.default_tls_container = Some("https://b/v1/secrets/x".to_owned());
+        options.load_balancer.flavor_id = Some("flavor".to_owned());
+        options.load_balancer.default_tls_container = Some("https://b/v1/secrets/x".to_owned());
     });
     let plain = read(&BTreeMap::new(), &options, Traffic::Cluster).unwrap();
     assert!(plain.flavor.is_some() && plain.tls.is_some());

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use ccm_openstack_client::lbaas::{Child, ListenerRow, MonitorRow, PoolRow, Provisioning};
+use ccm_openstack_client::lbaas::{Child, ListenerRow, PoolRow, Provisioning};
 use ipnet::IpNet;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{Goal, members};
@@ -63,35 +64,32 @@ fn monitor_line(listener: &Listener) -> String {
 
 /// Changes what differs of a listener.
 pub fn listener(there: &ListenerRow, listener: &Listener) -> Option<Step> {
-    let mut body = Map::new();
-    let mut set = |key: &str, differs: bool, value: Value| {
-        if differs {
-            body.insert(key.to_owned(), value);
-        }
-    };
-    let limit = listener.connection_limit;
-    set("connection_limit", there.connection_limit.unwrap_or(-1) != limit, json!(limit));
-    if let Some(timeouts) = listener.timeouts {
-        for (key, seen, wanted) in [
-            ("timeout_client_data", there.timeout_client_data, timeouts.client_data),
-            ("timeout_member_connect", there.timeout_member_connect, timeouts.member_connect),
-            ("timeout_member_data", there.timeout_member_data, timeouts.member_data),
-            ("timeout_tcp_inspect", there.timeout_tcp_inspect, timeouts.tcp_inspect),
-        ] {
-            set(key, seen.is_some_and(|seen| seen != wanted), json!(wanted));
-        }
-    }
-    let headers = there.insert_headers.clone().unwrap_or_default();
-    set("insert_headers", headers != listener.headers, json!(listener.headers));
-    if let Some(wanted) = &listener.allowed_cidrs {
-        set("allowed_cidrs", !allows(there.allowed_cidrs.as_deref(), wanted), json!(wanted));
-    }
+    let mut body = differing(there, listener.settings(), |key, seen, wanted| match key {
+        "connection_limit" => there.connection_limit.unwrap_or(-1) == listener.connection_limit,
+        "insert_headers" => there.insert_headers.clone().unwrap_or_default() == listener.headers,
+        "allowed_cidrs" => listener.allowed_cidrs.as_ref().is_none_or(|it| allows(there, it)),
+        _ => seen.is_null() || seen == wanted,
+    });
     // What was adopted lacks the UIDs, which are recorded with the load balancer. What has no tags
     // at all is from before there were any.
     let own = listener.tags.iter().take(usize::from(!there.tags.is_empty()));
     let tags = with(&there.tags, own.chain(listener.tags.iter().skip(OWN_TAGS)));
-    set("tags", tags.len() > there.tags.len(), json!(tags));
+    if tags.len() > there.tags.len() {
+        body.insert("tags".to_owned(), json!(tags));
+    }
     update(Child::Listener, &there.id, body, &format!("listener {}", shown(listener)))
+}
+
+/// The wanted settings that an object does not have.
+fn differing(
+    there: &impl Serialize,
+    wanted: Value,
+    is_same: impl Fn(&str, &Value, &Value) -> bool,
+) -> Map<String, Value> {
+    let there = serde_json::to_value(there).unwrap_or_default();
+    let Value::Object(mut settings) = wanted else { return Map::new() };
+    settings.retain(|key, wanted| !is_same(key, &there[key.as_str()], wanted));
+    settings
 }
 
 /// The existing tags, and the missing ones.
@@ -106,8 +104,8 @@ fn with<'a>(there: &[String], wanted: impl Iterator<Item = &'a String>) -> Vec<S
 }
 
 /// Returns true if a listener admits exactly these networks. An empty list admits all.
-fn allows(there: Option<&[String]>, wanted: &BTreeSet<IpNet>) -> bool {
-    let there = there.unwrap_or_default();
+fn allows(there: &ListenerRow, wanted: &BTreeSet<IpNet>) -> bool {
+    let there = there.allowed_cidrs.as_deref().unwrap_or_default();
     let is_everything = |range: &IpNet| range.prefix_len() == 0;
     if there.is_empty() {
         return wanted.iter().all(is_everything);
@@ -211,39 +209,12 @@ fn monitor(seen: &Seen, pool: &PoolRow, listener: &Listener, steps: &mut Vec<Ste
             steps.push(creation(wanted, false));
         }
         (Some(there), Some(wanted)) => {
-            steps.extend(update(Child::Monitor, &there.id, checks(there, wanted), &name));
+            let body = differing(there, wanted.settings(), |key, seen, wanted| {
+                seen == wanted || key == "max_retries_down" && seen.is_null()
+            });
+            steps.extend(update(Child::Monitor, &there.id, body, &name));
         }
     }
-}
-
-/// The differences of a monitor.
-fn checks(there: &MonitorRow, wanted: &Monitor) -> Map<String, Value> {
-    let down = there.max_retries_down.unwrap_or(wanted.checks.max_retries_down);
-    let checks = &wanted.checks;
-    let numbers = [
-        ("delay", there.delay, checks.delay),
-        ("timeout", there.timeout, checks.timeout),
-        ("max_retries", there.max_retries, checks.max_retries),
-        ("max_retries_down", down, checks.max_retries_down),
-    ];
-    let mut body: Map<String, Value> = numbers
-        .into_iter()
-        .filter(|(_, seen, wanted)| seen != wanted)
-        .map(|(key, _, wanted)| (key.to_owned(), json!(wanted)))
-        .collect();
-    if wanted.kind == "HTTP" {
-        let texts = [
-            ("url_path", &there.url_path, "/healthz"),
-            ("http_method", &there.http_method, "GET"),
-            ("expected_codes", &there.expected_codes, "200"),
-        ];
-        for (key, _, right) in
-            texts.iter().filter(|(_, seen, right)| seen.as_deref() != Some(right))
-        {
-            body.insert((*key).to_owned(), json!(right));
-        }
-    }
-    body
 }
 
 /// How a listener is shown.

@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::*;
 use crate::balancers::{
-    annotations::{Options, Settings, read},
+    annotations::{Settings, read},
     features::Features,
     merge::SeenMember,
     spec::Unasked,
+    spec::transport,
 };
 
 fn owner() -> Owner {
@@ -214,7 +215,7 @@ impl Model {
 }
 
 fn settings(front_end: &FrontEnd) -> Settings {
-    read(&front_end.settings, &Options::of(&crate::tests::config()), front_end.traffic).unwrap()
+    read(&front_end.settings, &crate::tests::config(), front_end.traffic).unwrap()
 }
 
 fn steps(model: &Model, drawn: &Drawn, touched: bool) -> Result<Vec<Step>, CloudError> {

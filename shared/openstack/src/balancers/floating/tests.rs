@@ -27,7 +27,7 @@ fn lines(keep: bool, attached: &[FloatingIp], elsewhere: &Elsewhere) -> Vec<Stri
         Given { value: "near".to_owned(), source: crate::balancers::annotations::Source::Found };
     let address = Some([203, 0, 113, 9].into());
     let wish = Wish::External { network, subnet: None, address, keep };
-    let steps = plan(&wish, &owner(), Some("port"), attached, elsewhere).unwrap();
+    let steps = plan(&wish, &owner(), attached, elsewhere).unwrap();
     let shown = |step: Step| {
         let line = step.line.replace("floating IP 203.0.113.", "");
         match step.act {
@@ -94,18 +94,18 @@ fn its_own_that_may_be_left_is_looked_for() {
     let wish =
         |address| Wish::External { network: network.clone(), subnet: None, address, keep: false };
     let (nine, port) = (Some([203, 0, 113, 9].into()), Some("port"));
-    let address = nine.unwrap();
     let (own, wished) = (ip(1, "near", port, true), ip(9, "near", port, false));
     for (address, attached, is_left, expect) in [
-        (None, vec![], false, Look::Nothing),
-        (None, vec![], true, Look::Tags),
-        (None, vec![own.clone()], true, Look::Nothing),
-        (nine, vec![], false, Look::Address(address)),
-        (nine, vec![own.clone()], false, Look::Address(address)),
-        (nine, vec![own], true, Look::Both(address)),
-        (nine, vec![wished.clone()], true, Look::Tags),
-        (nine, vec![wished], false, Look::Nothing),
+        (None, vec![], false, (None, false)),
+        (None, vec![], true, (None, true)),
+        (None, vec![own.clone()], true, (None, false)),
+        (nine, vec![], false, (nine, false)),
+        (nine, vec![own.clone()], false, (nine, false)),
+        (nine, vec![own], true, (nine, true)),
+        (nine, vec![wished.clone()], true, (None, true)),
+        (nine, vec![wished], false, (None, false)),
     ] {
-        assert_eq!(look(&wish(address), &attached, is_left), expect, "{attached:?}");
+        let Search { address, tags } = search(&wish(address), &attached, is_left);
+        assert_eq!((address, tags), expect, "{attached:?}");
     }
 }

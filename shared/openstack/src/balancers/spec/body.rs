@@ -2,30 +2,34 @@
 
 use serde_json::{Value, json};
 
-use super::{Listener, Monitor, Pool};
+use super::{Checks, HTTP, Listener, Monitor, Pool};
 
 impl Listener {
-    /// Without the load balancer and the pool.
-    pub fn body(&self) -> Value {
-        let mut body = json!({
-            "name": self.name,
-            "protocol": self.protocol,
-            "protocol_port": self.port,
+    /// The settings that can be changed.
+    pub fn settings(&self) -> Value {
+        let mut settings = json!({
             "connection_limit": self.connection_limit,
-            "tags": self.tags,
+            "insert_headers": self.headers,
         });
         if let Some(timeouts) = self.timeouts {
-            body["timeout_client_data"] = timeouts.client_data.into();
-            body["timeout_member_connect"] = timeouts.member_connect.into();
-            body["timeout_member_data"] = timeouts.member_data.into();
-            body["timeout_tcp_inspect"] = timeouts.tcp_inspect.into();
-        }
-        if !self.headers.is_empty() {
-            body["insert_headers"] = json!(self.headers);
+            settings["timeout_client_data"] = timeouts.client_data.into();
+            settings["timeout_member_connect"] = timeouts.member_connect.into();
+            settings["timeout_member_data"] = timeouts.member_data.into();
+            settings["timeout_tcp_inspect"] = timeouts.tcp_inspect.into();
         }
         if let Some(cidrs) = &self.allowed_cidrs {
-            body["allowed_cidrs"] = json!(cidrs);
+            settings["allowed_cidrs"] = json!(cidrs);
         }
+        settings
+    }
+
+    /// Without the load balancer and the pool.
+    pub fn body(&self) -> Value {
+        let mut body = self.settings();
+        body["name"] = self.name.clone().into();
+        body["protocol"] = self.protocol.into();
+        body["protocol_port"] = self.port.into();
+        body["tags"] = json!(self.tags);
         body
     }
 }
@@ -58,21 +62,28 @@ impl Pool {
 }
 
 impl Monitor {
+    /// The settings that can be changed.
+    pub fn settings(&self) -> Value {
+        let Checks { delay, timeout, max_retries, max_retries_down } = self.checks;
+        let mut settings = json!({
+            "delay": delay,
+            "timeout": timeout,
+            "max_retries": max_retries,
+            "max_retries_down": max_retries_down,
+        });
+        if self.kind == HTTP {
+            settings["url_path"] = "/healthz".into();
+            settings["http_method"] = "GET".into();
+            settings["expected_codes"] = "200".into();
+        }
+        settings
+    }
+
     /// Without its pool.
     pub fn body(&self) -> Value {
-        let mut body = json!({
-            "name": self.name,
-            "type": self.kind,
-            "delay": self.checks.delay,
-            "timeout": self.checks.timeout,
-            "max_retries": self.checks.max_retries,
-            "max_retries_down": self.checks.max_retries_down,
-        });
-        if self.kind == "HTTP" {
-            body["url_path"] = "/healthz".into();
-            body["http_method"] = "GET".into();
-            body["expected_codes"] = "200".into();
-        }
+        let mut body = self.settings();
+        body["name"] = self.name.clone().into();
+        body["type"] = self.kind.into();
         body
     }
 }

@@ -4,7 +4,7 @@ use ccm_cloud::{ClusterId, Digest, Owner};
 use ccm_openstack_client::lbaas::ApiVersion;
 
 use super::*;
-use crate::balancers::annotations::{Options, read};
+use crate::balancers::annotations::read;
 
 fn port(number: u16, protocol: Protocol) -> FrontEndPort {
     let (name, app_protocol) = (String::new(), None);
@@ -34,7 +34,7 @@ fn front_end(annotations: &[(&str, &str)]) -> FrontEnd {
 }
 
 fn tree(front_end: &FrontEnd, minor: u32, driver: &str) -> Result<Tree, CloudError> {
-    let options = Options::of(&crate::tests::config());
+    let options = crate::tests::config();
     let settings = read(&front_end.settings, &options, front_end.traffic).unwrap();
     let features = Features::of(ApiVersion { major: 2, minor }, driver);
     Tree::of(

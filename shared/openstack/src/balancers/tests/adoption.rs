@@ -178,8 +178,8 @@ async fn what_is_not_managed_yet_goes_on() {
     let first = Rig::new();
     let made = made_by_the_other(&first, &wanted("web")).await;
     let mut options = first.options.clone();
-    options.balancer.manage_security_groups = true;
-    options.balancer.serial_calls = true;
+    options.load_balancer.manage_security_groups = true;
+    options.load_balancer.serial_calls = true;
     options.networks.floating_subnet = Some("public-*".to_owned());
     let rig = Rig {
         balancers: super::super::OctaviaBalancers::new(
@@ -211,7 +211,7 @@ async fn what_could_not_be_created_again_is_not_deleted() {
     let first = Rig::new();
     let id = rig_in_error(&first).await;
     let known = Wanted { known: Some(id.clone()), ..wanted("web") };
-    let process = |change: &dyn Fn(&mut super::super::Options)| {
+    let process = |change: &dyn Fn(&mut crate::config::Config)| {
         let mut options = first.options.clone();
         change(&mut options);
         let cloud = std::sync::Arc::clone(&first.cloud);
@@ -221,9 +221,9 @@ async fn what_could_not_be_created_again_is_not_deleted() {
         );
         Rig { cloud, balancers, options }
     };
-    let managed = process(&|options| options.balancer.manage_security_groups = true);
+    let managed = process(&|options| options.load_balancer.manage_security_groups = true);
     let nowhere = process(&|options| options.networks.subnet_id = None);
-    let by_ovn = process(&|options| options.balancer.provider = "ovn".to_owned());
+    let by_ovn = process(&|options| options.load_balancer.provider = "ovn".to_owned());
     first.cloud.world.lock().octavia.providers = vec!["ovn", "amphora"];
     let proxy = annotated(&known, "proxy-protocol", "v1");
     let taken = process(&|_| {});

@@ -211,7 +211,7 @@ async fn internal_ones_have_the_address_that_is_asked_for() {
         let rig = Rig::with(|options| {
             options.networks.subnet_id = Some(uuid(1));
             options.networks.floating_network_id = Some(uuid(50));
-            options.balancer.internal = by_option;
+            options.load_balancer.internal = by_option;
         });
         // The option cannot be undone by the annotation.
         let web = with(&wanted("web"), INTERNAL, if by_option { "false" } else { "true" });
@@ -225,8 +225,8 @@ async fn internal_ones_have_the_address_that_is_asked_for() {
 async fn the_status_shows_what_clients_use() {
     let rig = Rig::with(|options| {
         options.networks.subnet_id = Some(uuid(1));
-        options.balancer.internal = true;
-        options.balancer.enable_ingress_hostname = true;
+        options.load_balancer.internal = true;
+        options.load_balancer.enable_ingress_hostname = true;
     });
     let named = annotated(&wanted("web"), "hostname", "web.example.com");
     assert_eq!(addresses(&rig.settle(&named).await), ["web.example.com"]);
@@ -243,7 +243,7 @@ async fn only_selected_nodes_are_members() {
     let rig = Rig::with(|options| {
         options.networks.subnet_id = Some(uuid(1));
         options.networks.floating_network_id = Some(uuid(50));
-        options.balancer.node_selector = Some("number=1".to_owned());
+        options.load_balancer.node_selector = Some("number=1".to_owned());
     });
     let web = wanted("web");
     let id = rig.settle(&web).await.id;
@@ -400,7 +400,7 @@ async fn ovn_gets_what_it_takes() {
     let rig = Rig::with(|options| {
         options.networks.subnet_id = Some(uuid(1));
         options.networks.floating_network_id = Some(uuid(50));
-        options.balancer.provider = "ovn".to_owned();
+        options.load_balancer.provider = "ovn".to_owned();
     });
     rig.cloud.world.lock().octavia.providers = vec!["ovn", "amphora"];
     let web = annotated(&wanted("web"), "enable-health-monitor", "true");
@@ -458,10 +458,10 @@ async fn ranges_that_have_no_effect_can_be_refused() {
     for (driver, minor) in [("ovn", 26), ("amphora", 11)] {
         let strict = Rig::with(|options| {
             options.networks.subnet_id = Some(uuid(super::rig::SUBNET));
-            options.balancer.internal = true;
-            options.balancer.provider = driver.to_owned();
-            options.balancer.method = "SOURCE_IP_PORT".to_owned();
-            options.balancer.require_source_ranges = true;
+            options.load_balancer.internal = true;
+            options.load_balancer.provider = driver.to_owned();
+            options.load_balancer.method = "SOURCE_IP_PORT".to_owned();
+            options.load_balancer.require_source_ranges = true;
         });
         {
             let mut world = strict.cloud.world.lock();

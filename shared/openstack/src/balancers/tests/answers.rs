@@ -180,7 +180,7 @@ async fn a_selector_that_leaves_out_all_nodes_is_named() {
     };
     let of_conf = Rig::with(|options| {
         options.networks.subnet_id = Some(ccm_openstack_client::scripted::uuid(1));
-        options.balancer.node_selector = Some("env=production,region=default".to_owned());
+        options.load_balancer.node_selector = Some("env=production,region=default".to_owned());
     });
     let of_service = annotated(&wanted("web"), "node-selector", text);
     for (rig, web) in [(of_conf, wanted("web")), (Rig::new(), of_service)] {
@@ -298,7 +298,7 @@ async fn a_node_joins_and_leaves_by_its_label() {
     for of_service in [false, true] {
         let rig = Rig::with(|options| {
             options.networks.subnet_id = Some(ccm_openstack_client::scripted::uuid(1));
-            options.balancer.node_selector =
+            options.load_balancer.node_selector =
                 Some(if of_service { "pool=core" } else { "pool=edge" }.to_owned());
         });
         let web = wanted("web");

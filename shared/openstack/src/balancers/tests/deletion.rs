@@ -92,8 +92,8 @@ async fn one_that_is_being_created_is_deleted_after_that_and_a_failed_one_at_onc
 #[tokio::test]
 async fn without_a_cascade_each_call_deletes_one_child() {
     let rig = Rig::with(|options| {
-        options.balancer.cascade_delete = false;
-        options.balancer.internal = true;
+        options.load_balancer.cascade_delete = false;
+        options.load_balancer.internal = true;
         options.networks.subnet_id = Some(ccm_openstack_client::scripted::uuid(1));
     });
     let web = wanted("web");
@@ -145,14 +145,17 @@ async fn a_floating_ip_of_a_user_stays() {
         world.floating.ips[0]["description"] = json!("mine");
         world.floating.ips[0]["tags"] = json!([]);
     }
-    rig.deleted(&rig.unwanted(&web)).await;
-    assert_eq!(counts(&rig), (0, 1));
+    let proof = rig.deleted(&rig.unwanted(&web)).await;
+    assert_eq!((counts(&rig), proof.kept), ((0, 1), None), "it is the user's");
     let keep = with(&web, "loadbalancer.openstack.org/keep-floatingip", "true");
     rig.cloud.world.lock().floating.ips.clear();
     rig.settle(&keep).await;
-    rig.deleted(&rig.unwanted(&keep)).await;
-    assert_eq!(counts(&rig), (0, 1));
-    assert_eq!(rig.cloud.world.lock().floating.ips[0]["port_id"], Value::Null);
+    let proof = rig.deleted(&rig.unwanted(&keep)).await;
+    let world = rig.cloud.world.lock();
+    let [ip] = &world.floating.ips[..] else { panic!("one is kept") };
+    assert_eq!(ip["port_id"], Value::Null);
+    let address = ip["floating_ip_address"].as_str().unwrap();
+    assert_eq!(proof.kept, Some(format!("floating IP {address}")));
 }
 
 /// A second load balancer of the owner, with an address of its own: a former leader's creation that

@@ -19,7 +19,7 @@ async fn standing(rig: &Rig, name: &str) -> Wanted {
     let web = local(name);
     rig.settle(&annotated(&web, "enable-health-monitor", "false")).await;
     let mut world = rig.cloud.world.lock();
-    let digest = super::names::digest_tag(web.front_end.digest);
+    let digest = super::names::tag(super::names::DIGEST, web.front_end.digest);
     for row in &mut world.octavia.balancers {
         let tags = row["tags"].as_array_mut().unwrap();
         for tag in tags.iter_mut().filter(|tag| tag.as_str().unwrap().starts_with("quartet-config"))
@@ -155,7 +155,7 @@ async fn where_no_monitor_can_be_a_remark_says_so() {
     let rig = Rig::with(|options| {
         options.networks.subnet_id = Some(uuid(1));
         options.networks.floating_network_id = Some(uuid(50));
-        options.balancer.provider = "ovn".to_owned();
+        options.load_balancer.provider = "ovn".to_owned();
     });
     rig.cloud.world.lock().octavia.providers = vec!["ovn", "amphora"];
     let done = rig.settle(&local("web")).await;
@@ -422,7 +422,7 @@ async fn a_setting_reaches_those_that_stand_in_their_turn() {
         all.push(standing(&first, &format!("web{number}")).await);
     }
     let mut options = first.options.clone();
-    options.balancer.local_monitor = crate::config::LocalMonitor::All;
+    options.load_balancer.local_monitor = crate::config::LocalMonitor::All;
     let rig = Rig { options, ..first }.restarted();
     // Ensures what a list shows without a digest, as the controller does.
     let round = async || {

@@ -7,16 +7,16 @@ use ccm_openstack_client::scripted::{subnet, uuid};
 use serde_json::json;
 
 use super::rig::{EXTERNAL, Rig, addresses, annotated, changed, port, wanted};
-use crate::balancers::{OctaviaBalancers, Options};
 use crate::config::LoadBalancerClass;
+use crate::{balancers::OctaviaBalancers, config::Config};
 
 /// Another value of an option.
-type Change = fn(&mut Options);
+type Change = fn(&mut Config);
 
 const KEPT: &str = "LoadBalancerNotChanged";
 
 /// Another process with other options, and the same services.
-fn with_options(rig: &Rig, change: impl FnOnce(&mut Options)) -> Rig {
+fn with_options(rig: &Rig, change: impl FnOnce(&mut Config)) -> Rig {
     let (cloud, mut options) = (Arc::clone(&rig.cloud), rig.options.clone());
     change(&mut options);
     let balancers = OctaviaBalancers::new(&(Arc::clone(&cloud) as _), options.clone());
@@ -85,9 +85,9 @@ async fn what_cloud_conf_says_later_is_for_new_ones() {
         ("network-id", "", |it| it.networks.network_id = Some(uuid(78))),
         ("subnet-id", "", |it| it.networks.subnet_id = Some(uuid(78))),
         ("floating-network-id", "", |it| it.networks.floating_network_id = Some(uuid(78))),
-        ("flavor-id", "none", |it| it.balancer.flavor_id = Some(uuid(78))),
-        ("availability-zone", "none", |it| it.balancer.availability_zone = Some(uuid(78))),
-        ("lb-provider", "amphora", |it| it.balancer.provider = "ovn".to_owned()),
+        ("flavor-id", "none", |it| it.load_balancer.flavor_id = Some(uuid(78))),
+        ("availability-zone", "none", |it| it.load_balancer.availability_zone = Some(uuid(78))),
+        ("lb-provider", "amphora", |it| it.load_balancer.provider = "ovn".to_owned()),
     ];
     for (key, seen, change) in all {
         let notes = said(&with_options(&rig, change), &web).await;
@@ -98,7 +98,7 @@ async fn what_cloud_conf_says_later_is_for_new_ones() {
     }
     // Three names of one driver.
     for name in ["octavia", "amphorav2", "amphora"] {
-        let renamed = with_options(&rig, |it| it.balancer.provider = name.to_owned());
+        let renamed = with_options(&rig, |it| it.load_balancer.provider = name.to_owned());
         assert_eq!(said(&renamed, &web).await, [], "{name}");
     }
 }
@@ -186,7 +186,7 @@ async fn what_octavia_does_not_have_is_said() {
         (26, "ovn", &checks),
     ] {
         let rig = Rig::new();
-        let rig = with_options(&rig, |options| options.balancer.provider = driver.to_owned());
+        let rig = with_options(&rig, |options| options.load_balancer.provider = driver.to_owned());
         {
             let mut world = rig.cloud.world.lock();
             (world.octavia.minor, world.octavia.providers) = (minor, vec![driver]);

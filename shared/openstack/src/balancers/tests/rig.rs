@@ -12,7 +12,7 @@ use ccm_openstack_client::scripted::{Scripted, octavia::PROJECT, subnet, uuid};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
-use crate::balancers::{OctaviaBalancers, Options};
+use crate::{balancers::OctaviaBalancers, config::Config};
 
 /// The subnet of the virtual addresses, the external network, and another IPv6 subnet.
 pub const SUBNET: usize = 1;
@@ -121,7 +121,7 @@ pub fn addresses(balancer: &LoadBalancer) -> Vec<String> {
 pub struct Rig {
     pub cloud: Arc<Scripted>,
     pub balancers: OctaviaBalancers,
-    pub options: Options,
+    pub options: Config,
 }
 
 impl Rig {
@@ -133,7 +133,7 @@ impl Rig {
         })
     }
 
-    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+    pub fn with(change: impl FnOnce(&mut Config)) -> Self {
         let cloud = Scripted::default();
         {
             let mut world = cloud.world.lock();
@@ -147,7 +147,7 @@ impl Rig {
                 "subnets": [uuid(3)],
             }));
         }
-        let mut options = Options::of(&crate::tests::config());
+        let mut options = crate::tests::config();
         change(&mut options);
         let cloud = Arc::new(cloud);
         Self {

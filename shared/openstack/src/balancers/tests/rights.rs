@@ -60,7 +60,7 @@ async fn the_access_rules_of_the_page_are_exactly_enough() {
     let configured = Rig::new();
     live(&configured, true).await;
     // Networks are found out, and children are deleted one by one.
-    let found = Rig::with(|options| options.balancer.cascade_delete = false);
+    let found = Rig::with(|options| options.load_balancer.cascade_delete = false);
     for number in 1..=3 {
         let mut node = ccm_openstack_client::scripted::port(number);
         let address = format!("10.8.1.{number}");

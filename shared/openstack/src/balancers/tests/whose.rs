@@ -195,10 +195,10 @@ async fn an_address_of_the_cloud_that_is_asked_for_later_is_not_deleted() {
         let pins = |it: &mut FrontEnd| it.address = chosen.parse().ok();
         let pinned = changed(&wanted("web"), pins);
         if is_upgrade {
-            let tag = names::digest_tag(pinned.front_end.digest);
+            let tag = names::tag(names::DIGEST, pinned.front_end.digest);
             let world = &mut rig.cloud.world.lock();
             let tags = world.octavia.balancers[0]["tags"].as_array_mut().unwrap();
-            tags.retain(|tag| !names::is_digest(tag.as_str().unwrap()));
+            tags.retain(|tag| !tag.as_str().unwrap().starts_with(names::DIGEST));
             tags.push(json!(tag));
         }
         let rig = rig.restarted();
@@ -324,7 +324,7 @@ async fn those_of_other_projects_do_not_count() {
     rig.deleted(&rig.unwanted(&known)).await;
     assert_eq!(ip(&rig)["port_id"], Value::Null);
     // The subnet of the nodes is the subnet of the project's own port.
-    let rig = Rig::with(|options| options.balancer.internal = true);
+    let rig = Rig::with(|options| options.load_balancer.internal = true);
     for (number, subnet, project) in [(1, 9, "another"), (2, 1, "p1")] {
         let mut port = ccm_openstack_client::scripted::port(number);
         port["fixed_ips"] = json!([{ "subnet_id": uuid(subnet), "ip_address": "10.8.1.1" }]);

@@ -9,7 +9,7 @@ fn shown(text: &str) -> Vec<String> {
     for section in sections {
         let sub = section.sub.map_or_else(String::new, |sub| format!(" {sub:?}"));
         lines.push(format!("{} [{}{sub}]", section.line, section.name));
-        for Entry { line, key, value, .. } in &section.entries {
+        for KeyLine { line, key, value, .. } in &section.entries {
             lines.push(
                 value
                     .as_ref()

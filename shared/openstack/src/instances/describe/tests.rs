@@ -5,18 +5,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn shape(region: Option<&str>, regional_ids: bool) -> Shape {
-    Shape {
-        region: region.map(str::to_owned),
-        regional_ids,
-        networking: Networking {
-            ipv6_disabled: false,
-            public_networks: vec![],
-            internal_networks: vec![],
-            sort_order: vec![],
-        },
-        labels: Labels { metadata: vec![], host_id: false, flavor_id: false },
-    }
+fn config(region: Option<&str>, regional_ids: bool) -> Config {
+    let mut config = crate::tests::config();
+    (config.access.region, config.regional_ids) = (region.map(str::to_owned), regional_ids);
+    config
 }
 
 fn server(change: impl FnOnce(&mut Value)) -> Server {
@@ -26,10 +18,10 @@ fn server(change: impl FnOnce(&mut Value)) -> Server {
     *server
 }
 
-fn described(server: &Server, shape: &Shape) -> Result<Instance, String> {
+fn described(server: &Server, config: &Config) -> Result<Instance, String> {
     let known = Inputs { server, ports: &[], sub_ports: &[], names: &BTreeMap::new() };
     let kind = Kind { name: Some("m1.large".to_owned()), id: Some("7".to_owned()) };
-    describe(&known, kind, shape)
+    describe(&known, kind, config)
 }
 
 #[test]
@@ -38,7 +30,7 @@ fn tells_everything() {
     let plain = format!("openstack:///{}", scripted::uuid(1));
     let regional = format!("openstack://bench/{}", scripted::uuid(1));
     let server = server(|_| {});
-    let mut bench = shape(Some("bench"), false);
+    let mut bench = config(Some("bench"), false);
     bench.labels.flavor_id = true;
     let instance = described(&server, &bench).unwrap();
     let expect = Instance {
@@ -55,16 +47,16 @@ fn tells_everything() {
         withheld: None,
     };
     assert_eq!(instance, expect);
-    let instance = described(&server, &shape(Some("bench"), true)).unwrap();
+    let instance = described(&server, &config(Some("bench"), true)).unwrap();
     assert_eq!((instance.provider_id, instance.other_ids), (id(&regional), vec![id(&plain)]));
-    let instance = described(&server, &shape(None, false)).unwrap();
+    let instance = described(&server, &config(None, false)).unwrap();
     assert_eq!((instance.other_ids, instance.region), (vec![], None));
 }
 
 #[test]
 fn trouble_names_the_server() {
     let server = server(|json| json["accessIPv4"] = json!("nonsense"));
-    let error = described(&server, &shape(None, false)).unwrap_err();
+    let error = described(&server, &config(None, false)).unwrap_err();
     assert!(error.contains(&scripted::uuid(1)) && error.contains("node-00001"), "{error}");
     assert!(error.contains("nonsense"), "{error}");
 }
@@ -160,9 +152,9 @@ proptest! {
             json["metadata"] = json!(metadata);
             json["OS-EXT-AZ:availability_zone"] = json!(zone);
         });
-        let mut shape = shape(Some("Région 1"), false);
-        shape.labels.metadata = vec!["*".to_owned()];
-        let instance = described(&server, &shape).unwrap();
+        let mut config = config(Some("Région 1"), false);
+        config.labels.metadata = vec!["*".to_owned()];
+        let instance = described(&server, &config).unwrap();
         let is_name = |text: &str| crate::labels::is_label_value(text);
         for (key, value) in &instance.labels {
             prop_assert!(is_name(key.strip_prefix("openstack.quartet.dev/").unwrap()), "{key}");

@@ -148,8 +148,8 @@ async fn no_more_than_eight_at_once() {
 
 #[tokio::test]
 async fn names_of_networks_cost_one_request() {
-    let rig = Rig::shaped(Scripted::with_servers(0..300), |shape| {
-        shape.networking.internal_networks = vec!["k8s".to_owned(), "storage".to_owned()];
+    let rig = Rig::shaped(Scripted::with_servers(0..300), |config| {
+        config.networking.internal_networks = vec!["k8s".to_owned(), "storage".to_owned()];
     });
     rig.refreshed().await;
     let counts = counted(&rig);

@@ -145,7 +145,8 @@ async fn a_refused_list_takes_no_label_away() {
     for kind in
         [ErrorKind::Forbidden, ErrorKind::NotFound, ErrorKind::Invalid, ErrorKind::Unsupported]
     {
-        let rig = Rig::shaped(Scripted::with_servers(0..3), |shape| shape.labels.flavor_id = true);
+        let rig =
+            Rig::shaped(Scripted::with_servers(0..3), |config| config.labels.flavor_id = true);
         rig.cloud.change(2, "flavor", json!({"original_name": "new"}));
         rig.cloud.world.lock().flavors =
             vec![json!({"id": "41", "name": "m1.tiny"}), json!({"id": "42", "name": "m1.large"})];
@@ -179,7 +180,7 @@ async fn label(rig: &Rig, number: usize) -> Result<Option<String>, CloudError> {
 
 #[tokio::test]
 async fn ids_are_looked_up_by_name_if_wanted() {
-    let with_ids = |cloud| Rig::shaped(cloud, |shape| shape.labels.flavor_id = true);
+    let with_ids = |cloud| Rig::shaped(cloud, |config| config.labels.flavor_id = true);
     let rig = with_ids(Scripted::with_servers(0..2));
     rig.cloud.change(1, "flavor", json!({"original_name": "gone"}));
     rig.cloud.world.lock().flavors = vec![json!({"id": "42", "name": "m1.large"})];

@@ -342,8 +342,8 @@ async fn two_nodes_may_ask_for_one_server() {
 async fn the_id_with_the_region_in_use_is_one_of_the_spellings() {
     let plain = format!("openstack:///{}", uuid(3));
     for (configured, expect) in [(None, "openstack://r1/"), (Some("bench"), "openstack://bench/")] {
-        let rig = Rig::shaped(Scripted::with_servers(0..10), |shape| {
-            shape.region = configured.map(str::to_owned);
+        let rig = Rig::shaped(Scripted::with_servers(0..10), |config| {
+            config.access.region = configured.map(str::to_owned);
         });
         rig.cloud.world.lock().region = Some("r1".to_owned());
         let mut all = rig.refreshed().await;

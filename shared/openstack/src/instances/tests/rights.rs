@@ -15,9 +15,9 @@ fn probed(rig: &Rig) {
 
 #[tokio::test]
 async fn the_access_rules_of_the_page_are_exactly_enough() {
-    let new = Rig::shaped(Scripted::with_servers(0..20), |shape| {
-        shape.networking.internal_networks = vec!["k8s".to_owned()];
-        shape.labels.flavor_id = true;
+    let new = Rig::shaped(Scripted::with_servers(0..20), |config| {
+        config.networking.internal_networks = vec!["k8s".to_owned()];
+        config.labels.flavor_id = true;
     });
     {
         // Only Neutron names the networks of what a trunk carries.

@@ -1,6 +1,6 @@
 //! A change of a route that is under way, due, held or failing.
 
-use ccm_cloud::{CloudError, Route, RouteTarget};
+use ccm_cloud::{CloudError, ErrorKind, Route, RouteTarget};
 use ccm_controller::brake::{
     Hold,
     approval::{SELECTOR, UNTIL},
@@ -21,9 +21,9 @@ impl Machine {
     /// The change of this destination that is under way or decided, if there is one.
     pub(super) fn change_of(&self, destination: IpNet, about: &About<'_>) -> Option<Explanation> {
         let planned = about.planned(destination);
-        let failure = self.planner.failure(destination);
+        let failure = self.planner.failures.get(destination);
         let what = || planned.map_or(format!("the change of the route of {destination}"), named);
-        if let Some(sent) = self.planner.in_flight().since(destination) {
+        if let Some(sent) = self.planner.in_flight.since(destination) {
             let next = format!("a call to the cloud is under way, {}", since(sent, about.now));
             let sent = moment(sent, about.now);
             return Some(match failure {
@@ -52,7 +52,7 @@ impl Machine {
                 format!("{} is held: {held}", named(planned)),
                 "raise the quota of the cloud's route table, or remove routes that are not needed; a route of this cluster that goes makes room as well",
             ),
-            Some(Held::Retry { .. }) | None => match failure {
+            Some(Held::Retry(_)) | None => match failure {
                 Some(failure) => failed(&named(planned), failure, about),
                 None => self.due(planned),
             },
@@ -145,7 +145,10 @@ pub(super) fn failed(what: &str, failure: &Failure, about: &About<'_>) -> Explan
     let times = if retry.times == 1 { "once" } else { &*format!("{} times in a row", retry.times) };
     let mut explanation = match kind {
         Some(kind) => {
-            let cause = format!("{what} has failed {times}: {error}");
+            let cause = match kind {
+                ErrorKind::Pending => format!("the cloud is still making {what}: {error}"),
+                _ => format!("{what} has failed {times}: {error}"),
+            };
             Explanation::of_error(&CloudError::new(*kind, ""), cause)
         }
         None if retry.times > 0 => Explanation::new(

@@ -87,10 +87,10 @@ impl World {
             max_pod_cidr: MaxPodCidr::default(),
             budget: Budget { limit: Limit::Count(3), window: Duration::from_mins(10) },
             period: Duration::from_mins(10),
-            scale_down_taints: Vec::new(),
             node_selector: ccm_kube::selector::NodeSelector::default(),
+            approval: None,
         };
-        let mut machine = Machine::new(fixed, parameters);
+        let mut machine = Machine::new(fixed);
         machine.apply(term(Vec::new()), at(0));
         let traits = RouteTraits {
             target_ids: false,
@@ -99,6 +99,7 @@ impl World {
             ..RouteTraits::default()
         };
         let pass = Pass {
+            parameters,
             nodes,
             lacks: BTreeMap::new(),
             awaited: Vec::new(),
@@ -115,8 +116,12 @@ impl World {
         self.pass(0);
         let table =
             RouteTable { routes: self.routes.clone(), room: self.room, ..RouteTable::default() };
-        let traits = self.asked.pass.traits.clone();
-        self.machine.apply(Event::Listed { answer: Ok(table), traits }, at(1));
+        self.listed(1, Ok(table));
+    }
+
+    fn listed(&mut self, second: u64, answer: Result<RouteTable, CloudError>) {
+        let pass = Box::new(self.asked.pass.clone());
+        self.machine.apply(Event::Listed { answer, pass }, at(second));
     }
 
     fn pass(&mut self, second: u64) -> Vec<Effect> {
@@ -179,8 +184,7 @@ fn before_the_first_list_the_page_says_only_what_nodes_say() {
         (ErrorKind::Unavailable, Fares::Working, "wait"),
     ] {
         let error = CloudError::new(kind, "no").with_request_id("r-1");
-        let traits = world.asked.pass.traits.clone();
-        world.machine.apply(Event::Listed { answer: Err(error), traits }, at(1));
+        world.listed(1, Err(error));
         let explained = world.route("10.120.1.0/24");
         let cause = format!("cannot list the routes: {kind}: no (request r-1)");
         says(&explained, fares, &cause, mend);
@@ -197,8 +201,7 @@ fn a_list_that_fails_later_is_named_with_what_was_seen_before() {
     let fine = "the route of 10.120.1.0/24 to 10.0.0.1 exists, by the list of the cloud's routes that began at 1970-01-12T13:46:40Z, 1 min ago, and the answers since";
     assert_eq!(explained.cause, fine);
     says(&explained, Fares::Fine, fine, NOTHING);
-    let (error, traits) = (CloudError::new(ErrorKind::Timeout, "late"), RouteTraits::default());
-    world.machine.apply(Event::Listed { answer: Err(error), traits }, at(50));
+    world.listed(50, Err(CloudError::new(ErrorKind::Timeout, "late")));
     let cause = "1 min ago, and the answers since; the last list has failed (at 1970-01-12T13:47:30Z, 10 s ago): timeout: late";
     says(&world.node("n1"), Fares::Fine, cause, NOTHING);
 }
@@ -296,6 +299,20 @@ fn a_route_of_others_in_the_way_is_named() {
     ]);
 }
 
+/// It is not a failure, and the page says when it is sent again.
+#[test]
+fn a_change_that_the_cloud_is_still_making_says_so() {
+    let mut world = listed(vec![own()], Vec::new());
+    world.answer(59, Err(CloudError::new(ErrorKind::Pending, "the fabric is programmed")));
+    let explained = world.node("n1");
+    let cause = "the cloud is still making the change `create 10.120.1.0/24 to n1`: pending: the fabric is programmed";
+    says(&explained, Fares::Working, cause, "wait: the cloud is still making the change");
+    assert!(
+        explained.next.starts_with("it is tried again at 1970-01-12T13:47:41Z"),
+        "{explained:?}"
+    );
+}
+
 #[test]
 fn a_change_that_is_sent_or_fails_says_so() {
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], Vec::new());
@@ -333,7 +350,11 @@ fn a_route_without_traffic_or_room_or_that_does_not_last_says_so() {
     world.list();
     says(&world.node("n1"), Fares::Blocked, "no room for another route", "raise the quota");
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], Vec::new());
-    world.machine.planner.postpone(net("10.120.1.0/24"), at(90), "something takes it back");
+    world.machine.planner.failures.postpone(
+        net("10.120.1.0/24"),
+        at(90),
+        "something takes it back",
+    );
     let kept = "the cloud does not keep the change: something takes it back";
     says(&world.node("n1"), Fares::Blocked, kept, "find what takes it back in the cloud");
 }
@@ -357,7 +378,7 @@ fn what_is_held_names_the_approval() {
     let mut world = listed(vec![now.clone()], vec![old.clone()]);
     let moved = Event::Changed { before: Some(before), after: now };
     world.machine.apply(moved, at(1));
-    world.machine.parameters.budget.limit = Limit::Count(0);
+    world.asked.pass.parameters.budget.limit = Limit::Count(0);
     says(&world.node("n1"), Fares::Held, "--route-loss=0 lets no route go", &of_one);
     says(&world.node("n1"), Fares::Held, "--route-loss=0 lets no route go", "raise --route-loss");
     says(
@@ -372,7 +393,7 @@ fn what_is_held_names_the_approval() {
     // This leader has not seen the node, but the note has its name.
     let recorded = Route { owner: Some(owner("ours", "n8")), ..route("10.120.8.0/24", 8) };
     let mut world = listed(vec![node(1, &[])], vec![recorded]);
-    world.machine.parameters.budget.limit = Limit::Count(0);
+    world.asked.pass.parameters.budget.limit = Limit::Count(0);
     let all = approval("*") + " (this approves all routes that are held: look at /plan first)";
     says(&world.node("n8"), Fares::Held, "the change `delete 10.120.8.0/24 to 10.0.0.8` is", &all);
     says(&world.node("n9"), Fares::Unknown, "does not show a node \"n9\"", "check the name");

@@ -14,9 +14,8 @@ impl Machine {
         destinations: &[IpNet],
         about: &'a About<'_>,
     ) -> Vec<(&'a Route, Title)> {
-        let widths = self.widths();
         let routes = destinations.iter().flat_map(|destination| about.table.to(*destination));
-        let view = self.view(&about.asked.pass, &widths, 0);
+        let view = self.view(&about.asked.pass, 0);
         view.map(|view| self.planner.titles(about.now, &view, routes)).unwrap_or_default()
     }
 
@@ -40,7 +39,7 @@ impl Machine {
             Some(Title::Open(why)) => Explanation::new(
                 Fares::Working,
                 why,
-                "wait: if the cloud says twice, a minute apart, that its target does not exist, the route goes",
+                "wait: if the cloud says twice, at least a minute apart, that its target does not exist, the route goes",
             ),
             Some(Title::Ours(why)) => {
                 Explanation::fine(format!("the route is this cluster's ({why}) and stays as it is"))

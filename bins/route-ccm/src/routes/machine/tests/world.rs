@@ -37,8 +37,8 @@ pub(super) use self::{
 use crate::{
     networks::MaxPodCidr,
     routes::{
-        machine::{Call, Effect, Event, Fixed, Machine, Parameters, Pass, Term},
-        plan::{Counts, Planned, wanted::NodeView},
+        machine::{Call, Effect, Event, Fixed, Machine, Pass, Term},
+        plan::{Counts, Parameters, Planned, wanted::NodeView},
     },
 };
 
@@ -66,6 +66,8 @@ enum Due {
     Reach { batch: Vec<Planned>, asked: Vec<Vec<RouteChange>>, base: Option<String> },
     /// A change is answered.
     Answer(Box<Planned>, Result<AppliedChange, CloudError>),
+    /// The table is listed.
+    Listed(Result<RouteTable, CloudError>),
     /// Any other answer.
     Tell(Box<Event>),
     /// The store of a new leader is as new as its term.
@@ -142,7 +144,7 @@ impl World {
             variant,
             dice,
             now,
-            machine: machine(parameters.clone()),
+            machine: machine(),
             parameters,
             router,
             nodes: BTreeMap::new(),
@@ -329,6 +331,10 @@ impl World {
             Due::Lane(call) => self.lane(call),
             Due::Reach { batch, asked, base } => self.reach(batch, &asked, base.as_deref()),
             Due::Answer(planned, answer) => self.answer(*planned, answer),
+            Due::Listed(answer) => {
+                let pass = Box::new(self.look());
+                self.tell(Event::Listed { answer, pass });
+            }
             Due::Tell(event) => self.tell(*event),
             Due::CatchUp => {
                 self.is_blind = false;
@@ -354,6 +360,7 @@ impl World {
     fn look(&self) -> Pass {
         let waiting = self.agenda.values().filter(|due| matches!(due, Due::Lane(_)));
         Pass {
+            parameters: self.parameters.clone(),
             nodes: self.store.values().cloned().chain(self.phantom()).collect(),
             lacks: BTreeMap::new(),
             awaited: Vec::new(),
@@ -378,14 +385,14 @@ impl World {
     }
 }
 
-fn machine(parameters: Parameters) -> Machine {
+fn machine() -> Machine {
     let fixed = Fixed {
         cluster: cluster(CLUSTER),
         has_routes: true,
         gives_cidrs: false,
         is_observing: false,
     };
-    Machine::new(fixed, parameters)
+    Machine::new(fixed)
 }
 
 fn cluster(uid: &str) -> ClusterId {
@@ -404,8 +411,8 @@ fn parameters(variant: Variant, limit: u32, is_rare: bool) -> Parameters {
         max_pod_cidr: MaxPodCidr::default(),
         budget: Budget { limit: Limit::Count(limit), window: WINDOW },
         period: Duration::from_secs(if is_rare { 600 } else { 30 }),
-        scale_down_taints: vec![TAINT.to_owned()],
         node_selector: ccm_kube::selector::NodeSelector::default(),
+        approval: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ccm_cloud::{Route, RouteChange, RouteTarget};
-use ccm_controller::brake::{Budget, Hold};
+use ccm_controller::brake::Hold;
 use ccm_objects::Shared;
 
 use super::{Decider, Orphan};
@@ -51,7 +51,7 @@ impl Decider<'_> {
         // An empty table may be a lie, and clears no doubt.
         let is_first = self.planner.networks.is_empty();
         if is_first || !self.is_in_doubt && self.plan.counts.ours > 0 {
-            self.planner.networks = self.view.cluster_cidrs.to_vec();
+            self.planner.networks = self.view.parameters.cluster_cidrs.clone();
         }
         self.plan.changes.sort_by_key(|planned| planned.node.is_none());
         let mut plan = self.plan;
@@ -67,7 +67,7 @@ impl Decider<'_> {
 
     fn lose(&mut self, Loss { planned, place, orphan, waits }: Loss) {
         let is_approved =
-            self.view.approval.is_some_and(|approval| approval.covers(&orphan.labels));
+            self.view.parameters.approval.as_ref().is_some_and(|set| set.covers(&orphan.labels));
         let Planned { change, node, why, .. } = planned;
         if let Some(held) = waits.filter(|_| !is_approved) {
             self.plan.counts.held += 1;
@@ -110,16 +110,17 @@ impl Decider<'_> {
         }
         // What is marked or gone counts for no limit, but a list without any node is believed of no node. A limit of
         // zero stops the proofs as well.
-        let proof_counts = is_proven && self.view.budget.limit.of(self.plan.counts.ours) > 0;
+        let proof_counts =
+            is_proven && self.view.parameters.budget.limit.of(self.plan.counts.ours) > 0;
         let counts = self.planner.brake.breaker().is_open() || !orphan.was_marked && !proof_counts;
         if !counts || retries(self.planner) {
             return Ok(());
         }
         let (uid, population) = (destination.to_string(), self.plan.counts.ours);
-        let Budget { window, .. } = self.view.budget;
+        let budget = self.view.parameters.budget;
         let brake = &mut self.planner.brake;
-        let is_new = !brake.window().after(self.now - window).any(|(_, paid)| *paid == *uid);
-        brake.request(self.now, &uid, population, self.view.budget)?;
+        let is_new = !brake.window().after(self.now - budget.window).any(|(_, paid)| *paid == *uid);
+        brake.request(self.now, &uid, population, budget)?;
         // An earlier loss was charged: the next leader has to know of this one before it is made.
         brake.renew(self.now, &uid);
         self.planner.passed.entry(destination).or_insert(is_new);

@@ -52,7 +52,7 @@ impl Decider<'_> {
             let cluster = &owner.cluster;
             return format!("cluster {} (UID {}) is recorded with it", cluster.name, cluster.uid);
         }
-        if !is_inside(route.destination.trunc(), self.view.cluster_cidrs) {
+        if !is_inside(route.destination.trunc(), &self.view.parameters.cluster_cidrs) {
             return "it is not inside --cluster-cidr, and no owner is recorded".to_owned();
         }
         match &route.target {

@@ -69,18 +69,43 @@ fn a_blackhole_is_replaced_after_two_words_of_the_provider() {
     );
 }
 
-/// It is not a failure, its node waits, and the next list decides if it is sent again.
+/// It is not a failure: its node waits, the table is listed, and if the list does not show it, it is sent again after a
+/// pause that grows, or that the cloud asks for.
 #[test]
-fn a_change_that_the_cloud_is_still_making_has_not_failed() {
+fn a_change_that_the_cloud_is_still_making_is_sent_again_after_a_pause() {
+    let words = ["create 10.120.1.0/24 to n1"];
+    for (asked, pauses) in [(None, [2, 4, 8, 16]), (Some(60), [60; 4])] {
+        let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
+        let mut now = 0;
+        for pause in pauses {
+            let plan = world.plan(at(now));
+            let planned = plan.due().next().expect("a change").clone();
+            world.planner.sent(at(now), &planned);
+            let mut error = CloudError::new(ErrorKind::Pending, "the fabric is programmed");
+            error.retry_after = asked.map(Duration::from_secs);
+            assert!(world.planner.applied(at(now), &planned, &Err(error)), "the table is listed");
+            world.planner.listed(at(now), &world.table);
+            let plan = world.plan(at(now + pause - 1));
+            assert_eq!((plan.due().count(), why(&plan, "n1").1), (0, Some(false)));
+            let held: Vec<_> = plan.changes.iter().filter_map(|one| one.held.as_ref()).collect();
+            let [held] = held[..] else { panic!("{plan:?}") };
+            assert!(held.to_string().starts_with("the cloud is still making the change"), "{held}");
+            now += pause;
+            assert_eq!(world.due(at(now)), words);
+        }
+    }
+}
+
+/// A conflict is not a failure, and the next list shows what others have changed.
+#[test]
+fn a_change_that_met_another_one_is_sent_again_after_the_list() {
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
-    let plan = world.plan(at(0));
-    let planned = plan.due().next().expect("a change").clone();
-    world.planner.sent(at(0), &planned);
-    let pending =
-        CloudError::new(ErrorKind::Pending, "the fabric is programmed").that_may_be_done();
-    assert!(world.planner.applied(at(0), &planned, &Err(pending)), "the table is listed");
-    assert_eq!(world.due(at(1)), NOTHING);
-    assert_eq!(why(&world.plan(at(1)), "n1").1, Some(false));
+    let planned = world.plan(at(0)).due().next().expect("a change").clone();
+    let busy = CloudError::new(ErrorKind::Busy, "another version");
+    assert!(world.planner.applied(at(0), &planned, &Err(busy)), "the table is listed");
+    assert_eq!((world.due(at(1)), why(&world.plan(at(1)), "n1").1), (Vec::new(), Some(false)));
+    world.planner.listed(at(1), &world.table);
+    assert_eq!(world.due(at(1)), ["create 10.120.1.0/24 to n1"]);
 }
 
 #[test]
@@ -284,7 +309,7 @@ fn what_only_a_change_of_the_cluster_cidrs_makes_ours_waits_for_a_person() {
             found.into_iter().map(|held| held.as_ref().map_or("due", |_| "held")).collect();
         assert_eq!(found, expect, "{:?}", plan.changes);
         let is_held = expect == ["held"];
-        assert_eq!((plan.counts.held == 1, world.planner.networks() == old), (is_held, is_held));
+        assert_eq!((plan.counts.held == 1, world.planner.networks == old), (is_held, is_held));
         world.approval = Some(approves("*"));
         let plan = world.plan(at(6 * 3600));
         assert_eq!((plan.counts.held, plan.due().count()), (0, 1), "a person approves it");
@@ -294,7 +319,7 @@ fn what_only_a_change_of_the_cluster_cidrs_makes_ours_waits_for_a_person() {
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], vec![own]);
     world.planner = Planner::resume(at(0), Window::default(), old);
     world.plan(at(0));
-    assert_eq!(world.planner.networks(), world.cidrs);
+    assert_eq!(world.planner.networks, world.cidrs);
     let empty = AppliedChange { route: Some(stray), ..AppliedChange::default() };
     let wanted = RouteChange::Delete(Box::new(route("10.120.7.0/24", other)));
     world.table.apply(&wanted, &empty);

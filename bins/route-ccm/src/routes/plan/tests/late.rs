@@ -118,7 +118,7 @@ fn a_route_that_comes_again_and_again_waits() {
     let (with, cidr) = (world.table.clone(), net("10.120.1.0/24"));
     world.goes(1, false);
     assert_eq!(world.settle(at(1)).len(), 1);
-    world.planner.postpone(cidr, at(60), "something makes it again");
+    world.planner.failures.postpone(cidr, at(60), "something makes it again");
     world.plan(at(2));
     world.table = with;
     assert_eq!(world.due(at(59)), NOTHING);

@@ -69,7 +69,7 @@ fn a_route_that_stands_is_kept_and_moved() {
     let routes = vec![route("10.120.128.0/17", crate::routes::plan::tests::instance(5))];
     for most in ["", "24"] {
         let mut world = World::new(one_of_five(), routes.clone());
-        world.widths.most = most.parse().unwrap();
+        world.most = most.parse().unwrap();
         assert_eq!(world.settle(at(0)).len(), 4, "{most:?}");
         assert_eq!(world.plan(at(1)).counts.nodes_complete, 5, "{most:?}");
         // The node gets another address.
@@ -100,7 +100,7 @@ fn the_flag_decides_in_place_of_the_other_nodes() {
     ] {
         let mut world = World::new(one_of_five(), Vec::new());
         world.nodes[4] = node(5, &[cidr]);
-        world.widths.most = most.parse().unwrap();
+        world.most = most.parse().unwrap();
         world.approval = (!most.is_empty()).then(|| approves("*"));
         let plan = world.plan(at(0));
         let words = format!("create {cidr} to n5");
@@ -122,7 +122,7 @@ fn with_blocks_of_ours_a_wider_one_is_refused() {
         ["10.120.0.0/22", "10.120.4.0/22", "10.120.8.0/22", "10.120.12.0/22", "10.120.16.0/22"];
     for (since, expect) in [(None, 5), (created(5), 5), (created(3), 3)] {
         let mut world = World::new(nodes(wide), Vec::new());
-        world.widths.blocks = Some(config(since));
+        world.blocks = Some(config(since));
         world.approval = Some(approves("*"));
         let plan = world.plan(at(0));
         assert_eq!((plan.due().count(), plan.counts.cidrs_too_wide), (expect, 5 - expect));
@@ -135,7 +135,7 @@ fn with_blocks_of_ours_a_wider_one_is_refused() {
         ["10.120.0.0/26", "10.120.1.0/26", "10.120.2.0/26", "10.120.3.0/26", "10.120.4.0/24"];
     let mut world = World::new(nodes(small), Vec::new());
     assert_eq!(world.plan(at(0)).due().count(), 4);
-    world.widths = Widths { blocks: Some(config(None)), most: "26".parse().unwrap() };
+    (world.blocks, world.most) = (Some(config(None)), "26".parse().unwrap());
     assert_eq!(world.plan(at(0)).due().count(), 5);
 }
 

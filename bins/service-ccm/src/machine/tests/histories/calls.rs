@@ -8,7 +8,7 @@ use ccm_objects::Shared as Name;
 use super::{rules::Rules, world::World};
 use crate::machine::{
     effect::{Ask, Question},
-    event::{Answer, Answered, Event},
+    event::{Answered, CallAnswer, Event},
 };
 
 /// The end of a call.
@@ -36,11 +36,11 @@ impl World {
         let fate = Fate { is_made, error: fails.then(|| error.clone()) };
         let answer = match question {
             Question::Ensure(wanted) if is_elsewhere => {
-                Answer::Ensure(Box::new(self.ensure_elsewhere(&wanted)))
+                CallAnswer::Ensure(Box::new(self.ensure_elsewhere(&wanted)))
             }
             Question::Ensure(wanted) => self.ensure(wanted, fate),
             Question::Members(_) if is_elsewhere => {
-                Answer::Members(Err(CloudError::new(ErrorKind::NotFound, "it is not here")))
+                CallAnswer::Members(Err(CloudError::new(ErrorKind::NotFound, "it is not here")))
             }
             Question::Members(change) => self.set_members(&uid, change, fate),
             Question::Delete(unwanted) => {
@@ -48,7 +48,9 @@ impl World {
                 let fails = fails || is_elsewhere;
                 self.delete(&name, &unwanted, Fate { is_made, error: fails.then_some(error) })
             }
-            Question::Preview(wanted) => Answer::Preview(wanted.front_end.digest, Ok(Vec::new())),
+            Question::Preview(wanted) => {
+                CallAnswer::Preview(wanted.front_end.digest, Ok(Vec::new()))
+            }
         };
         self.rules.calls.answered(&name, &uid, progress(&answer));
         let answered = Answered { lane, name: Name::clone(&name), uid, answer };
@@ -59,7 +61,7 @@ impl World {
         }
     }
 
-    fn ensure(&mut self, mut wanted: Wanted, fate: Fate) -> Answer {
+    fn ensure(&mut self, mut wanted: Wanted, fate: Fate) -> CallAnswer {
         let uid = wanted.front_end.owner.uid.clone();
         wanted.members = self.members(&uid, &wanted.members);
         let has_none = self.cloud.of(&uid).is_empty();
@@ -72,28 +74,24 @@ impl World {
         self.rules.ensured(&uid, &self.cloud);
         let own = self.cloud.of(&uid).into_iter();
         self.asked.extend(own.map(|id| (id, wanted.front_end.digest)));
-        Answer::Ensure(Box::new(fate.answer(made)))
+        CallAnswer::Ensure(Box::new(fate.answer(made)))
     }
 
-    fn set_members(&mut self, uid: &str, mut change: MemberChange, fate: Fate) -> Answer {
+    fn set_members(&mut self, uid: &str, mut change: MemberChange, fate: Fate) -> CallAnswer {
         change.members = self.members(uid, &change.members);
         let made = fate.is_made.then(|| self.cloud.set_members(&change, self.now));
         let gone = || CloudError::new(ErrorKind::NotFound, "it is gone");
-        Answer::Members(fate.answer(made).and_then(|made| made.ok_or_else(gone)))
+        CallAnswer::Members(fate.answer(made).and_then(|made| made.ok_or_else(gone)))
     }
 
-    fn delete(&mut self, name: &Name, unwanted: &Unwanted, fate: Fate) -> Answer {
-        let (is_duplicate, unwanted) = (unwanted.duplicate, self.unwanted(unwanted));
+    fn delete(&mut self, name: &Name, unwanted: &Unwanted, fate: Fate) -> CallAnswer {
+        let unwanted = self.unwanted(unwanted);
         if fate.is_made {
             Rules::deleted(&unwanted, self.api.get(name).map(|it| &**it), &self.cloud);
         }
         let is_made = fate.is_made && !self.keeps(name);
         let made = is_made.then(|| self.cloud.delete(&unwanted, self.now));
-        let answer = fate.answer(made).map(|made| self.deleted(made));
-        match is_duplicate {
-            true => Answer::DeleteDuplicate(answer),
-            false => Answer::Delete(answer),
-        }
+        CallAnswer::Delete(fate.answer(made).map(|made| self.deleted(made)))
     }
 
     /// Another cloud has none of the load balancers, and does not replace them.
@@ -123,14 +121,14 @@ impl Fate {
 }
 
 /// True if the cloud has carried out the call, false if it works on it or has said something else.
-fn progress(answer: &Answer) -> Result<bool, &CloudError> {
+fn progress(answer: &CallAnswer) -> Result<bool, &CloudError> {
     const fn is_done<T>(answer: &Progress<T>) -> bool {
         matches!(answer, Progress::Done(_))
     }
     match answer {
-        Answer::Ensure(answer) => answer.as_ref().as_ref().map(is_done),
-        Answer::Members(answer) => answer.as_ref().map(is_done),
-        Answer::Delete(answer) | Answer::DeleteDuplicate(answer) => answer.as_ref().map(is_done),
-        Answer::Preview(_, answer) => answer.as_ref().map(|_| true),
+        CallAnswer::Ensure(answer) => answer.as_ref().as_ref().map(is_done),
+        CallAnswer::Members(answer) => answer.as_ref().map(is_done),
+        CallAnswer::Delete(answer) => answer.as_ref().map(is_done),
+        CallAnswer::Preview(_, answer) => answer.as_ref().map(|_| true),
     }
 }

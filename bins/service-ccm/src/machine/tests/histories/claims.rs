@@ -8,10 +8,7 @@ use ccm_objects::{Node, Service, Shared as Name};
 use super::{cloud::Cloud, labels::is_eligible, world::Kind};
 use crate::{
     machine::effect::{Count, Effect, Tell},
-    plan::{
-        reason::{PROVISIONING, Reason, SERVING},
-        status::shows,
-    },
+    plan::{reason::Reason, status::shows},
 };
 
 /// How long a claim may be false: until the next list, a failed one before it, and the pauses between two writes.
@@ -122,15 +119,15 @@ fn false_claim(service: &Service, cloud: &Cloud) -> Option<String> {
     let own = cloud.of(&service.uid);
     let ([] | [_]) = &own[..] else { return None };
     let one = own.first().and_then(|id| cloud.balancers.get(id));
-    let says = |condition, reason| shows(service.condition(condition), reason);
+    let says = |reason| shows(service, reason);
     let (name, details) = (&service.key, service.details.as_deref()?);
     let ports: Vec<u16> = details.ports.iter().map(|port| port.port).collect();
-    if says(SERVING, Reason::Serving) && one.is_none_or(|one| one.members.is_empty()) {
+    if says(Reason::Serving) && one.is_none_or(|one| one.members.is_empty()) {
         return Some(format!("Claims: {name} says that {own:?} serves"));
     }
     // Only a full look shows that another client has taken its ports.
     let is_whole = one.is_some_and(|one| one.ports == ports || one.is_bare);
-    if says(PROVISIONING, Reason::Provisioned) && service.is_load_balancer && !is_whole {
+    if says(Reason::Provisioned) && service.is_load_balancer && !is_whole {
         return Some(format!("Claims: {name} says that {own:?} has {ports:?}"));
     }
     let shown = details.ingress.first().and_then(|ingress| ingress.ip.as_deref());

@@ -20,7 +20,7 @@ use crate::machine::{
     effect::{Ask, Effect, Lane, OrphanDue, Write},
     event::{Event, Listed, NodesWhy, Polled, Written},
 };
-use crate::plan::orphans::{Policy, Rules as OrphanRules};
+use crate::plan::orphans::{OrphanRules, Policy};
 
 /// A request that waits for its answer.
 pub(super) enum Flight {
@@ -303,7 +303,7 @@ impl World {
             let answer = Ok(self.cloud.delete(&due.question(), self.now));
             self.hear(Event::OrphanAnswered { due, answer });
         }
-        self.hear(Event::OrphansAnswered);
+        self.hear(Event::OrphansCalled(Vec::new()));
     }
 
     /// Ends all faults, approves what is held, and checks that all is right in the end.

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     machine::{
-        effect::{Ask, Question, Shown},
+        effect::{Ask, PlanPage, Question},
         event::{Event, Parameters},
     },
     plan::{RELEASE_APPROVED, losses},
@@ -221,18 +221,18 @@ impl World {
     }
 
     /// The page says that nothing is done for a Service only if that is so.
-    pub(super) fn shown(&self, shown: &Shown) {
+    pub(super) fn shown(&self, shown: &PlanPage) {
         let asks = |service: &Service| service.is_load_balancer && !service.deleting;
         let covers = |service: &Service| self.settings.classes.cover(service);
         let is_cut = |service: &Service| {
             service.details.as_ref().is_some_and(|details| details.too_large.is_some())
         };
         match shown {
-            Shown::Blocked(service, why) => {
+            PlanPage::Blocked(service, why) => {
                 let is_right = !covers(service) || is_cut(service);
                 assert!(is_right, "Page: {why} blocks {service:?}");
             }
-            Shown::Service(service, steps) if steps.is_empty() && !service.has_finalizer => {
+            PlanPage::Service(service, steps) if steps.is_empty() && !service.has_finalizer => {
                 let is_right = !asks(service) || covers(service);
                 assert!(is_right, "Page: nothing about {service:?}");
             }
@@ -264,6 +264,6 @@ impl World {
         let is_same = self.api.get(&service.key).is_some_and(|one| {
             one.resource_version == service.resource_version && losses::is_shown(one)
         });
-        is_served && is_same && told.cause.contains("no other one is made yet")
+        is_served && is_same && told.cause.contains("it is not replaced yet")
     }
 }

@@ -15,9 +15,8 @@ use crate::{
     },
     plan::{
         Step,
-        evidence::INSTANCE,
         reason::{PROVISIONING, Reason, SERVING},
-        status::{DIGEST, ID, StatusChange},
+        status::StatusPatch,
     },
 };
 
@@ -300,9 +299,9 @@ fn set_condition(service: &mut Service, reason: Reason, message: &str) {
     });
 }
 
-fn set_status(service: &mut Service, change: &StatusChange) {
+fn set_status(service: &mut Service, change: &StatusPatch) {
     for condition in &change.conditions {
-        set_condition(service, condition.reason, &condition.message);
+        set_condition(service, condition.0, &condition.1);
     }
     let Some(details) = &mut service.details else { return };
     if let Some(ingress) = &change.ingress {
@@ -320,14 +319,9 @@ fn set_status(service: &mut Service, change: &StatusChange) {
 
 fn release(service: &mut Service, write: &Write) {
     service.has_finalizer = false;
+    set_status(service, &write.change);
     let deleting = service.deleting;
-    let Some(details) = service.details.as_mut().filter(|_| !deleting) else { return };
-    details.annotations.retain(|key, _| {
-        let is_own = [ID, DIGEST, INSTANCE].contains(&&**key);
-        !is_own && !write.release.annotations.contains(key)
-    });
-    details.conditions.retain(|one| ![PROVISIONING, SERVING].contains(&&*one.kind));
-    if write.release.clears_addresses {
-        details.ingress.clear();
+    if let Some(details) = service.details.as_mut().filter(|_| !deleting) {
+        details.conditions.retain(|one| ![PROVISIONING, SERVING].contains(&&*one.kind));
     }
 }

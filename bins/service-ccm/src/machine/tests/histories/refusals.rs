@@ -94,7 +94,7 @@ impl Calls {
     pub(super) fn written(&self, write: &Write, now: At) {
         let Step::Write(change) = &write.step else { return };
         let (uid, name) = (&*write.service.uid, &write.service.key);
-        let says = |reason| change.conditions.iter().any(|one| one.reason == reason);
+        let says = |reason| change.conditions.iter().any(|one| one.0 == reason);
         if says(Reason::WaitingForCloud) {
             let since = self.begun.get(uid).map(|since| now.since(*since));
             assert!(since.is_none_or(|since| since >= EARLY), "Patience: {name} after {since:?}");

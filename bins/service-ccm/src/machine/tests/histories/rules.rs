@@ -24,7 +24,7 @@ use crate::{
     machine::effect::{Ask, Effect, OrphanDue, Question, Write},
     plan::{
         Step,
-        reason::{PROVISIONING, Reason},
+        reason::Reason,
         status::{ID, shows},
     },
 };
@@ -77,7 +77,7 @@ pub(super) fn asks_for_one(service: &Service) -> bool {
 
 /// True if the Service waits for room in its namespace.
 pub(super) fn is_full(service: &Service) -> bool {
-    shows(service.condition(PROVISIONING), Reason::LimitReached)
+    shows(service, Reason::LimitReached)
 }
 
 /// The load balancers of the namespace.
@@ -322,8 +322,7 @@ impl Rules {
             );
             assert!(!one.is_drained, "Converges: the pools of {id} have no members at {now}");
             assert_eq!(details.ingress.len(), 1, "Converges: {service:?} at {now}");
-            let condition = service.condition(PROVISIONING);
-            assert!(shows(condition, Reason::Provisioned), "Converges: {service:?} at {now}");
+            assert!(shows(service, Reason::Provisioned), "Converges: {service:?} at {now}");
         }
     }
 

@@ -29,7 +29,7 @@ use crate::machine::{
     Machine,
     effect::{Effect, Lane, Task, Turn},
     event::{Due, Event, NodesSeen, NodesWhy, Offer, Parameters},
-    left::Left,
+    left::LeaderNote,
     tests::machine,
 };
 
@@ -106,7 +106,7 @@ pub(super) struct World {
     pub(super) flights: Vec<(At, Flight)>,
     pub(super) tasks: Tasks,
     /// The note on the Lease, and the newer one that the API server has not stored yet.
-    pub(super) lease: (Left, Left),
+    pub(super) lease: (LeaderNote, LeaderNote),
     pub(super) is_calm: bool,
     /// True if load balancers without a Service are deleted.
     pub(super) deletes: bool,

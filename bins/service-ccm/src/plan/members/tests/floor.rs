@@ -31,7 +31,7 @@ fn half_of_the_members_stay_also_of_few() {
                 slowly = handed_over(&slowly, at(turn * 10));
             }
         }
-        assert_eq!((membership.len(), slowly.len()), (stay, stay), "of {count}");
+        assert_eq!((membership.count(), slowly.count()), (stay, stay), "of {count}");
     }
 }
 
@@ -42,7 +42,7 @@ fn a_list_that_is_short_by_half_takes_no_more_than_half() {
         for turn in 0..50 {
             step(&mut membership, at(turn * 10), &nodes(0..count / 2));
         }
-        assert_eq!(membership.len(), stay, "of {count}");
+        assert_eq!(membership.count(), stay, "of {count}");
     }
 }
 
@@ -115,7 +115,8 @@ fn nodes_that_join_in_the_same_pass_count() {
 /// A cluster whose nodes are replaced one after another, without a mark: a node that joins counts after an hour.
 #[test]
 fn members_that_were_replaced_are_not_counted() {
-    const LONG: Rules<'static> = Rules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
+    const LONG: MemberRules<'static> =
+        MemberRules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
     let go = |membership: &mut Membership, minutes: u64, view: &NodeSet| {
         let decision = membership.decide(at(60 * minutes), view, LONG);
         membership.applied(&decision.members, at(60 * minutes));
@@ -136,14 +137,15 @@ fn members_that_were_replaced_are_not_counted() {
         for turn in 0..50 {
             go(&mut membership, 600 + turn, &nodes(25..30));
         }
-        assert!(membership.len() >= 7, "{}, {joins_first}", membership.len());
+        assert!(membership.count() >= 7, "{}, {joins_first}", membership.count());
     }
 }
 
 /// More nodes than before do not add budget for a view that is wrong later.
 #[test]
 fn nodes_that_joined_before_are_no_budget() {
-    const LONG: Rules<'static> = Rules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
+    const LONG: MemberRules<'static> =
+        MemberRules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
     let mut membership = with(10);
     let mut go = |minutes: u64, view: &NodeSet| {
         let decision = membership.decide(at(60 * minutes), view, LONG);
@@ -227,7 +229,7 @@ fn what_is_left_to_the_next_leader_names_each_once_with_its_last_departure() {
 fn a_cloud_that_shows_no_members_says_nothing_about_their_number() {
     for (in_cloud, left) in [(None, 5), (Some(0), 5), (Some(20), 3)] {
         let mut membership = with(50);
-        let decision = membership.decide(at(0), &nodes(10..50), Rules { in_cloud, ..RULES });
+        let decision = membership.decide(at(0), &nodes(10..50), MemberRules { in_cloud, ..RULES });
         assert_eq!(decision.members.absent.len(), left, "{in_cloud:?}");
     }
 }
@@ -245,5 +247,5 @@ fn a_rolling_replacement_of_cordoned_nodes_is_not_held_because_one_has_crashed()
         assert_eq!(step(&mut membership, now, &gone(number - 1)), (1, 0), "{number}");
         assert_eq!(step(&mut membership, now, &gone(number)), (0, 0), "{number}");
     }
-    assert_eq!(membership.len(), 39);
+    assert_eq!(membership.count(), 39);
 }

@@ -3,12 +3,13 @@
 use super::*;
 
 const HOURS: Duration = Duration::from_hours(6);
-const LONG: Rules<'static> = Rules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
+const LONG: MemberRules<'static> =
+    MemberRules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
 
 fn go(membership: &mut Membership, now: u64, view: &NodeSet) -> usize {
     let decision = membership.decide(at(now), view, LONG);
     membership.applied(&decision.members, at(now));
-    membership.len()
+    membership.count()
 }
 
 fn drained(mut set: NodeSet, numbers: impl IntoIterator<Item = usize>, mark: Mark) -> NodeSet {
@@ -39,7 +40,7 @@ fn rolling(mark: Mark, joins_first: bool) -> usize {
     for hour in 2..6 {
         go(&mut membership, 3600 * hour, &view);
     }
-    membership.len()
+    membership.count()
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn a_node_that_leaves_and_returns_by_a_mark_gives_no_budget() {
             go(&mut membership, now + 20, &nodes(50..100));
             go(&mut membership, now + 40, &nodes(50..100));
         }
-        let len = membership.len();
+        let len = membership.count();
         assert!(len >= 90, "{len} of 100 stay, {why:?}");
     }
 }
@@ -97,7 +98,7 @@ fn a_selector_that_is_changed_back_gives_no_budget() {
     let (all, short) = (label(nodes(0..100)), label(nodes(50..100)));
     let mut membership = with(100);
     let mut go = |now, view: &NodeSet, selector: &NodeSelector| {
-        let rules = Rules { selector, ..LONG };
+        let rules = MemberRules { selector, ..LONG };
         let decision = membership.decide(at(now), view, rules);
         membership.applied(&decision.members, at(now));
         let present = decision.members.present.iter();
@@ -142,5 +143,5 @@ fn nodes_that_an_autoscaler_replaces_at_once_give_no_budget_later() {
     for minutes in 1..180 {
         go(&mut membership, 60 * minutes, &view(30));
     }
-    assert_eq!(membership.len(), 90);
+    assert_eq!(membership.count(), 90);
 }

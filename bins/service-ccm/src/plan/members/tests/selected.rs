@@ -35,7 +35,7 @@ fn edges(count: usize, edge: usize) -> NodeSet {
 #[test]
 fn a_node_that_gets_or_loses_the_label_joins_or_leaves() {
     let edge = NodeSelector::parse("pool=edge");
-    let rules = Rules { selector: &edge, ..RULES };
+    let rules = MemberRules { selector: &edge, ..RULES };
     for is_read in [false, true] {
         // The cloud shows its members without their labels.
         let mut membership = with(4);
@@ -70,7 +70,7 @@ fn a_node_that_gets_or_loses_the_label_joins_or_leaves() {
 #[test]
 fn a_label_that_many_lose_takes_half_at_most_and_the_others_are_kept() {
     let edge = NodeSelector::parse("pool=edge");
-    let rules = Rules { selector: &edge, ..RULES };
+    let rules = MemberRules { selector: &edge, ..RULES };
     for is_told in [false, true] {
         let mut membership = with(6);
         if is_told {
@@ -88,7 +88,7 @@ fn a_label_that_many_lose_takes_half_at_most_and_the_others_are_kept() {
 #[test]
 fn nodes_that_are_no_members_do_not_count() {
     let edge = NodeSelector::parse("pool=edge");
-    let rules = Rules { selector: &edge, ..RULES };
+    let rules = MemberRules { selector: &edge, ..RULES };
     let short = |gone: std::ops::Range<usize>| {
         let set = edges(40, 4);
         let is_there = |one: &&Member| !gone.contains(&number_of(one));
@@ -116,7 +116,7 @@ fn nodes_that_are_no_members_do_not_count() {
 
 #[test]
 fn nodes_without_an_address_of_the_family_do_not_count() {
-    let rules = Rules { families: &[IpFamily::V6], ..RULES };
+    let rules = MemberRules { families: &[IpFamily::V6], ..RULES };
     let view = nodes(0..4);
     let mut membership = with(0);
     membership.shown(&Arc::default(), &view, at(0));
@@ -130,7 +130,7 @@ fn nodes_without_an_address_of_the_family_do_not_count() {
 fn what_the_cloud_has_shown_last_counts() {
     // Only the provider knows which of the 20 nodes it has selected: 4.
     let opaque = NodeSelector::opaque();
-    let rules = Rules { selector: &opaque, in_cloud: Some(4), ..RULES };
+    let rules = MemberRules { selector: &opaque, in_cloud: Some(4), ..RULES };
     let mut membership = with(20);
     let decision = membership.decide(at(0), &nodes(0..10), rules);
     assert_eq!((decision.members.absent.len(), decision.held.len()), (2, 8));
@@ -139,7 +139,7 @@ fn what_the_cloud_has_shown_last_counts() {
 #[test]
 fn each_label_counts_if_only_the_provider_knows_which() {
     let opaque = NodeSelector::opaque();
-    let rules = Rules { selector: &opaque, ..RULES };
+    let rules = MemberRules { selector: &opaque, ..RULES };
     let mut membership = with(4);
     let (before, after) = (edges(4, 2), edges(4, 3));
     membership.shown(&before.members, &before, at(0));
@@ -166,7 +166,7 @@ fn another_default_selector_is_braked() {
     let view = edges(20, 10);
     for is_read in [false, true] {
         let mut membership = with(10);
-        let rules = |selector| Rules { selector, is_default: true, ..RULES };
+        let rules = |selector| MemberRules { selector, is_default: true, ..RULES };
         let decision = membership.decide(at(0), &view, rules(&edge));
         assert!(!decision.changes);
         for turn in 1..60 {
@@ -192,7 +192,7 @@ fn another_default_selector_is_braked() {
         // A Service that chooses other labels means it.
         let core = NodeSelector::parse("pool=core");
         membership.applied(&decision.members, at(602));
-        let decision = membership.decide(at(603), &view, Rules { selector: &core, ..RULES });
+        let decision = membership.decide(at(603), &view, MemberRules { selector: &core, ..RULES });
         assert_eq!((made(&decision, &core).len(), decision.held.len()), (10, 0));
     }
 }
@@ -200,7 +200,7 @@ fn another_default_selector_is_braked() {
 #[test]
 fn nodes_that_lose_the_label_of_the_default_selector_are_braked() {
     let edge = NodeSelector::parse("pool=edge");
-    let rules = Rules { selector: &edge, is_default: true, ..RULES };
+    let rules = MemberRules { selector: &edge, is_default: true, ..RULES };
     let mut membership = with(10);
     assert!(!membership.decide(at(0), &edges(20, 10), rules).changes);
     let decision = membership.decide(at(1), &edges(20, 5), rules);
@@ -220,7 +220,7 @@ fn nodes_that_lose_the_label_of_the_default_selector_are_braked() {
 fn members_that_another_default_has_taken_count_for_the_next_leader() {
     let edge = NodeSelector::parse("pool=edge");
     let budget = Budget { limit: Limit::Count(3), ..RULES.budget };
-    let rules = Rules { selector: &edge, is_default: true, budget, ..RULES };
+    let rules = MemberRules { selector: &edge, is_default: true, budget, ..RULES };
     let mut membership = with(10);
     let view = edges(10, 7);
     let decision = membership.decide(at(1), &view, rules);
@@ -244,7 +244,7 @@ fn members_that_another_default_has_taken_count_for_the_next_leader() {
 #[test]
 fn members_without_an_address_of_the_family_count_for_the_next_leader() {
     let budget = Budget { limit: Limit::Count(3), ..RULES.budget };
-    let rules = Rules { families: &[IpFamily::V4], budget, ..RULES };
+    let rules = MemberRules { families: &[IpFamily::V4], budget, ..RULES };
     let view = |count: usize, bare: std::ops::Range<usize>| {
         let mut members = nodes(0..count).members.to_vec();
         for number in bare {

@@ -1,11 +1,7 @@
 //! A cluster as plain values: an API server, an informer that is late, a queue, a cloud with routes and instances, other
 //! clients, and one leader at a time.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_controller::machine::Machine as _;
@@ -335,12 +331,12 @@ impl World {
             self.view = self.api.clone();
             self.lost.clear();
         }
-        let nodes: Vec<Arc<Node>> = self.view.values().cloned().collect();
         if self.dice.one_in(2) {
             self.join();
             self.leave();
             self.look_at_one();
         }
+        let nodes: Vec<Arc<Node>> = self.view.values().cloned().collect();
         let held = match self.dice.one_in(3) {
             true => Vec::new(),
             false => self.note.clone(),
@@ -348,21 +344,6 @@ impl World {
         self.model.begin(&nodes, &held, since, self.now);
         let held = if self.variant == Variant::NoNote { Vec::new() } else { held };
         self.tell(Event::Begin(Begin { nodes: nodes.clone(), held, sizes }));
-        self.catch_up(nodes);
         self.time = self.now;
-    }
-
-    /// Changes that came after the list, and before the term began with it.
-    fn catch_up(&mut self, listed: Vec<Arc<Node>>) {
-        for node in &listed {
-            if self.view.get(&node.name).is_none_or(|now| now.uid != node.uid) {
-                self.tell(Event::Gone(Arc::clone(node)));
-            }
-        }
-        let listed: BTreeSet<_> = listed.iter().map(Arc::as_ptr).collect();
-        let changed = self.view.values().filter(|node| !listed.contains(&Arc::as_ptr(node)));
-        for after in changed.cloned().collect::<Vec<_>>() {
-            self.tell(Event::Changed { before: None, after });
-        }
     }
 }

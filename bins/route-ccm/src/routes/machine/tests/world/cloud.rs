@@ -6,7 +6,7 @@ use ccm_cloud::{
 };
 
 use super::*;
-use crate::routes::machine::{Applied, Basis, Sending};
+use crate::routes::machine::{Applied, Sending};
 
 /// How long a call may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ pub(super) enum Trouble {
     Malformed,
     /// It is done, and the answer is lost.
     LosesAnswer,
-    /// It is done later.
+    /// It is done later. The answer says that, or is an error.
     IsLate,
     /// The route carries no traffic until it is made again.
     Breaks,
@@ -112,8 +112,8 @@ impl World {
         let (event, on) = match call {
             Call::List => {
                 self.rules.count_calls(self.now, IpNet::default());
-                let (answer, traits) = (self.list(), self.told_traits());
-                (Event::Listed { answer, traits }, Operation::List)
+                let (answer, latency) = (self.list(), self.latency(Operation::List));
+                return self.later(latency, Due::Listed(answer));
             }
             Call::Ask { targets, witnesses } => (self.ask(targets, witnesses), Operation::Find),
             Call::LookUp(claims) => {
@@ -124,8 +124,8 @@ impl World {
                 });
                 (Event::LookedUp(answers.collect()), Operation::LookUp)
             }
-            Call::Apply { batch, base, by } => {
-                let event = self.sending(batch, base, by);
+            Call::Apply { batch, base } => {
+                let event = self.sending(batch, base);
                 return self.tell(event);
             }
             Call::Send { batch, base } => return self.send(batch, base),
@@ -220,15 +220,15 @@ impl World {
         Ok(Lookup::Found(Box::new(instance)))
     }
 
-    fn sending(&mut self, batch: Vec<Planned>, base: Option<String>, by: Basis) -> Event {
+    fn sending(&mut self, batch: Vec<Planned>, base: Option<String>) -> Event {
         let loses = batch.iter().any(|planned| planned.old().is_some());
         let is_named = |view: &&NodeView| {
             loses || batch.iter().any(|planned| planned.node.as_ref() == Some(&view.node.name))
         };
         let nodes = self.store.values().filter(is_named).cloned();
         let nodes = nodes.chain(self.phantom()).collect();
-        let traits = self.told_traits();
-        Event::Sending(Box::new(Sending { batch, base, by, approval: None, nodes, traits }))
+        let pass = Pass { nodes, ..self.look() };
+        Event::Sending(Box::new(Sending { batch, base, pass }))
     }
 
     /// A call leaves the program.
@@ -302,7 +302,9 @@ impl World {
             }
             Some(Trouble::IsLate) => {
                 self.later(LATE, Due::Late(change.clone()));
-                Err(error(ErrorKind::Unavailable).that_may_be_done())
+                let says_so = self.number.is_multiple_of(2);
+                let kind = if says_so { ErrorKind::Pending } else { ErrorKind::Unavailable };
+                Err(error(kind).that_may_be_done())
             }
             trouble => self.carry_out(change, trouble == Some(Trouble::Breaks)),
         }

@@ -55,7 +55,7 @@ fn targets(view: &NodeView) -> impl Iterator<Item = RouteTarget> {
 impl World {
     /// A process that has read all nodes.
     pub(super) fn process(&self) -> Process {
-        let (mut machine, mut known) = (machine(self.parameters.clone()), BTreeMap::new());
+        let (mut machine, mut known) = (machine(), BTreeMap::new());
         let shown = self.nodes.values().filter(|node| !self.hidden.contains(&node.name));
         let store: BTreeMap<Name, NodeView> =
             shown.map(|node| (Name::clone(&node.name), self.view(node))).collect();
@@ -109,7 +109,8 @@ impl World {
                 let is_marked = !before.node.taints.is_empty();
                 let marked = targets(&before).filter(|_| is_marked);
                 self.marked.extend(marked.map(|target| (target, None)));
-                self.tell(Event::Gone(before));
+                let is_marked = before.node.has_taint_of(&[TAINT.to_owned()]);
+                self.tell(Event::Gone { view: before, is_marked });
             }
             (before, Some(after)) => {
                 for target in targets(&after) {

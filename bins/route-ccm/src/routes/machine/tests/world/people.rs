@@ -346,6 +346,6 @@ impl World {
     fn other_period(&mut self) {
         let is_rare = self.parameters.period > Duration::from_mins(1);
         self.parameters.period = Duration::from_secs(if is_rare { 30 } else { 600 });
-        self.tell(Event::Settings(self.parameters.clone()));
+        self.wake();
     }
 }

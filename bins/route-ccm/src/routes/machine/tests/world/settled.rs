@@ -66,7 +66,7 @@ impl World {
         self.rules.set_limit(3);
         self.parameters =
             parameters(self.variant, 3, self.parameters.period > Duration::from_mins(1));
-        self.tell(Event::Settings(self.parameters.clone()));
+        self.wake();
         self.tell_the_truth();
         for (name, node) in self.nodes.clone() {
             self.label(&name, false);

@@ -1,51 +1,51 @@
 //! Computes the wanted status of a Service from the known state of its load balancer.
 
-use std::collections::BTreeMap;
-
 use ccm_cloud::{LoadBalancer, Note, Phase};
 use ccm_objects::Service;
 
 use super::{
     ADOPT, APPROVED, CallKind, Known, REPLACEMENT_APPROVED, View,
-    front_end::{Problem, in_words},
+    front_end::{SpecProblem, in_words},
     losses,
     named::shown_id,
     pools::{self, Gap},
-    reason::{PROVISIONING, Reason, SERVING},
+    reason::{Reason, SERVING},
     shown::{Shown, shown},
-    status::{DIGEST, ID, Wished, shows},
+    status::{DIGEST, ID, NewCondition, StatusPatch, shows},
 };
 
 /// The wanted status of a Service.
-pub(super) fn wished(view: View<'_>) -> Wished {
+pub(super) fn wanted_status(view: View<'_>) -> StatusPatch {
     let state = view.state;
-    let mut wished = Wished::default();
+    let mut wanted = StatusPatch::default();
     if !view.wants() {
-        wished.conditions.extend(deletion(view));
-        return wished;
+        wanted.conditions.extend(deletion(view));
+        return wanted;
     }
-    if let Known::There(balancer) = &state.known
+    if let Some(balancer) = state.balancer()
         && balancer.phase == Phase::Ready
         && state.was_complete(view.service, &balancer.id)
     {
         let shown = shown(view, balancer);
         // A list may not show the addresses: the Service keeps its addresses then.
-        wished.ingress = Some(shown.ingress).filter(|ingress| !ingress.is_empty());
-        wished.annotations = annotations(view, balancer, shown.annotations);
+        wanted.ingress = Some(shown.ingress).filter(|ingress| !ingress.is_empty());
+        wanted.annotations = shown.annotations;
+        wanted.annotations.insert(ID.to_owned(), Some(balancer.id.clone()));
+        if let Some(digest) = state.configured.filter(|_| !view.traits.stores_digest) {
+            wanted.annotations.insert(DIGEST.to_owned(), Some(digest.to_string()));
+        }
     }
-    let serving = match &state.known {
-        Known::There(balancer) if balancer.phase == Phase::Ready => serving(view, balancer),
-        _ => doubt(view),
-    };
-    wished.conditions.extend(serving);
-    wished.conditions.extend(provisioning(view));
+    let ready = state.balancer().filter(|balancer| balancer.phase == Phase::Ready);
+    let serving = ready.map_or_else(|| doubt(view), |balancer| serving(view, balancer));
+    wanted.conditions.extend(serving);
+    wanted.conditions.extend(provisioning(view));
     // A condition says that a service-ccm serves the Service; the signature says which one.
-    wished.annotations.extend(view.classes.signature());
-    wished
+    wanted.annotations.extend(view.classes.signature());
+    wanted
 }
 
 /// The conditions while a load balancer is being deleted.
-fn deletion(view: View<'_>) -> Vec<(Reason, String)> {
+fn deletion(view: View<'_>) -> Vec<NewCondition> {
     let failed = view.state.failure(CallKind::Delete).filter(|failed| !failed.may_pass());
     let provisioning = match failed {
         Some(failed) => (Reason::DeletionFailed, failed.error.to_string()),
@@ -59,9 +59,9 @@ fn deletion(view: View<'_>) -> Vec<(Reason, String)> {
 
 /// Returns the condition if service-ccm does not know any more whether the load balancer serves. It
 /// only replaces a condition that the Service already has.
-fn doubt(view: View<'_>) -> Option<(Reason, String)> {
-    let condition = view.service.condition(SERVING)?;
-    if view.state.known == Known::Absent && shows(Some(condition), Reason::BeingDeleted) {
+fn doubt(view: View<'_>) -> Option<NewCondition> {
+    view.service.condition(SERVING)?;
+    if view.state.known == Known::Absent && shows(view.service, Reason::BeingDeleted) {
         return Some((Reason::NoAddress, "the Service has no load balancer yet".to_owned()));
     }
     let shown = shown_id(view.service);
@@ -82,7 +82,7 @@ fn doubt(view: View<'_>) -> Option<(Reason, String)> {
     }
 }
 
-fn gone(id: &str) -> (Reason, String) {
+fn gone(id: &str) -> NewCondition {
     let text = format!(
         "the cloud does not show load balancer {id} any more; the status keeps its address until another one is proven"
     );
@@ -93,33 +93,19 @@ fn responsible(why: &str) -> String {
     format!("owned by another controller: {why}")
 }
 
-fn annotations(
-    view: View<'_>,
-    balancer: &LoadBalancer,
-    mut annotations: BTreeMap<String, Option<String>>,
-) -> BTreeMap<String, Option<String>> {
-    annotations.insert(ID.to_owned(), Some(balancer.id.clone()));
-    if !view.traits.stores_digest
-        && let Some(configured) = view.state.configured
-    {
-        annotations.insert(DIGEST.to_owned(), Some(configured.to_string()));
-    }
-    annotations
-}
-
 /// Why the load balancer does not match the Service, if it does not.
-fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
+fn provisioning(view: View<'_>) -> Option<NewCondition> {
     if let Known::Elsewhere(why) = &view.state.known {
         return Some((Reason::Elsewhere, responsible(why)));
     }
-    let fatal: Vec<&Problem> =
-        view.desired.problems.iter().filter(|problem| problem.fatal).collect();
+    let fatal: Vec<&SpecProblem> =
+        view.spec.problems.iter().filter(|problem| problem.fatal).collect();
     if !fatal.is_empty() {
         return Some((Reason::InvalidConfiguration, in_words(&fatal)));
     }
-    if let losses::Verdict::Held(why, _) = view.loss {
+    if let losses::LossVerdict::Held(why, _) = view.loss {
         let text = format!(
-            "the load balancer is gone or has failed, and no other one is made yet: {why}; approve that with the annotation {REPLACEMENT_APPROVED}=yes"
+            "the load balancer is gone or has failed, and is not replaced yet: {why}; approve the replacement with the annotation {REPLACEMENT_APPROVED}=yes"
         );
         return Some((Reason::ReplacementHeld, text));
     }
@@ -156,37 +142,37 @@ fn provisioning(view: View<'_>) -> Option<(Reason, String)> {
     if trouble.is_some() {
         return trouble;
     }
-    let front_end = view.desired.front_end.as_ref()?;
+    let front_end = view.spec.front_end.as_ref()?;
     if view.state.configured != Some(front_end.digest) {
         return None;
     }
     let notes = warnings(view)?;
-    let remarks: Vec<&Problem> = view.desired.problems.iter().chain(&notes).collect();
+    let remarks: Vec<&SpecProblem> = view.spec.problems.iter().chain(&notes).collect();
     Some(if remarks.is_empty() {
-        (Reason::Provisioned, "the load balancer is as the Service asks for".to_owned())
+        (Reason::Provisioned, "the load balancer matches the Service".to_owned())
     } else {
         (Reason::PartlyProvisioned, in_words(&remarks))
     })
 }
 
 /// The provider's warnings; `None` if they are not known again yet, and the Service shows some.
-fn warnings(view: View<'_>) -> Option<Vec<Problem>> {
-    let Known::There(balancer) = &view.state.known else { return Some(Vec::new()) };
-    let is_shown = shows(view.service.condition(PROVISIONING), Reason::PartlyProvisioned);
+fn warnings(view: View<'_>) -> Option<Vec<SpecProblem>> {
+    let Some(balancer) = view.state.balancer() else { return Some(Vec::new()) };
+    let is_shown = shows(view.service, Reason::PartlyProvisioned);
     if is_shown && balancer.ingress.is_empty() {
         return None;
     }
     let warnings = balancer.notes.iter().filter(|note| note.warning);
-    let mut all: Vec<Problem> =
-        warnings.map(|Note { reason, message, .. }| Problem::remark(reason, message)).collect();
+    let mut all: Vec<SpecProblem> =
+        warnings.map(|Note { reason, message, .. }| SpecProblem::remark(reason, message)).collect();
     let shown = shown(view, balancer);
-    all.extend(shown.left_out().map(|one| Problem::remark("AddressRefused", one.why.as_str())));
+    all.extend(shown.left_out().map(|one| SpecProblem::remark("AddressRefused", one.why.as_str())));
     Some(all)
 }
 
 /// The condition of a load balancer that can be changed, as last seen. `None` if service-ccm has
 /// not seen that yet and the Service has the condition of the last leader, which then stays.
-fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> {
+fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<NewCondition> {
     let is_complete = view.state.was_complete(view.service, &balancer.id);
     if let Some(shown) =
         shown_id(view.service).filter(|shown| !is_complete && *shown != balancer.id)
@@ -212,7 +198,7 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
         let text = format!("the members of load balancer {} cannot be seen: {why}", balancer.id);
         return Some((Reason::NotConfirmed, text));
     }
-    let ports = view.desired.front_end.as_ref().map(|front_end| &front_end.ports);
+    let ports = view.spec.front_end.as_ref().map(|front_end| &front_end.ports);
     if ports.is_some_and(|ports| ports.iter().all(|port| port.member_port.is_none())) {
         return Some((Reason::NoMembers, "no port of the Service has a node port".to_owned()));
     }
@@ -226,7 +212,7 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
         return Some(if is_empty { no_node(view) } else { with_members(view, &address) });
     };
     // A new port has no pool before the configuration is complete.
-    let front_end = view.desired.front_end.as_deref();
+    let front_end = view.spec.front_end.as_deref();
     let is_complete = |digest| pools.is_empty() || view.state.configured == Some(digest);
     let configured = front_end.filter(|front_end| is_complete(front_end.digest));
     let empty = pools::empty(pools, configured);
@@ -243,7 +229,7 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<(Reason, String)> 
 /// until it has read the members.
 pub fn shows_members(service: &Service) -> bool {
     let seen = [Reason::Serving, Reason::MembersHeld, Reason::NoMembers];
-    seen.iter().any(|reason| shows(service.condition(SERVING), *reason))
+    seen.iter().any(|reason| shows(service, *reason))
 }
 
 /// The address of the load balancer, from the cloud, or else from the status of the Service.
@@ -253,18 +239,18 @@ fn address(view: View<'_>, shown: &Shown, is_complete: bool) -> Option<String> {
     entry.hostname.as_deref().or(entry.ip.as_deref()).map(str::to_owned)
 }
 
-fn no_node(view: View<'_>) -> (Reason, String) {
+fn no_node(view: View<'_>) -> NewCondition {
     let why = view.members.why_none.clone();
     (Reason::NoMembers, why.unwrap_or_else(|| "no node of the cluster can be a member".to_owned()))
 }
 
-fn with_members(view: View<'_>, address: &str) -> (Reason, String) {
+fn with_members(view: View<'_>, address: &str) -> NewCondition {
     let members = &view.members;
     if members.held.is_empty() {
         return (Reason::Serving, format!("clients reach it at {address}"));
     }
     let text = format!(
-        "{} of {} members are held because too many nodes went, changed or were excluded at once; look whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
+        "{} of {} members are held because too many nodes went, changed or were excluded at once; check whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
         members.held.len(),
         members.members.present.len(),
         APPROVED,
@@ -279,9 +265,9 @@ mod tests {
     use ccm_objects::Service;
 
     use super::super::{
-        CallKind, Failed, Inputs, Known, Plan, State, Step,
+        BalancerState, CallKind, Failed, Inputs, Known, Plan, Step,
         members::{Decision, Held},
-        reason::{PROVISIONING, Reason, SERVING},
+        reason::{PROVISIONING, Reason},
         status::{ID, shows},
         tests::{planned_with, service, step, there, written},
     };
@@ -304,7 +290,7 @@ mod tests {
         balancer.ingress.clear();
         assert_eq!(step(&shown, &state), Plan::Settled, "existing addresses stay");
         let without = written(&bare, &step(&bare, &state));
-        assert!(shows(without.condition(SERVING), Reason::NoAddress));
+        assert!(shows(&without, Reason::NoAddress));
     }
 
     #[test]
@@ -322,11 +308,11 @@ mod tests {
                 soonest: At(std::time::Duration::MAX),
                 inputs: Inputs::default(),
             };
-            let state = State { failed: vec![failed], configured: None, ..there };
+            let state = BalancerState { failed: vec![failed], configured: None, ..there };
             let Plan::Next(Step::Write(change)) = step(&service, &state) else {
                 panic!("no write")
             };
-            let reasons = change.conditions.iter().map(|condition| condition.reason);
+            let reasons = change.conditions.iter().map(|condition| condition.0);
             let reasons: Vec<Reason> = reasons.collect();
             assert_eq!(reasons.contains(&Reason::WaitingForCloud), is_shown);
             assert!(!reasons.contains(&Reason::Provisioned), "another configuration is wanted");
@@ -334,11 +320,11 @@ mod tests {
     }
 
     /// The Service after this plan.
-    fn shown(service: &Service, state: &State) -> Service {
+    fn shown(service: &Service, state: &BalancerState) -> Service {
         written(service, &step(service, state))
     }
 
-    fn with_notes(state: &mut State, notes: &[(&str, bool)]) {
+    fn with_notes(state: &mut BalancerState, notes: &[(&str, bool)]) {
         let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
         balancer.notes = notes
             .iter()
@@ -354,7 +340,7 @@ mod tests {
     fn a_warning_of_the_provider_is_in_the_condition() {
         let bare = service();
         let mut state = there(&bare);
-        let message = |state: &State| {
+        let message = |state: &BalancerState| {
             let shown = shown(&bare, state);
             let condition = shown.condition(PROVISIONING).expect("a condition").clone();
             (condition.reason.to_string(), condition.message.to_string())
@@ -374,9 +360,9 @@ mod tests {
         let partly = shown(&bare, &state);
         // What another leader writes, before the first comparison and after it.
         with_notes(&mut state, &[]);
-        let change = |state: &State| {
+        let change = |state: &BalancerState| {
             let Plan::Next(Step::Write(change)) = step(&partly, state) else { panic!("a write") };
-            let mut reasons = change.conditions.into_iter().map(|condition| condition.reason);
+            let mut reasons = change.conditions.into_iter().map(|condition| condition.0);
             reasons.find(|reason| reason.condition() == PROVISIONING)
         };
         assert_eq!(change(&state), Some(Reason::Provisioned));
@@ -401,10 +387,10 @@ mod tests {
             soonest: At(std::time::Duration::MAX),
             inputs: Inputs::default(),
         };
-        let state = State { failed: vec![failed], configured: None, ..there(&bare) };
+        let state = BalancerState { failed: vec![failed], configured: None, ..there(&bare) };
         let Plan::Next(Step::Write(change)) = step(&bare, &state) else { panic!("a write") };
         assert!(change.ingress.is_none() && change.annotations.is_empty(), "{change:?}");
-        let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.reason).collect();
+        let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.0).collect();
         assert_eq!(reasons, [Reason::NoAddress, Reason::QuotaExceeded]);
         // It was, before.
         let mut known = bare.clone();
@@ -413,7 +399,7 @@ mod tests {
         let named = [None, Some("lb-1".into()), None];
         let failed =
             state.failed.iter().map(|failed| Failed { named: named.clone(), ..failed.clone() });
-        let state = State { failed: failed.collect(), ..state.clone() };
+        let state = BalancerState { failed: failed.collect(), ..state.clone() };
         let Plan::Next(Step::Write(change)) = step(&known, &state) else { panic!("a write") };
         assert!(change.ingress.is_some(), "{change:?}");
     }
@@ -426,7 +412,7 @@ mod tests {
         let reasons = |service: &Service, members: &Decision| {
             let plan = planned_with(service, &there(service), members, 100, |_| {});
             let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
-            change.conditions.iter().map(|one| one.reason).collect::<Vec<_>>()
+            change.conditions.iter().map(|one| one.0).collect::<Vec<_>>()
         };
         let mut service = service();
         let with_member =

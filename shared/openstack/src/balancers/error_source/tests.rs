@@ -4,7 +4,6 @@ use ccm_cloud::Traffic;
 use ccm_openstack_client::scripted::uuid;
 
 use super::*;
-use crate::balancers::Options;
 
 /// One Service has all of these values, and a message may contain several of them.
 fn settings() -> Settings {
@@ -16,14 +15,14 @@ fn settings() -> Settings {
     ];
     let annotation = |(key, id): (&str, usize)| (format!("{PREFIX}{key}"), uuid(id));
     let annotations: BTreeMap<_, _> = annotations.into_iter().map(annotation).collect();
-    let mut options = Options::of(&crate::tests::config());
+    let mut options = crate::tests::config();
     options.networks.subnet_id = Some(uuid(2));
     annotations::read(&annotations, &options, Traffic::Cluster).unwrap()
 }
 
 fn blame(kind: ErrorKind, about: About, words: &str) -> CloudError {
     let error = CloudError::new(kind, format!("an_operation: HTTP 404: {words}"));
-    let after = blamed(error.clone(), about, &settings());
+    let after = add_source(error.clone(), about, &settings());
     assert!(after.message.contains(words), "the service's words stay: {after}");
     if after.subject.is_none() {
         assert_eq!(after, error);
@@ -52,10 +51,10 @@ fn an_external_network_without_a_router_is_said_so() {
     );
     assert!(error.message.starts_with(&right), "{error}");
     assert!(error.message.contains("name another floating-network-id"), "{error}");
-    let wished = unattached(CloudError::new(ErrorKind::NotFound, words), [192, 0, 2, 1].into());
+    let wished = not_attached(CloudError::new(ErrorKind::NotFound, words), [192, 0, 2, 1].into());
     assert!(wished.message.contains(&right), "{wished}");
     assert!(wished.message.contains("choose another address"), "{wished}");
-    let again = blamed(wished.clone(), About::FloatingIp, &settings());
+    let again = add_source(wished.clone(), About::FloatingIp, &settings());
     assert_eq!(again, wished, "the wish is the cause");
 }
 

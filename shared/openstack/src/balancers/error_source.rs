@@ -25,68 +25,36 @@ const SHORT_DELAY: &str = "The request delay value ";
 /// Octavia's words for an unknown flavor and zone. It does not repeat the value.
 const NO_FLAVOR: &str = "Invalid flavor_id";
 const NO_ZONE: &str = "Invalid availability zone";
+/// The fields of flavor and zone.
+const FLAVOR: &str = "flavor_id";
+const ZONE: &str = "availability_zone";
 /// Neutron's text if no router connects an external network with the subnet of a port.
 const UNREACHABLE: [&str; 2] = ["External network ", " is not reachable from subnet "];
 /// The start of the subject of an error about a requested address.
 const ADDRESS: &str = "address ";
 
-/// The use of a value. Services name it by this when they do not find or do not accept a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Port,
-    Network,
-    Subnet,
-    MemberSubnet,
-    FloatingNetwork,
-    FloatingSubnet,
-    Flavor,
-    Zone,
-    Method,
-    Tls,
-}
-
-impl Role {
-    /// The kind of object in the services' messages, and the field in their requests.
-    const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Port => ("Port", "vip_port_id"),
-            Self::Network => ("Network", "vip_network_id"),
-            Self::Subnet => ("Subnet", "vip_subnet_id"),
-            Self::MemberSubnet | Self::FloatingSubnet => ("Subnet", "subnet_id"),
-            Self::FloatingNetwork => ("Network", "floating_network_id"),
-            Self::Flavor => ("Flavor", "flavor_id"),
-            Self::Zone => ("Availability Zone", "availability_zone"),
-            Self::Method => ("Algorithm", "lb_algorithm"),
-            Self::Tls => ("TLS container", "default_tls_container_ref"),
-        }
-    }
-
-    /// Returns true if the value determines where an address comes from.
-    const fn is_place(self) -> bool {
-        let is_virtual = matches!(self, Self::Port | Self::Subnet | Self::Network);
-        is_virtual || matches!(self, Self::FloatingSubnet | Self::FloatingNetwork)
-    }
-
-    /// Returns true if a request of this kind contains the value.
-    const fn is_sent(self, about: About) -> bool {
-        let is_floating = matches!(self, Self::FloatingNetwork | Self::FloatingSubnet);
-        matches!(about, About::FloatingIp) == is_floating
-    }
+/// A value in a request. Services name it by the kind of object, or by the field, when they do not
+/// find or do not accept it.
+#[derive(Clone, Copy)]
+struct Sent<'a> {
+    given: &'a Given,
+    kind: &'static str,
+    field: &'static str,
 }
 
 /// Returns true if the cloud has refused this subnet of members.
-pub fn is_about(error: &CloudError, given: &Given) -> bool {
+pub fn refuses_subnet(error: &CloudError, given: &Given) -> bool {
     let is_refusal = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Invalid);
-    is_refusal && !error.maybe_done && refuses(&error.message, Role::MemberSubnet, &given.value)
+    let sent = Sent { given, kind: "Subnet", field: "subnet_id" };
+    is_refusal && !error.maybe_done && refuses(&error.message, sent)
 }
 
 /// Returns true if a service says that the object does not exist, or that it cannot be used in this
-/// role. The service repeats the value in one line and may cut it.
-fn refuses(message: &str, role: Role, value: &str) -> bool {
-    let (kind, field) = role.words();
+/// field. The service repeats the value in one line and may cut it.
+fn refuses(message: &str, Sent { given, kind, field }: Sent<'_>) -> bool {
     let ends = ["not found", "could not be found", "is not a valid external network"];
     let is_object = ends.iter().any(|end| {
-        let line = one_line(&format!("{kind} {value} {end}"), COMPARED + 1);
+        let line = one_line(&format!("{kind} {} {end}", given.value), COMPARED + 1);
         message.contains(&line.chars().take(COMPARED).collect::<String>())
     });
     let is_field = [format!("Invalid input for {field}."), format!("field/attribute {field}.")];
@@ -102,7 +70,7 @@ fn unreachable(message: &str) -> Option<(&str, &str)> {
 }
 
 /// An address that the project does not have and cannot create.
-pub fn wished(error: CloudError, address: &str) -> CloudError {
+pub fn not_available(error: CloudError, address: &str) -> CloudError {
     let is_refusal =
         matches!(error.kind, ErrorKind::Forbidden | ErrorKind::Conflict | ErrorKind::Invalid);
     if !is_refusal {
@@ -117,7 +85,7 @@ pub fn wished(error: CloudError, address: &str) -> CloudError {
 }
 
 /// A floating IP of the project that the load balancer cannot have.
-pub fn unattached(error: CloudError, address: IpAddr) -> CloudError {
+pub fn not_attached(error: CloudError, address: IpAddr) -> CloudError {
     let what = match unreachable(&error.message) {
         Some((network, subnet)) => format!("{}choose another address", no_router(network, subnet)),
         None => "it is refused".to_owned(),
@@ -142,9 +110,9 @@ fn no_router(network: &str, subnet: &str) -> String {
     )
 }
 
-/// Adds to the error the annotation or option whose value the service refuses in its role. A value that
+/// Adds to the error the annotation or option whose value the service refuses. A value that
 /// the message only mentions is not the cause.
-pub fn blamed(error: CloudError, about: About, settings: &Settings) -> CloudError {
+pub fn add_source(error: CloudError, about: About, settings: &Settings) -> CloudError {
     if error.subject.as_ref().is_some_and(|subject| subject.starts_with(ADDRESS)) {
         // The error already names the requested address as the cause.
         return error;
@@ -162,27 +130,25 @@ pub fn blamed(error: CloudError, about: About, settings: &Settings) -> CloudErro
         let error = CloudError { message, kind: ErrorKind::Conflict, ..error };
         return error.about(subject);
     }
-    let given = given(settings);
-    let sent = given.iter().filter(|(role, _)| role.is_sent(about));
+    let sent = sent(settings, about);
     let is_full = FULL.iter().any(|words| error.message.contains(words));
-    let has_no_room = |(_, given): &&(Role, &Given)| {
-        let id = one_line(&given.value, COMPARED);
+    let has_no_room = |one: &&Sent<'_>| {
+        let id = one_line(&one.given.value, COMPARED);
         error.message.contains(&format!("addresses available on network {id}"))
     };
-    let is_to_blame = |(role, given): &&(Role, &Given)| match role {
-        Role::Flavor if error.message.contains(NO_FLAVOR) => true,
-        Role::Zone if error.message.contains(NO_ZONE) => true,
-        _ => refuses(&error.message, *role, &given.value),
+    let is_cause = |one: &&Sent<'_>| match one.field {
+        FLAVOR if error.message.contains(NO_FLAVOR) => true,
+        ZONE if error.message.contains(NO_ZONE) => true,
+        _ => refuses(&error.message, **one),
     };
+    // The value decides where an address is from.
+    let is_place = |one: &&Sent<'_>| about == About::FloatingIp || one.field.starts_with("vip_");
     let found = match is_full {
         // Neutron names the network, but the request may name one of its subnets.
-        true => {
-            let place = || sent.clone().find(|(role, _)| role.is_place());
-            sent.clone().find(has_no_room).or_else(place)
-        }
-        false => sent.clone().find(is_to_blame),
+        true => sent.iter().find(has_no_room).or_else(|| sent.iter().find(is_place)),
+        false => sent.iter().find(is_cause),
     };
-    let Some((_, Given { value, source })) = found else { return error };
+    let Some(Sent { given: Given { value, source }, .. }) = found else { return error };
     let right = match (is_full, error.kind) {
         (true, _) => "choose one with free addresses",
         (false, ErrorKind::NotFound | ErrorKind::Invalid) => {
@@ -198,26 +164,31 @@ pub fn blamed(error: CloudError, about: About, settings: &Settings) -> CloudErro
     CloudError { kind, message, subject: Some(source.to_string()), ..error }
 }
 
-/// Returns the values from annotations and options, with their roles.
-fn given(settings: &Settings) -> Vec<(Role, &Given)> {
+/// Returns the values from annotations and options that a request contains.
+fn sent(settings: &Settings, about: About) -> Vec<Sent<'_>> {
     let networks = &settings.networks;
     let floating = match &networks.floating {
         FloatingNetwork::Named(given) => Some(given),
         FloatingNetwork::Found | FloatingNetwork::Refused(_) => None,
     };
-    let all = [
-        (Role::Port, networks.port.as_ref()),
-        (Role::Subnet, networks.subnet.as_ref()),
-        (Role::Network, networks.network.as_ref()),
-        (Role::FloatingSubnet, networks.floating_subnet.as_ref()),
-        (Role::FloatingNetwork, floating),
-        (Role::MemberSubnet, networks.member_subnet.as_ref()),
-        (Role::Flavor, settings.flavor.as_ref()),
-        (Role::Zone, settings.zone.as_ref()),
-        (Role::Tls, settings.tls.as_ref()),
-        (Role::Method, Some(&settings.method)),
-    ];
-    all.into_iter().filter_map(|(role, given)| Some((role, given?))).collect()
+    let all = match about {
+        About::LoadBalancer => vec![
+            (networks.port.as_ref(), "Port", "vip_port_id"),
+            (networks.subnet.as_ref(), "Subnet", "vip_subnet_id"),
+            (networks.network.as_ref(), "Network", "vip_network_id"),
+            (networks.member_subnet.as_ref(), "Subnet", "subnet_id"),
+            (settings.flavor.as_ref(), "Flavor", FLAVOR),
+            (settings.zone.as_ref(), "Availability Zone", ZONE),
+            (settings.tls.as_ref(), "TLS container", "default_tls_container_ref"),
+            (Some(&settings.method), "Algorithm", "lb_algorithm"),
+        ],
+        About::FloatingIp => vec![
+            (networks.floating_subnet.as_ref(), "Subnet", "subnet_id"),
+            (floating, "Network", "floating_network_id"),
+        ],
+    };
+    let sent = |(given, kind, field): (Option<_>, _, _)| Some(Sent { given: given?, kind, field });
+    all.into_iter().filter_map(sent).collect()
 }
 
 #[cfg(test)]
