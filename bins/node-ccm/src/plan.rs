@@ -182,7 +182,7 @@ pub enum Note {
     },
     /// Its instance may be another machine.
     Doubted(Doubt),
-    /// The cloud returns an invalid IP: it is left out.
+    /// The cloud returns an invalid IP: it is excluded.
     InvalidAddress(NodeAddress),
     /// The provided-node-ip annotation of an initialised node does not match its instance: the
     /// addresses stay.

@@ -5,8 +5,8 @@
 //! cloud.conf -> config -> cloud -> instances, balancers, routes -> ccm-openstack-client
 //! ```
 //!
-//! `instances`, `balancers` and `routes` are the capabilities. `cloud` holds what is in use, and
-//! `reload` replaces credentials when a file changes. Requests are the client's.
+//! `instances`, `balancers` and `routes` are the capabilities. `cloud` holds the settings in use,
+//! and `reload` replaces credentials when a file changes. The client makes the requests.
 
 mod balancers;
 mod cloud;

@@ -311,7 +311,7 @@ impl Run {
     }
 
     /// A node that has not changed since this pass began is on `/plan` with its wrong marks, or
-    /// because it is left out.
+    /// because it is excluded.
     pub fn shows_plans(&self, now: u64, before: &[Arc<Node>]) -> Result<(), String> {
         let version = |node: &Node| (node.uid.clone(), node.resource_version.clone());
         let stays = |node: &&Arc<Node>| {
@@ -375,7 +375,7 @@ impl Run {
             return wrong("an observer writes");
         }
         if !self.is_in_reach(node) {
-            return wrong("it is left out and written");
+            return wrong("it is excluded and written");
         }
         if self.leader.trail.dropped(action).is_some_and(|last| last + REFUSED > now) {
             return wrong("what the API server does not store is written again at once");

@@ -8,7 +8,8 @@ use tokio::time::sleep;
 
 use crate::world::{World, cidr, name, node};
 
-/// The page has these parts in its first three lines: how it fares, the cause and the fix.
+/// Checks that the page has these parts in its first three lines: how it fares, the cause and the
+/// fix.
 fn says(page: &str, [fares, cause, mend]: [&str; 3]) {
     let lines: Vec<&str> = page.lines().take(3).collect();
     let [first, second, third] = lines[..] else { panic!("{page}") };
@@ -51,7 +52,7 @@ async fn what_the_brake_holds_says_how_it_is_let_go() {
     explains(&world, "Node", &name(9), ["fine", "10.244.9.0/24", "nothing has to be done"]);
     let left_out = ["not responsible", "--node-selector does not select it", "nothing has to be"];
     explains(&world, "Node", &name(10), left_out);
-    // It is as the page says.
+    // The page is right.
     world
         .running()
         .annotate_lease("quartet.dev/approved-selector", Some("kubernetes.io/hostname=node-08"));

@@ -1,7 +1,7 @@
-//! Load balancers as the cloud shows them: the answers, and what a provider says of its own.
+//! Converts load balancers as the cloud shows them, and the features that a provider declares.
 //!
-//! A controller reads what a provider of any quality wrote: a wrong value is an error of that
-//! load balancer alone.
+//! A provider of any quality wrote what a controller reads: a wrong value is an error of that load
+//! balancer alone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{MAX_BATCH, proto};
 
-/// When to look again at what a provider gives no time for.
+/// The time until the next look if the provider gives no time.
 const CHECK_AFTER: Duration = Duration::from_secs(1);
 /// The bounds of a provider's time to look again.
 const SOONEST: Duration = Duration::from_millis(100);
@@ -139,12 +139,12 @@ fn pools_from_wire(wire: proto::PoolList) -> Result<Vec<Pool>, CloudError> {
     pools.into_iter().map(pool).collect()
 }
 
-/// A version. An empty one counts as absent.
+/// Returns a version. An empty one counts as absent.
 pub fn version(wire: Option<String>) -> Option<String> {
     wire.filter(|version| !version.is_empty())
 }
 
-/// One line of the provider's, if it is not empty.
+/// Returns one line of the provider's, if it is not empty.
 pub fn line(text: Option<String>) -> Option<String> {
     text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
 }
@@ -160,7 +160,7 @@ fn ingress_from_wire(wire: proto::Ingress) -> Result<Ingress, CloudError> {
             IngressAddress::Ip(text.parse().map_err(wrong)?)
         }
         Some(proto::ingress::Address::Hostname(name)) if !name.is_empty() => {
-            // DNS takes no notice of case, nor of the dot at the end; Kubernetes does.
+            // DNS ignores case and a dot at the end; Kubernetes does not.
             let name = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
             IngressAddress::Hostname(one_line(&name, LONGEST_LINE))
         }
@@ -178,7 +178,7 @@ fn ingress_from_wire(wire: proto::Ingress) -> Result<Ingress, CloudError> {
     Ok(Ingress { address, ip_mode, failed_ports: ports.collect::<Result<_, CloudError>>()? })
 }
 
-/// A remark, if it has a reason that an event can have.
+/// Returns a remark, if it has a reason that an event can have.
 fn note_from_wire(wire: proto::Note) -> Option<Note> {
     let proto::Note { reason, message, warning } = wire;
     let reason = reason.filter(|reason| {
@@ -191,8 +191,8 @@ fn note_from_wire(wire: proto::Note) -> Option<Note> {
     })
 }
 
-/// A load balancer that is as it was wanted. If it has exactly the members `present`, it shares
-/// that list: a thousand load balancers may have the same thousands of members.
+/// Returns a load balancer that is as it was wanted. If it has exactly the members `present`, it
+/// shares that list: a thousand load balancers may have the same thousands of members.
 pub fn ensured_from_wire(
     wire: proto::LoadBalancer,
     present: &Arc<[Member]>,
@@ -257,7 +257,7 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
             name: line(wire.name).unwrap_or_default(),
             owner,
             title,
-            // A digest that cannot be read is one of another version.
+            // A digest that cannot be read comes from another version.
             digest: wire.digest.and_then(|digest| digest.parse().ok()),
             phase,
             version: version(wire.version),
@@ -273,7 +273,7 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
     }
 }
 
-/// Whose it is. What this version does not know is not ours.
+/// Returns the title of a load balancer. What this version does not know is not ours.
 fn title(wire: &proto::LoadBalancer) -> Title {
     match wire.title() {
         proto::LoadBalancerTitle::Ours => Title::Ours,
