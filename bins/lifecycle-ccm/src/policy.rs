@@ -16,6 +16,17 @@
 //! Lease in between; a list of the fleet that was read after the first lookup does not contain it;
 //! the breaker is closed; the budget is not used up. A cloud without a list needs three answers,
 //! and witnesses. `docs/explanation/deletion-court.md` explains this to operators.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `decide` | the rules, in order: what follows from the answers about a node |
+//! | `agenda` | which nodes are looked up next, and whether the fleet is listed |
+//! | `record` | the memory of one node: its open case, and what the case still needs |
+//! | `breaker` | whether the list of the fleet is plausible |
+//! | `decision`, `text` | the verdicts, reasons and doubts; decisions as text |
+//! | `input`, `parameters` | the nodes and the cloud's answers as the policy sees them; the operator's parameters |
+//! | [`action`], [`shutdown`] | decided writes that are not executed yet; the step for the shutdown taint |
+//! | `backlog` | how long nodes wait for a verdict, for metrics |
 
 pub mod action;
 mod agenda;

@@ -2,6 +2,14 @@
 //!
 //! It has no clock and no I/O, and never waits. A [`Plan`] is a value: it can be executed,
 //! printed, compared and serialised.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`addresses`], [`node_ip`] | the addresses of a node; those that were given to the kubelet |
+//! | [`labels`] | the labels of a node, and the policy for them |
+//! | `identity` | the provider ID that a kubelet has given its node |
+//! | `agreed` | the cloud's answer when the node last agreed with it |
+//! | `field`, `text` | the fields that a step sets; plans as text |
 
 pub mod addresses;
 mod agreed;

@@ -11,9 +11,9 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `routes` | the routes of nodes, and their conditions |
-//! | [`plan`] | what to change in the route table, and the condition of each node: pure |
+//! | `routes::plan` | what to change in the route table, and the condition of each node: pure |
 //! | `node_ipam` | gives nodes their pod CIDRs |
-//! | [`ipam`] | which blocks of the cluster CIDRs nodes get: pure |
+//! | `node_ipam::ipam` | which blocks of the cluster CIDRs nodes get: pure |
 //! | `networks` | the networks of the cluster, from the flags: pure |
 //! | `lease` | the data that a leader leaves to the next one |
 //! | `settings` | flags |

@@ -5,15 +5,15 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`clock`], [`At`] | the only module that reads clocks; a moment as a value |
+//! | [`clock`], `at`, `steps` | the only module that reads clocks; a moment as a value; by how much the wall clock was set |
 //! | [`duration`] | Go's durations as text |
-//! | [`Backoff`], [`jittered`], [`RetryClass`], [`Waits`] | exponential back-off; random waits; how a caller should react to an error, and how long it waits |
-//! | [`FairOrder`], [`later`], [`Instant`] | the order of urgent and routine work; times in the future, by a clock that tests can pause |
-//! | [`Files`] | files that are read again when they change |
-//! | [`LogThrottle`] | log lines about a failure that repeats |
+//! | `backoff`, `retry_class` | exponential back-off and random waits; how a caller should react to an error, and how long it waits |
+//! | `fair_order`, `later` | the order of urgent and routine work; times in the future, by a clock that tests can pause |
+//! | `files` | files that are read again when they change |
+//! | `log_throttle` | log lines about a failure that repeats |
 //! | [`message`] | sanitises external text for logs, events and errors |
-//! | [`nearest()`] | "did you mean ...?" for misspelt names |
-//! | [`is_loopback`], [`retry_after()`] | loopback hosts; `Retry-After` headers |
+//! | `nearest` | "did you mean ...?" for misspelt names |
+//! | `loopback`, `retry_after` | loopback hosts; `Retry-After` headers |
 
 mod at;
 mod backoff;

@@ -13,6 +13,15 @@
 //!    for a state of the cloud.
 //! 4. **Typed errors** ([`CloudError`]), with the cloud's own message and request ID.
 //! 5. **Ownership**: a resource that is not ours is counted and never touched.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `provider`, `registry` | the interface of a provider; providers by name |
+//! | `instances`, `load_balancers`, `routes` | the three capabilities |
+//! | `front_end`, `pools`, `balancer_traits` | the wanted state of a load balancer; its members by port; the features of a provider's load balancers |
+//! | `identity`, `owner` | the identity of a node, and which provider owns it; to whom an object in the cloud belongs |
+//! | `call`, `error` | the parameters of a call, and the gate that each request passes; the errors |
+//! | `address`, `node_selector` | addresses of instances; which nodes may be members, by their labels |
 
 mod address;
 mod balancer_traits;

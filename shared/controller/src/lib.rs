@@ -17,11 +17,11 @@
 //! | [`left_over`] | taints that an earlier controller has left |
 //! | [`instances`] | batched queries to the cloud, with checked answers |
 //! | [`identity`] | what says that an instance is a node's; pure |
-//! | [`cluster`] | the identity of the cluster |
+//! | [`cluster`], [`kind`] | the identity of the cluster; properties of a kind of object |
 //! | [`own_node`] | what holds up the node that runs this program |
 //! | [`handover`] | what a leader leaves to the next one |
 //! | [`retries`] | when what has failed is tried again; pure |
-//! | [`repeats`] | delays confirmed writes that are due again; pure |
+//! | [`repeats`] | delays a confirmed write that has to be repeated; pure |
 //! | [`repeat_reports`] | the metric and the event of repeated writes |
 //! | [`approvals`] | what a user approves by annotations of the Lease |
 //! | [`brake`] | holds mass changes: breaker, budget, approvals; pure |

@@ -71,7 +71,6 @@ pub use format::{FORMAT, Header};
 
 use crate::machine::{Door, Machine};
 use ring::Ring;
-use tape::RingTape;
 
 /// A machine that can be recorded and replayed.
 pub trait Recorded: Machine + Serialize + DeserializeOwned {
@@ -126,7 +125,7 @@ impl<M: Recorded> Recorder<M> {
 
     /// Returns the door to this machine, which is recorded here.
     pub fn door(&self, machine: M) -> Door<M> {
-        Door::recorded(machine, RingTape::<M>::new(Arc::clone(&self.ring)))
+        Door::recorded(machine, self.clone())
     }
 }
 

@@ -2,6 +2,13 @@
 //! provider that is a separate program written in Rust. Quartet's programs have the client only,
 //! `ccm-external`.
 //!
+//! | module | what it holds |
+//! |---|---|
+//! | `listener` | the socket, and its TLS |
+//! | `service`, `load_balancers`, `routes` | the gRPC services, implemented with a [`Cloud`] |
+//! | `items`, `snapshots` | the items of a call and their answers; lists that clients read page by page |
+//! | `convert` | messages as what a controller asks for, and the cloud's answers as messages |
+//!
 //! ```no_run
 //! use std::sync::Arc;
 //!

@@ -6,6 +6,15 @@
 //! with the cloud's words, deadlines.
 //!
 //! The protocol itself is `proto/quartet/cloud/v1/cloud.proto`.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `client`, `config` | the provider and its factory; the file of `--cloud-config` |
+//! | `connection`, `shared`, `description`, `keeper` | the connection; it together with the provider's description of itself, which is kept up to date in the background |
+//! | `instances`, `load_balancers`, `routes` | the capabilities over the wire |
+//! | `rpc`, `exchange`, `pages`, `halves`, `answers` | one call; a call whose items are answered one by one; the pages of a list; a refused request sent again in halves; answers that are forwarded as they arrive |
+//! | `convert`, `status` | the contract's values and errors as messages, and back |
+//! | `metered`, `weight` | the memory that an answer may take, reserved before it is read |
 
 #[doc(hidden)]
 pub mod answers;

@@ -3,14 +3,14 @@
 //!
 //! Programs use no type of kube, so that a new major version of kube changes only this crate,
 //! `ccm_runtime::leadership` (which builds on kube-leader-election), `ccm_runtime::rights` and
-//! the two modules of `ccm-controller` that name [`kube::Client`] and [`kube::Resource`].
+//! `own_policy`, and three modules of `ccm-controller` (`cluster`, `kind`, `watch`).
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`client`] | `ClientConfig` to `Clients`: one client each for work, watches, events and the Lease; the layers of a request |
 //! | [`error`] | `ApiError`: every way in which a request can fail, with its retry class |
 //! | [`informer`], [`store`] | list and watch of one kind, and whether the watch works; the objects, and which of two versions counts |
-//! | [`mod@wire`], `node`, `node_lease`, `service` | how objects are read: leniently, field by field, with shared strings |
+//! | [`mod@wire`], `node`, `node_lease`, `service`, `intern`, `rule` | how objects are read: leniently, field by field, with shared strings |
 //! | [`mod@write`] | patches and deletions, each with the version and UID that it was decided on |
 //! | [`events`] | the event recorder: bounded, folded as client-go does, written by one task |
 //! | [`selector`], [`metrics`] | label selectors; `rest_client_*` |

@@ -7,6 +7,12 @@
 //!
 //! Where upstream has a metric, its name is used, so that dashboards keep working; new names
 //! begin with `ccm_`. An object's name is never a label.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `declare`, `family` | the macro; metrics with labels |
+//! | `labels` | label values and sets of them |
+//! | `computed` | metrics that are computed on each scrape |
 
 mod computed;
 mod declare;

@@ -3,14 +3,14 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`Outgoing`] | opens connections: TCP, proxy, TLS, and the time limit of them together |
-//! | [`Incoming`] | accepts connections, bounds their number and ends them in order |
-//! | [`Proxies`] | which proxy leads to a server |
-//! | [`client_tls()`] | which certificates are accepted and which one is shown |
-//! | [`PemFile`] | certificates and keys from files, for clients and servers |
-//! | [`handshake()`] | whether a server speaks TLS |
-//! | [`AnswerMemory`] | bounds the memory of all answers that are being received |
-//! | [`pool()`] | keeps connections for the next request |
+//! | `connect`, `stream` | [`Outgoing`] opens connections: TCP, proxy, TLS, and the time limit of them together |
+//! | `incoming` | [`Incoming`] accepts connections, bounds their number and ends them in order |
+//! | `proxy` | [`Proxies`] chooses the proxy that leads to a server |
+//! | `tls` | [`client_tls()`]: which certificates are accepted and which one is shown |
+//! | `pem` | [`PemFile`]: certificates and keys from files, for clients and servers |
+//! | `handshake` | [`handshake()`] finds out if a server speaks TLS |
+//! | `answers` | [`AnswerMemory`] bounds the memory of all answers that are being received |
+//! | `pool` | [`pool()`] keeps connections for the next request |
 
 mod answers;
 mod connect;

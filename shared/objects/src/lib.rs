@@ -1,5 +1,14 @@
 //! Kubernetes objects as plain values, for plans and policies. This crate has no client;
 //! `ccm-kube` reads these objects from the API server and writes them.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `node`, `node_change`, `node_lease` | a node; a decided change of a node; the Lease of its kubelet |
+//! | [`node_keys`], [`node_ips`], [`instance_gone`] | keys of taints, annotations and labels; the addresses given to the kubelet; the mark of a deletion |
+//! | `whose_node` | which cloud a node belongs to, by its provider ID |
+//! | `service`, `service_reading`, [`service_keys`] | a Service; the fields that a program keeps; its finalizers, annotations and labels |
+//! | `labels`, [`label_rules`] | the labels of an object, and text that objects share; the labels that the API server accepts |
+//! | `reference`, `ip` | references to objects; IP addresses as Kubernetes reads them |
 
 pub mod instance_gone;
 mod ip;

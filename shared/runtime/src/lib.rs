@@ -9,7 +9,8 @@
 //! | [`limits`] | token buckets for the API server and the cloud, with `Retry-After` and adaptive rates |
 //! | [`cloud_gate`] | the `CallGate` of a process: limits, metrics, and the term for writes to the cloud |
 //! | [`same_cloud`] | checks that the cloud is still the recorded one: no call is made to another one |
-//! | [`plans`] | the decided steps of the program, for `/plan` |
+//! | [`plans`], [`explain`] | the decided steps of the program, for `/plan`; explanations of single objects, for `/explain` |
+//! | [`identity`] | the names of a program |
 //! | [`records`] | the records of the program's machines, for `/record` |
 //! | [`health`], [`http`] | health checks; the admin pages, their server and its TLS |
 //! | [`rights`] | the API server permissions of a program, and their review at startup |

@@ -6,6 +6,7 @@
 //!                             +-- the program `fuzz` (`run`), or libFuzzer (the folder `fuzz`)
 //! ```
 //!
+//! Most targets are in the crates that they test; `records` and `selectors` are here.
 //! A target fails by a panic, or when one input takes more than five seconds of a processor.
 
 pub mod mutate;

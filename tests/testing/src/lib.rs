@@ -1,4 +1,5 @@
-//! Helpers for the unit tests of several crates. No program links it.
+//! Helpers for the unit tests of several crates. No program links it. `log` captures log output, and `said`
+//! checks what is said to users.
 
 mod log;
 mod said;

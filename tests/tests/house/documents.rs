@@ -42,7 +42,7 @@ const FOREIGN: [(&str, &[&str]); 12] = [
             "type",
         ],
     ),
-    ("cargo", &["example", "lib", "nocapture", "release", "test"]),
+    ("cargo", &["example", "nocapture", "release", "test"]),
     ("cilium-operator", &["set-cilium-is-up-condition"]),
     ("the kubelet", &["node-ip", "node-labels", "provider-id"]),
     ("k3s", &["disable-cloud-controller"]),
@@ -302,6 +302,33 @@ fn every_selected_event_exists() {
         });
         unknown.map(str::to_owned).collect()
     });
+}
+
+/// A newcomer finds a module by the documentation of its crate.
+#[test]
+fn each_crate_names_its_modules() {
+    let mut broken = Vec::new();
+    for path in files(&["rs"]).iter().filter(|path| path.ends_with("src/lib.rs")) {
+        let text = read(path);
+        let (docs, code): (Vec<&str>, Vec<&str>) =
+            text.lines().partition(|line| line.starts_with("//!"));
+        let shipped =
+            |place: usize| !code[..place].iter().rev().take(2).any(|line| line.contains("cfg("));
+        let modules = code.iter().enumerate().filter_map(|(place, line)| {
+            let name = line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';')?;
+            shipped(place).then_some(name)
+        });
+        let docs = docs.join("\n");
+        let is_named = |name: &&str| {
+            docs.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == *name)
+        };
+        broken.extend(
+            modules
+                .filter(|name| !is_named(name))
+                .map(|name| format!("{}: {name}", path.display())),
+        );
+    }
+    check("a crate's documentation names each of its modules", &broken);
 }
 
 #[test]

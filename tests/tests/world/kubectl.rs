@@ -5,9 +5,9 @@
 //! A chapter is a list of steps, each line marked by its first character:
 //!
 //! ```text
-//! $ kubectl ...   a command, with single quotes as in a shell & kubectl ...   a command that
-//! continues (a watch), until the step `.` .               the watch has printed the lines that
-//! follow, and is ended
+//! $ kubectl ...   a command, with single quotes as in a shell
+//! & kubectl ...   a command that continues (a watch), until the step `.`
+//! .               the watch has printed the lines that follow, and is ended
 //! | ...           standard input
 //! > ...           standard output; `*` stands for any text, the line `...` for any lines
 //! ! ...           standard error

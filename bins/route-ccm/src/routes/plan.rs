@@ -2,9 +2,10 @@
 //! pure state machine that takes the time as a value.
 //!
 //! ```text
-//! nodes --------> wanted routes --+ former targets -> who owns it? -+--> one decision per
-//! destination --> changes, held, questions route table --------------------+         | answers
-//! about targets -> cases -----------+
+//! nodes --------> wanted routes --+
+//! former targets -> who owns it? -+--> one decision per destination --> changes, held, questions
+//! route table --------------------+         |
+//! answers about targets -> cases -----------+
 //! ```
 //!
 //! A route is **ours** if the cloud has recorded this cluster with it, or if its destination is
@@ -12,6 +13,16 @@
 //! watched. A route inside the cluster CIDRs whose target is not known becomes ours only when the
 //! cloud has proven twice, [`CONFIRM`](cases::CONFIRM) apart, that the target is gone. Everything
 //! else is foreign: counted, never touched.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`wanted`], [`widths`], `pairs` | the routes that the nodes need; how wide a pod CIDR may be; maps as lists |
+//! | `node_view`, `node_routes`, `problem` | a node as the plan sees it; the routes that it lacks; why it does not get one |
+//! | [`table`], [`in_flight`] | the route table as this process knows it; changes that are not answered yet |
+//! | [`targets`], [`claims`], [`cases`] | which node a target is; the targets that the cloud confirms; the proof that one is gone |
+//! | `decide`, `planned`, `held` | one decision per destination; a change; why a change is not made now |
+//! | [`failures`] | when a change that failed is tried again |
+//! | [`condition`] | the condition `NetworkUnavailable` |
 
 pub mod cases;
 pub mod claims;

@@ -1,12 +1,16 @@
 //! Helpers of the tests, and random histories.
 
 mod answers;
+mod due;
 mod histories;
+mod losses;
 
+use ccm_cloud::NodeSelector as NodeLabels;
 use ccm_controller::brake::{Budget, Limit};
 use ccm_kube::selector::NodeSelector;
+use ccm_objects::Service;
 
-use super::*;
+use super::{effect::Lane, event::Due, *};
 use crate::plan::{Classes, shown};
 
 /// Returns a machine that has heard of nothing.
@@ -26,4 +30,38 @@ pub(super) fn machine() -> Machine {
         call_timeout: Duration::from_secs(30),
     };
     Machine::new(cluster, parameters, false)
+}
+
+/// A machine of a leader that has compared a list.
+fn leader() -> Machine {
+    let mut machine = machine();
+    machine.offered(Ok(offer("")), false);
+    machine.leads = true;
+    machine.balancers.list = crate::plan::List::Compared;
+    machine
+}
+
+/// An offer of load balancers whose members have these labels by default.
+fn offer(selector: &str) -> Offer {
+    let selector = match selector {
+        "" => NodeLabels::default(),
+        labels => NodeLabels::parse(labels),
+    };
+    Offer { traits: LoadBalancerTraits::default(), selector }
+}
+
+/// This Service is due.
+fn due(machine: &Machine, service: Service) -> Due {
+    Due {
+        lane: Lane::Normal,
+        name: service.key.clone(),
+        service: Some(Arc::new(service)),
+        selector: NodeLabels::default(),
+        is_default: true,
+        is_read: true,
+        changes: machine.changes(),
+        is_same_cloud: true,
+        neighbours: Vec::new(),
+        may_call: true,
+    }
 }

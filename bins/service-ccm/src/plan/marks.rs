@@ -147,6 +147,8 @@ mod tests {
         }
         let node = tainted("ToBeDeletedByClusterAutoscaler");
         assert_eq!(mark(&node, &[], at(1000)), None, "no setting names it");
+        let other = "example.com/other".to_owned();
+        assert_eq!(mark(&tainted(&other), &[other], at(1000)), None, "it may be a mistake");
     }
 
     #[test]

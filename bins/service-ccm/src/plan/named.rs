@@ -139,6 +139,16 @@ mod tests {
         assert_eq!(of_name(&service(None), None, own()), own());
     }
 
+    #[test]
+    fn the_own_load_balancer_is_not_adopted_again() {
+        let mut service = service(Some("lb-1"));
+        for (id, expect) in [("lb-1", None), ("lb-2", Some("lb-2"))] {
+            let details = service.details.as_mut().unwrap();
+            details.annotations.insert(ADOPT.into(), id.into());
+            assert_eq!(to_adopt(&service), expect);
+        }
+    }
+
     /// Only the API server's word about the status shows that service-ccm has written the ID.
     #[test]
     fn an_id_without_an_address_may_be_a_copy() {

@@ -1,10 +1,10 @@
 //! The lines of a record.
 //!
 //! ```text
-//! {"record":1,"program":"node-ccm","version":"0.1.0",...}       who wrote it, when, and what is in
-//! it {"segment":{"clock_set_ms":0}}                                the numbers of elements start
-//! again; the wall clock {"memory":{...}}                                              the machine
-//! before the first event {"at":"2026-11-22T15:41:17.123Z","event":{...},"effects":[...]}
+//! {"record":1,"program":"node-ccm","version":"0.1.0",...}       who wrote it, when, and what is in it
+//! {"segment":{"clock_set_ms":0}}                                the numbers of elements start again; the wall clock
+//! {"memory":{...}}                                              the machine before the first event
+//! {"at":"2026-11-22T15:41:17.123Z","event":{...},"effects":[...]}
 //! {"end":{"events":1}}                                          the record is complete
 //! ```
 

@@ -1,26 +1,11 @@
 //! Writes down what goes through a door.
 
-use std::{marker::PhantomData, sync::Arc};
-
 use ccm_base::{At, clock};
-use parking_lot::Mutex;
 
-use super::{Recorded, lists::Shortened, ring::Ring};
+use super::{Recorded, Recorder, lists::Shortened};
 use crate::machine::Tape;
 
-/// The tape of a machine.
-pub(super) struct RingTape<M> {
-    ring: Arc<Mutex<Ring>>,
-    machine: PhantomData<fn(M)>,
-}
-
-impl<M> RingTape<M> {
-    pub(super) fn new(ring: Arc<Mutex<Ring>>) -> Self {
-        Self { ring, machine: PhantomData }
-    }
-}
-
-impl<M: Recorded> Tape<M> for RingTape<M> {
+impl<M: Recorded> Tape<M> for Recorder<M> {
     /// Nothing in the record or in the machine may follow a change of the wall clock within a
     /// segment, or a replay would compute with other moments.
     fn apply(&mut self, machine: &mut M, event: M::Event, now: At) -> Vec<M::Effect> {

@@ -13,14 +13,13 @@ use super::{
     Recorder,
     blocks::{BLOCK, WORK},
     replay::{DIFFERS, Replay, SAME, UNREADABLE, folder, replay, run, survives},
-    tape::RingTape,
 };
 use crate::machine::Tape as _;
 
 /// A toy that is recorded, at times that the test says.
 struct Rig {
     recorder: Recorder<Toy>,
-    tape: RingTape<Toy>,
+    tape: Recorder<Toy>,
     toy: Toy,
     now: At,
 }
@@ -28,7 +27,7 @@ struct Rig {
 impl Rig {
     fn new(bytes: usize, toy: Toy) -> Self {
         let recorder = Recorder::<Toy>::new(bytes);
-        let tape = RingTape::new(recorder.ring.clone());
+        let tape = recorder.clone();
         Self { recorder, tape, toy, now: At(Duration::from_secs(1_700_000_000)) }
     }
 
@@ -199,7 +198,7 @@ fn an_object_that_depends_on_others_has_no_record_of_its_own() {
     );
     let page = rig.page(Some(&name(2)), false);
     let note = header(&page)["note"].as_str().unwrap().to_owned();
-    assert!(note.contains("depends on other objects"), "{note}");
+    assert!(note.contains("depend on other objects"), "{note}");
     assert!(page.contains(&name(1)), "it is the whole record");
     assert_eq!(is_replayed(&page), 4);
     // The first node does not depend on the others.

@@ -1,5 +1,7 @@
 //! Writes load balancers as the cloud shows them, and the features that the provider offers.
 
+use std::collections::BTreeMap;
+
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer, LoadBalancerTraits,
@@ -135,7 +137,16 @@ pub fn balancer_to_wire(balancer: &LoadBalancer) -> proto::LoadBalancer {
         notes: notes.iter().map(note_to_wire).collect(),
         age: age.and_then(duration_to_wire),
         cost: cost.clone(),
-        ..proto::LoadBalancer::default()
+        // Set below, and for an answer to a change.
+        title: None,
+        title_detail: None,
+        other_owners: None,
+        phase: None,
+        waiting: None,
+        failure: None,
+        annotations: BTreeMap::new(),
+        removed_annotations: Vec::new(),
+        members_as_wanted: None,
     };
     for (key, value) in annotations {
         match value {

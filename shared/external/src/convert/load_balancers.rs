@@ -62,9 +62,9 @@ pub fn traits_from_wire(wire: Option<proto::LoadBalancerTraits>) -> LoadBalancer
     LoadBalancerTraits {
         // An empty beginning would make every annotation a configuration.
         annotations: annotations.into_iter().filter(|start| !start.is_empty()).collect(),
-        // A `*` alone would leave no configuration at all.
         // The protocol has no field for annotations that only get remarks.
         remarked: Vec::new(),
+        // A `*` alone would leave no configuration at all.
         own_annotations: own_annotations.into_iter().filter(|own| own != "*").collect(),
         is_built_in: false,
         id_annotation: id_annotation.filter(|key| !key.is_empty()),
@@ -222,21 +222,34 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
         let id =
             id.ok_or_else(|| malformed(format!("load balancer {:?} has no ID", wire.name())))?;
         let about = |what: &dyn Display| malformed(format!("load balancer {id:?}: {what}"));
-        let annotations = wire.annotations.len() + wire.removed_annotations.len();
-        let members = wire.members.as_ref().map_or(0, |members| members.members.len());
-        for (count, most, what) in [
-            (wire.ingress.len(), MAX_PARTS, "addresses"),
-            (wire.notes.len(), MAX_PARTS, "remarks"),
-            (annotations, MAX_PARTS, "annotations"),
-            (members, MAX_MEMBERS, "members"),
-        ] {
-            if count > most {
-                return Err(about(&format!("{count} {what}, more than {most}")));
-            }
+        if let Some(what) = too_many_parts(&wire) {
+            return Err(about(&what));
         }
         let (title, phase) = (title(&wire), phase(&wire).map_err(|what| about(&what))?);
+        let proto::LoadBalancer {
+            id: _,
+            name,
+            owner,
+            title: _,
+            title_detail: _,
+            other_owners: _,
+            digest,
+            phase: _,
+            waiting: _,
+            failure: _,
+            version: text,
+            members,
+            ingress,
+            annotations: set,
+            removed_annotations: removed,
+            notes,
+            age,
+            cost,
+            members_as_wanted: _,
+            pools,
+        } = wire;
         // Only a complete record names the owner of a load balancer.
-        let owner = wire.owner.map(|owner| match title {
+        let owner = owner.map(|owner| match title {
             Title::Ours => owner_from_wire(Some(owner)),
             _ => Ok(names_from_wire(Some(owner))),
         });
@@ -245,35 +258,49 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
         if title == Title::Ours && owner.is_none() {
             return Err(about(&"it is said to be ours, but has no owner"));
         }
-        let members = wire.members.map(|list| {
+        let members = members.map(|list| {
             list.members.into_iter().map(member_from_wire).collect::<Result<Arc<[_]>, _>>()
         });
-        let pools = wire.pools.map(pools_from_wire).transpose();
-        let set = wire.annotations.into_iter().map(|(key, value)| (key, Some(value)));
+        let pools = pools.map(pools_from_wire).transpose();
+        let set = set.into_iter().map(|(key, value)| (key, Some(value)));
         let mut annotations: BTreeMap<String, Option<String>> = set.collect();
-        annotations.extend(wire.removed_annotations.into_iter().map(|key| (key, None)));
-        let ingress = wire.ingress.into_iter().map(ingress_from_wire).collect::<Result<_, _>>();
+        annotations.extend(removed.into_iter().map(|key| (key, None)));
+        let ingress = ingress.into_iter().map(ingress_from_wire).collect::<Result<_, _>>();
         Ok(Self {
-            name: line(wire.name).unwrap_or_default(),
+            name: line(name).unwrap_or_default(),
             owner,
             title,
             // A digest that cannot be read comes from another version.
-            digest: wire.digest.and_then(|digest| digest.parse().ok()),
+            digest: digest.and_then(|digest| digest.parse().ok()),
             phase,
-            version: version(wire.version),
+            version: version(text),
             members: members.transpose().map_err(|error| about(&error.message))?,
             pools: pools.map_err(|error| about(&error.message))?,
             ingress: ingress.map_err(|error: CloudError| about(&error.message))?,
             annotations,
-            notes: wire.notes.into_iter().filter_map(note_from_wire).collect(),
-            age: wire.age.and_then(duration_from_wire),
-            cost: line(wire.cost),
+            notes: notes.into_iter().filter_map(note_from_wire).collect(),
+            age: age.and_then(duration_from_wire),
+            cost: line(cost),
             id,
         })
     }
 }
 
-/// Returns the title of a load balancer. What this version does not know is not ours.
+/// Returns the part of which there are too many.
+fn too_many_parts(wire: &proto::LoadBalancer) -> Option<String> {
+    let annotations = wire.annotations.len() + wire.removed_annotations.len();
+    let members = wire.members.as_ref().map_or(0, |members| members.members.len());
+    let counts = [
+        (wire.ingress.len(), MAX_PARTS, "addresses"),
+        (wire.notes.len(), MAX_PARTS, "remarks"),
+        (annotations, MAX_PARTS, "annotations"),
+        (members, MAX_MEMBERS, "members"),
+    ];
+    let too_many = counts.into_iter().find(|(count, most, _)| count > most);
+    too_many.map(|(count, most, what)| format!("{count} {what}, more than {most}"))
+}
+
+/// Returns the title of a load balancer. A title that this version does not know counts as foreign.
 fn title(wire: &proto::LoadBalancer) -> Title {
     match wire.title() {
         proto::LoadBalancerTitle::Ours => Title::Ours,

@@ -196,7 +196,8 @@ fn the_policy_is_to_report_unless_it_says_otherwise() {
 fn only_the_api_servers_word_about_this_uid_confirms_a_deletion() {
     let service = |uid: &str| Service { uid: uid.into(), ..Service::default() };
     assert!(is_gone(&owner("u-1"), None));
-    assert!(is_gone(&owner("u-1"), Some(&service("u-2"))));
+    let other = Service { is_load_balancer: true, ..service("u-2") };
+    assert!(is_gone(&owner("u-1"), Some(&other)), "another Service of this name");
     let bare = service("u-1");
     assert!(is_gone(&owner("u-1"), Some(&bare)), "it has lost type and finalizer");
     let wants = Service { is_load_balancer: true, ..bare.clone() };

@@ -131,6 +131,14 @@ fn what_others_take_back_does_not_hold_up_the_rest() {
 }
 
 #[test]
+fn a_status_that_is_taken_back_waits() {
+    let mut repeats = Repeats::default();
+    written(&mut repeats, at(0), &Step::Write(change()), &Service::default());
+    assert_eq!(that_may_be_written(&repeats, at(1), change()), StatusPatch::default());
+    assert_eq!(that_may_be_written(&repeats, at(60), change()), change(), "after a minute");
+}
+
+#[test]
 fn a_finalizer_that_a_policy_takes_back_waits() {
     let mut service = service();
     service.has_finalizer = false;

@@ -1,13 +1,15 @@
 use std::sync::LazyLock;
 
 use ccm_cloud::Waiting;
-use ccm_objects::ServiceDetails;
+use ccm_objects::{ServiceDetails, TooLarge};
 
 use super::{
     super::{
         ADOPT, Plan, Step,
+        losses::LossVerdict,
+        members::Decision,
         reason::Reason,
-        tests::{failed, pending, planned, service, there},
+        tests::{failed, pending, planned, planned_with, service, there},
     },
     *,
 };
@@ -196,4 +198,48 @@ fn a_pending_load_balancer_is_waited_for() {
     let state = BalancerState { known, pending, ..BalancerState::default() };
     let plan = planned(&service(), &state, 100, |_| {});
     assert!(!matches!(plan, Plan::Next(Step::Ensure(_))), "{plan:?}");
+}
+
+#[test]
+fn members_that_cannot_be_seen_are_not_changed() {
+    let (service, changes) = (service(), Decision { changes: true, ..Decision::default() });
+    let at = |seconds| At(Duration::from_secs(seconds));
+    let mut state = there(&service);
+    let sets = |state: &BalancerState, now| {
+        let plan = planned_with(&service, state, &changes, now, |_| {});
+        matches!(plan, Plan::Next(Step::SetMembers(_)))
+    };
+    assert!(sets(&state, 100));
+    // A full call has not helped.
+    state.saw_nothing("no port".to_owned(), at(100));
+    state.saw_nothing("no port".to_owned(), at(100));
+    assert!(!sets(&state, 101));
+    // Annotations of a Service that is too large may say which nodes are members.
+    let mut cut = service.clone();
+    let too_large = TooLarge { part: "spec".into(), bytes: 1, others: 0 };
+    cut.details.as_mut().expect("details").too_large = Some(too_large);
+    let plan = planned_with(&cut, &there(&service), &changes, 100, |_| {});
+    assert!(!matches!(plan, Plan::Next(Step::SetMembers(_))), "{plan:?}");
+}
+
+/// Nothing is created, or changed in full, while something holds it.
+#[test]
+fn a_load_balancer_waits_for_room_for_a_proof_and_for_its_members() {
+    let service = service();
+    let state = BalancerState { configured: None, ..there(&service) };
+    let absent = BalancerState { known: Known::Absent, ..BalancerState::default() };
+    let is_next = |service: &Service, state: &BalancerState, change: fn(&mut View<'_>)| {
+        let plan = planned(service, state, 100, change);
+        matches!(plan, Plan::Next(Step::Ensure(_) | Step::Protect))
+    };
+    assert!(is_next(&service, &state, |_| {}) && is_next(&service, &absent, |_| {}));
+    assert!(!is_next(&service, &state, |view| view.members_unread = true));
+    let held = |view: &mut View<'_>| view.loss = LossVerdict::Held("unproved", At::default());
+    assert!(!is_next(&service, &absent, held));
+    let bare = Service { has_finalizer: false, ..service.clone() };
+    assert!(is_next(&bare, &absent, |_| {}));
+    assert!(!is_next(&bare, &absent, |view| view.full = Some("full")));
+    let unknown =
+        |view: &mut View<'_>| (view.is_limited, view.list) = (true, super::super::List::Awaited);
+    assert!(!is_next(&bare, &absent, unknown));
 }
