@@ -91,14 +91,15 @@ impl Instances for OpenStackInstances {
             .collect();
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
         let most_listed = self.most_listed(open);
+        let wants_ports = detail == Detail::Everything;
         // Single requests do not read ports early: a server that is gone needs none.
-        let early: BTreeSet<ServerId> = match most_listed.is_some() && wants_ports(detail) {
+        let early: BTreeSet<ServerId> = match most_listed.is_some() && wants_ports {
             true => questions.iter().filter_map(NodeLookup::server).cloned().collect(),
             false => BTreeSet::new(),
         };
         let find = self.find(&questions, most_listed, call);
         let (found, early) = tokio::join!(find, self.early(early, call));
-        match wants_ports(detail) {
+        match wants_ports {
             true => self.describe_found(found, early, call).await,
             false => found.into_iter().map(|found| self.present(found)).collect(),
         }
@@ -266,11 +267,6 @@ impl OpenStackInstances {
         let known = Inputs { server, ports, sub_ports: &sub_ports, names: &related.names };
         describe(&known, self.flavors.kind(server), &self.config).map_err(malformed)
     }
-}
-
-/// Returns true if ports are needed.
-fn wants_ports(detail: Detail) -> bool {
-    detail == Detail::Everything
 }
 
 /// Servers that may not exist, and their ports.

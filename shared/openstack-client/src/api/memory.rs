@@ -10,8 +10,8 @@ pub const OVERHEAD: usize = 96;
 /// The maximum size of the kept part of one list, in bytes: 20,000 servers with little metadata.
 const MOST_KEPT: usize = 32 << 20;
 
-/// Counts the memory that a list takes. A short text may stand for a value that takes ten times its
-/// length, so the length of the pages says little about the memory.
+/// Counts the memory that a list takes. A short text may need ten times its length once it is
+/// parsed, so the length of the pages says little about the memory.
 #[derive(Debug, Default)]
 pub struct Memory {
     used: AtomicUsize,
@@ -25,7 +25,7 @@ impl Memory {
         (used.saturating_add(bytes) <= MOST_KEPT).then_some(())
     }
 
-    /// Takes what an entry may take, as a text and as what it stands for.
+    /// Takes what an entry may take, as a text and once it is parsed.
     pub fn take_entry(&self, entry: &str) -> Option<()> {
         let parts = entry.bytes().filter(|byte| *byte == b',').count() + 1;
         self.take(entry.len() + parts * OVERHEAD)

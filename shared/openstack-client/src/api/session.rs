@@ -51,7 +51,7 @@ const OPERATION: &str = "token_create";
 const LOOK: Duration = Duration::from_secs(30);
 /// The wait after a failed discovery.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A Nova that did not tell its versions is asked again after this time.
+/// Nova is asked again after this time if it did not report its versions.
 const VAGUE: Duration = Duration::from_mins(1);
 /// The pause before another login for a service that also refused a new token.
 const DISTRUST: Backoff =
@@ -79,7 +79,7 @@ struct NovaVersions {
     endpoint: Endpoint,
     /// The login that it was asked with.
     generation: u64,
-    /// The time since which Nova is asked again because it reported no versions.
+    /// The time at which it was asked, if it did not report its versions.
     vague: Option<Instant>,
 }
 

@@ -38,7 +38,7 @@ pub struct Raw {
     pub body: Bytes,
 }
 
-/// The reason why there is no complete answer.
+/// The reason why no complete answer was received.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The two sides do not accept each other's certificates.

@@ -135,15 +135,16 @@ impl Octavia {
     /// Returns the load balancer of this ID; `None` if Octavia itself says that there is none.
     pub async fn balancer(&self, id: &str, call: Call) -> Result<Option<BalancerRow>, CloudError> {
         let path = format!("{LBAAS}/loadbalancers/{}", query(id));
-        let answer = self.get("loadbalancer_get", &path, call).await?;
-        about(id, answer)?.object_or_none("loadbalancer")
+        let request = Request::get(Service::LoadBalancer, "loadbalancer_get", &path);
+        about(id, self.api.send(request, call).await?)?.object_or_none("loadbalancer")
     }
 
     /// Returns the load balancer of this ID with all that is below it, by one request; `None` if
     /// Octavia itself says that there is none.
     pub async fn tree(&self, id: &str, call: Call) -> Result<Option<Tree>, CloudError> {
         let path = format!("{LBAAS}/loadbalancers/{}/status", query(id));
-        let answer = about(id, self.get("loadbalancer_status_get", &path, call).await?)?;
+        let request = Request::get(Service::LoadBalancer, "loadbalancer_status_get", &path);
+        let answer = about(id, self.api.send(request, call).await?)?;
         let statuses: Option<Statuses> = answer.object_or_none("statuses")?;
         Ok(statuses.map(|statuses| statuses.loadbalancer))
     }
@@ -203,7 +204,9 @@ impl Octavia {
     /// Changes these fields of a load balancer.
     pub async fn update(&self, id: &str, body: Value, call: Call) -> Result<(), CloudError> {
         let path = format!("{LBAAS}/loadbalancers/{}", query(id));
-        self.put("loadbalancer_update", &path, json!({ "loadbalancer": body }), call).await
+        let body = json!({ "loadbalancer": body });
+        let request = Request::put(Service::LoadBalancer, "loadbalancer_update", &path, body);
+        self.write(request, call).await
     }
 
     /// Deletes a load balancer; with `cascade` all that is below it as well, without it a load
@@ -216,7 +219,8 @@ impl Octavia {
     ) -> Result<Deletion, CloudError> {
         let how = if cascade { "?cascade=true" } else { "" };
         let path = format!("{LBAAS}/loadbalancers/{}{how}", query(id));
-        self.remove("loadbalancer_delete", id, &path, call).await
+        let request = Request::delete(Service::LoadBalancer, "loadbalancer_delete", &path);
+        Deletion::of(&about(id, self.api.send(request, call).await?)?)
     }
 
     /// Has a load balancer built anew, with its addresses. Octavia does this for some users only, also
@@ -224,8 +228,7 @@ impl Octavia {
     pub async fn fail_over(&self, id: &str, call: Call) -> Result<(), CloudError> {
         let path = format!("{LBAAS}/loadbalancers/{}/failover", query(id));
         let request = Request::get(Service::LoadBalancer, "loadbalancer_failover", &path);
-        let request = Request { method: Method::PUT, ..request };
-        self.api.send(request, call).await?.found().map(drop)
+        self.write(Request { method: Method::PUT, ..request }, call).await
     }
 
     /// Returns how many load balancers the project may have; negative without a limit, and `None`
@@ -233,8 +236,8 @@ impl Octavia {
     pub async fn quota(&self, call: Call) -> Result<Option<i64>, CloudError> {
         let project = self.api.project_id(call).await?;
         let path = format!("{LBAAS}/quotas/{}", query(&project));
-        let answer = self.get("loadbalancer_quota_get", &path, call).await?.found()?;
-        let quota: Quota = answer.object("quota")?;
+        let request = Request::get(Service::LoadBalancer, "loadbalancer_quota_get", &path);
+        let quota: Quota = self.api.send(request, call).await?.found()?.object("quota")?;
         Ok(quota.load_balancer.or(quota.loadbalancer))
     }
 
@@ -263,7 +266,8 @@ impl Octavia {
         call: Call,
     ) -> Result<(), CloudError> {
         let (operation, path) = (child.operation(&Method::PUT), child.path(Some(id)));
-        self.put(operation, &path, json!({ child.key(): body }), call).await
+        let body = json!({ child.key(): body });
+        self.write(Request::put(Service::LoadBalancer, operation, &path, body), call).await
     }
 
     /// Deletes a child; a pool with its members and its monitor.
@@ -274,7 +278,8 @@ impl Octavia {
         call: Call,
     ) -> Result<Deletion, CloudError> {
         let (operation, path) = (child.operation(&Method::DELETE), child.path(Some(id)));
-        self.remove(operation, id, &path, call).await
+        let request = Request::delete(Service::LoadBalancer, operation, &path);
+        Deletion::of(&about(id, self.api.send(request, call).await?)?)
     }
 
     /// Replaces all members of a pool. Octavia knows a member by address and port. A duplicate is
@@ -296,38 +301,12 @@ impl Octavia {
         }
         let path = format!("{LBAAS}/pools/{}/members", query(pool));
         let body = json!({ "members": members });
-        self.put("loadbalancer_members_update", &path, body, call).await
+        let operation = "loadbalancer_members_update";
+        self.write(Request::put(Service::LoadBalancer, operation, &path, body), call).await
     }
 
-    async fn get(
-        &self,
-        operation: &'static str,
-        path: &str,
-        call: Call,
-    ) -> Result<Answer, CloudError> {
-        self.api.send(Request::get(Service::LoadBalancer, operation, path), call).await
-    }
-
-    async fn put(
-        &self,
-        operation: &'static str,
-        path: &str,
-        body: Value,
-        call: Call,
-    ) -> Result<(), CloudError> {
-        let request = Request::put(Service::LoadBalancer, operation, path, body);
+    async fn write(&self, request: Request<'_>, call: Call) -> Result<(), CloudError> {
         self.api.send(request, call).await?.found().map(drop)
-    }
-
-    async fn remove(
-        &self,
-        operation: &'static str,
-        id: &str,
-        path: &str,
-        call: Call,
-    ) -> Result<Deletion, CloudError> {
-        let request = Request::delete(Service::LoadBalancer, operation, path);
-        Deletion::of(&about(id, self.api.send(request, call).await?)?)
     }
 
     /// Returns all rows of a list. A row that cannot be parsed is an error: otherwise it would

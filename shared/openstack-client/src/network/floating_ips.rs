@@ -24,10 +24,10 @@ pub struct FloatingIp {
     pub id: String,
     #[serde(rename = "floating_ip_address")]
     pub address: IpAddr,
-    /// The address of the port that it stands for.
+    /// The address of the port that it is attached to.
     #[serde(rename = "fixed_ip_address")]
     pub fixed_address: Option<IpAddr>,
-    /// The port that it stands for; `None` if it is free.
+    /// The port that it is attached to; `None` if it is free.
     #[serde(default, deserialize_with = "crate::text::id_or_none")]
     pub port_id: Option<String>,
     #[serde(deserialize_with = "crate::text::id")]

@@ -53,10 +53,8 @@ fn check_families(job: &Job<'_>, place: &Place) -> Result<(), CloudError> {
     const FIELD: &str = "spec.ipFamilyPolicy";
     let front_end = &job.wanted.front_end;
     let mut wanted = front_end.families.iter();
-    let Some(family) = wanted.find(|one| !place.families.contains(one)) else { return Ok(()) };
-    if !front_end.requires_families {
-        return Ok(());
-    }
+    let lacking = wanted.find(|one| !place.families.contains(one));
+    let Some(family) = lacking.filter(|_| front_end.requires_families) else { return Ok(()) };
     let why = place.notes.iter().find(|note| note.reason == SINGLE_STACK);
     let why = why.map_or_else(
         || format!("a load balancer at its own port has no {family} address"),

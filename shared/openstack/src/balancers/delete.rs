@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Owner, Progress, ProofMethod, Unwanted};
+use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Progress, ProofMethod, Unwanted};
 use ccm_openstack_client::{
     api::Deletion,
     lbaas::{BalancerRow, Child, Provisioning},
@@ -175,7 +175,7 @@ async fn release_left(cx: Context<'_>, unwanted: &Unwanted) -> Result<(), CloudE
         return Ok(());
     }
     for ip in read::floating_of_owner(cx, &unwanted.owner).await? {
-        // A floating IP that is attached to something else by now belongs to another owner.
+        // It may be attached to another object by now.
         if floating::is_free(&ip)
             && floating::is_ours(&ip, &unwanted.owner)
             && !stays(&ip, unwanted)
@@ -189,7 +189,9 @@ async fn release_left(cx: Context<'_>, unwanted: &Unwanted) -> Result<(), CloudE
 /// Returns the proof that nothing is left.
 async fn prove(cx: Context<'_>, unwanted: &Unwanted) -> Result<Progress<AbsenceProof>, CloudError> {
     let Some(id) = known_id(unwanted) else {
-        return Ok(Progress::Done(by_owner(&unwanted.owner)));
+        let owner = &unwanted.owner;
+        let evidence = format!("Octavia lists no load balancer with the tags of Service {owner}");
+        return Ok(Progress::Done(AbsenceProof::new(ProofMethod::ByOwner, evidence)));
     };
     match cx.octavia.balancer(id, cx.call).await? {
         Some(row) if row.provisioning_status != Provisioning::Deleted => {
@@ -227,9 +229,4 @@ fn by_id(id: &str, request_id: Option<String>, kept: &[IpAddr]) -> AbsenceProof 
     let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
     let kept = (!kept.is_empty()).then(|| format!("floating IP {}", kept.join(" and ")));
     AbsenceProof { request_id, kept, ..AbsenceProof::new(ProofMethod::ById, evidence) }
-}
-
-fn by_owner(owner: &Owner) -> AbsenceProof {
-    let evidence = format!("Octavia lists no load balancer with the tags of Service {owner}");
-    AbsenceProof::new(ProofMethod::ByOwner, evidence)
 }

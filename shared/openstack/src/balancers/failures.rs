@@ -19,8 +19,7 @@ const REST: Duration = Duration::from_mins(1);
 /// How long a driver that does not offer a fail-over is not asked for one again. Policies may
 /// change.
 const REFUSED: Duration = Duration::from_hours(1);
-/// How long the process remembers that others have listeners on a load balancer. Then it reads this
-/// again.
+/// How long the memory of other owners' listeners on a load balancer is valid.
 const OTHERS: Duration = Duration::from_mins(10);
 /// The maximum number of load balancers that are failed over at a time. Each one needs new machines.
 const AT_ONCE: usize = 3;
@@ -213,7 +212,7 @@ mod tests {
         }
     }
 
-    /// A fail-over whose end nobody has seen does not block the others forever.
+    /// A fail-over without a known end does not block the others forever.
     #[tokio::test(start_paused = true)]
     async fn a_fail_over_counts_for_ten_minutes() {
         let failures = Failures::default();

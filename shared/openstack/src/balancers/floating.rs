@@ -40,7 +40,7 @@ pub enum Wish {
 pub struct Elsewhere {
     /// The one with the address that the user asks for.
     pub wished: Option<FloatingIp>,
-    /// Floating IPs with the owner's tags.
+    /// The floating IPs with the owner's tags.
     pub tagged: Vec<FloatingIp>,
 }
 
@@ -95,8 +95,7 @@ pub fn plan(
             // The record follows the attachment, which requires the revision that was read.
             steps.extend(record(wished, owner, true));
         }
-        // Without a wish any floating IP will do. If the wished one does not exist, this one is
-        // kept.
+        // The attached one stays: no address is requested, or the requested one does not exist.
         ([_, ..], ..) => {}
         ([], ..) if elsewhere.tagged.iter().any(is_free) => {
             let free = elsewhere.tagged.iter().find(|ip| is_free(ip));

@@ -179,7 +179,7 @@ pub fn service(description: &str) -> Option<(&str, &str)> {
     parts(description).map(|(service, _)| service)
 }
 
-/// Returns the namespace and name of the Service if the description names this cluster.
+/// Returns the namespace and name of the Service if the description names a cluster of this name.
 pub fn described<'a>(description: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
     parts(description).filter(|(_, named)| *named == cluster).map(|(service, _)| service)
 }

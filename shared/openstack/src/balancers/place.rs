@@ -98,15 +98,12 @@ pub async fn check_member_subnet(job: &Job<'_>) -> Result<(), CloudError> {
     else {
         return Ok(());
     };
-    match cx.neutron.subnet(value, cx.call).await? {
-        Some(_) => Ok(()),
-        None => {
-            let (value, right) =
-                (one_line(value, MAX_VALUE), "must be one that this project may use");
-            let what = format!("{source}: {value}: {right}: Neutron has no such subnet");
-            Err(invalid(source.to_string(), what))
-        }
+    if cx.neutron.subnet(value, cx.call).await?.is_some() {
+        return Ok(());
     }
+    let (value, right) = (one_line(value, MAX_VALUE), "must be one that this project may use");
+    let what = format!("{source}: {value}: {right}: Neutron has no such subnet");
+    Err(invalid(source.to_string(), what))
 }
 
 /// Returns the subnet of the first node's address.

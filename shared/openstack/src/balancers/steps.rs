@@ -31,21 +31,21 @@ pub enum Act {
 /// A change of a floating IP.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FloatingAct {
-    /// It is created for the virtual address.
+    /// Create it for the virtual address.
     Create(Value),
     /// Attach it to the virtual address.
     Attach(FloatingIp),
     /// Attach the one that the user asks for to the virtual address.
     Wished {
         ip: FloatingIp,
-        /// Its own, which cannot stay beside it, and comes back if the wished one cannot be had.
+        /// The present one, which cannot stay beside it. It is attached again if the other one cannot be.
         instead_of: Option<Box<FloatingIp>>,
     },
-    /// It stands for nothing any more, and stays.
+    /// Detach it and keep it.
     Detach(FloatingIp),
-    /// It is deleted.
+    /// Delete it.
     Release(String),
-    /// The owner is recorded.
+    /// Record the owner.
     Tag(String, Vec<String>),
 }
 

@@ -104,13 +104,10 @@ impl NeutronRoutes {
             }
             // The routes exist, and need one more request in a later call.
             Err(error) if is_left_over(&error) => {
-                let routes = waiting.iter_mut().filter_map(|(_, applied)| applied.route.as_mut());
-                routes.for_each(|route| {
-                    route.defect = Some(format!(
-                        "port {id} does not allow {} yet: {error}",
-                        route.destination
-                    ));
-                });
+                for route in waiting.iter_mut().filter_map(|(_, applied)| applied.route.as_mut()) {
+                    let to = route.destination;
+                    route.defect = Some(format!("port {id} does not allow {to} yet: {error}"));
+                }
                 Ok(())
             }
             Err(error) => Err(error),
