@@ -118,7 +118,7 @@ impl Fixture {
             .collect())
     }
 
-    /// Returns the writes to nodes among them.
+    /// Returns the writes to nodes among these requests.
     pub async fn node_writes(&self, user_agent: &str) -> Result<Vec<Request>> {
         let mut all = self.requests(user_agent).await?;
         all.retain(|request| request.is_write() && request.resource == "nodes");

@@ -59,7 +59,7 @@ ccm_settings::settings! {
         /// The shortest prefix that the pod CIDR of a node may have if this program has not
         /// assigned it: one length of IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64; in
         /// a cluster with IPv6 alone, one length such as 64. A wider pod CIDR does not get a route.
-        /// 0 allows each size. Without it, a pod CIDR that is wider than those of most nodes does
+        /// 0 allows each size. Without it, a pod CIDR that is wider than most nodes' pod CIDRs does
         /// not get a route until a person approves it. An existing route stays. With
         /// --allocate-node-cidrs a pod CIDR of the size of a block is never too wide.
         pub max_pod_cidr: MaxPodCidr = live(Text, "max-pod-cidr", ""), parsed;

@@ -143,8 +143,8 @@ where
             if begun == 0 && decoded == 0 {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            // A reader that waits for the first memory holds none, and a reader that waits for the
-            // second holds only the first.
+            // A reader that waits for the first memory does not hold any, and a reader that waits
+            // for the second holds only the first.
             *this.held.lock() = None;
             if begun > 0 {
                 this.room = None;

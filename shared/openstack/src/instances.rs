@@ -92,7 +92,7 @@ impl Instances for OpenStackInstances {
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
         let most_listed = self.most_listed(open);
         let wants_ports = detail == Detail::Everything;
-        // Single requests do not read ports early: a server that is gone needs none.
+        // Single requests do not read ports early: a server that is gone does not need them.
         let early: BTreeSet<ServerId> = match most_listed.is_some() && wants_ports {
             true => questions.iter().filter_map(NodeLookup::server).cloned().collect(),
             false => BTreeSet::new(),

@@ -176,7 +176,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// Returns all of them.
+    /// Returns the number of all writes.
     pub fn total(self) -> usize {
         self.balancers + self.floating
     }

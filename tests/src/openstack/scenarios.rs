@@ -109,7 +109,7 @@ pub fn all() -> Vec<Scenario> {
     .collect()
 }
 
-/// Returns those about load balancers.
+/// Returns the scenarios about load balancers.
 fn balancers() -> Vec<Scenario> {
     scenarios![
         balancer_facts::each_write_below_a_load_balancer_moves_its_updated_at,

@@ -32,7 +32,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns how long it is.
+    /// Returns the length in seconds.
     pub fn seconds(self) -> u64 {
         self.end.saturating_sub(self.start)
     }

@@ -116,7 +116,7 @@ fn is_version(kubectl: &Path, wanted: &str) -> bool {
     })
 }
 
-/// Returns those that the build script left in its cache, the newest version first.
+/// Returns the kubectls that the build script left in its cache, the newest version first.
 fn built() -> Vec<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)

@@ -205,8 +205,8 @@ impl Machine {
         view.ready && self.parameters.policy.replaced == Replaced::Report
     }
 
-    /// Returns when the kubelet of this node was last seen to live after the cloud denied its
-    /// instance, if lifecycle-ccm does not know yet whether it still does.
+    /// Returns when the kubelet of this node was last seen alive after the cloud denied the
+    /// instance, if lifecycle-ccm does not know yet whether it is still alive.
     fn lived(&self, about: &About<'_>) -> Option<At> {
         let Heard { said, decision } = about.heard?;
         let Verdict::Suspect { why, .. } = decision.verdict else { return None };
@@ -257,7 +257,7 @@ impl Machine {
     }
 }
 
-/// Returns its instance exists, and its marks say what the cloud says.
+/// Explains a node whose instance exists, and whose marks agree with the cloud.
 fn exists(node: &Node, power: PowerState) -> Explanation {
     let (not_ready, name) = (not_ready(node), &node.name);
     let is_off = node.taints.iter().any(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));

@@ -133,7 +133,7 @@ pub(crate) enum Again {
 }
 
 impl Again {
-    /// Returns the same in the words of the queue.
+    /// Returns the pace of the queue for it.
     pub(super) fn pace(self) -> Pace {
         match self {
             Self::As(class) => Pace::of(class, RETRY),

@@ -41,7 +41,7 @@ async fn an_instance_without_pod_cidrs_is_reported_once_and_asked_about_again() 
     let (status, reason, text) = world.condition(&none).unwrap();
     assert_eq!((&*status, &*reason), ("True", "CIDRNotAvailable"));
     assert!(text.contains("the cloud does not name a pod CIDR of instance node-00000"), "{text}");
-    assert!(leader.health("pod-cidrs").detail().contains("names no pod CIDR"));
+    assert!(leader.health("pod-cidrs").detail().contains("does not name a pod CIDR"));
     world.cloud.update("i-00000", |instance| {
         instance.pod_cidrs = vec!["10.9.0.0/24".parse().unwrap()];
     });

@@ -42,7 +42,7 @@ async fn what_the_brake_holds_says_how_it_is_let_go() {
     sleep(Duration::from_secs(5)).await;
     let held = [
         "held",
-        "as many routes have gone as --route-loss allows",
+        "as many routes were deleted as --route-loss allows",
         "kubectl -n kube-system annotate lease route-ccm --overwrite 'quartet.dev/approved-selector=kubernetes.io/hostname=node-08' \"quartet.dev/approved-until=$(date -u -d '+10 minutes' +%FT%TZ)\"",
     ];
     let page = explains(&world, "Node", &name(8), held);

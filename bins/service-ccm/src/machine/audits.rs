@@ -206,7 +206,7 @@ impl Machine {
         if self.balancers.list == List::Awaited {
             self.go_on(List::Compared, services);
         }
-        // Only a call shows a load balancer, so none counts as shown now.
+        // Only a call shows a load balancer, so no load balancer counts as shown now.
         let asks = self.see_losses(services, false, now);
         let line = "the provider has no list of load balancers".to_owned();
         let mut effects = vec![Effect::Health(HealthLine::LoadBalancers, Ok(line))];

@@ -14,7 +14,7 @@ const SHORTEST: Duration = Duration::from_millis(200);
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
 impl BalancerEntry {
-    /// Returns when it is worth to look at it again, if the cloud works on it.
+    /// Returns when to look at it again, if the cloud works on it.
     pub(crate) fn check_at(&self) -> Option<At> {
         // A load balancer that was handed to the queue does not need polls any more.
         self.state.pending.as_ref().filter(|_| !self.is_queued).map(|pending| pending.check_at)

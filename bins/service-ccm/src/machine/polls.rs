@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const CHEAP: usize = 250;
 
 impl Machine {
-    /// Returns when the first load balancer is worth to look at.
+    /// Returns when to look at the first load balancer.
     pub(crate) fn next_poll(&self) -> Option<At> {
         let due = self.balancers.all().filter_map(|(_, entry)| entry.check_at()).min();
         due.map(|due| due.max(self.polls_from))

@@ -63,8 +63,8 @@ impl Hangs {
         }
     }
 
-    /// Returns when the next slow lane may begin if no other one ends before. None: at once. If the
-    /// lanes began together, all could begin just before the cloud answers again.
+    /// Returns when the next slow lane may begin if no other one ends before. `None` means at once.
+    /// If the lanes began together, all could begin just before the cloud answers again.
     pub fn next(&self, limit: Duration) -> Option<At> {
         (self.at_work > 0).then(|| self.began + limit / SLOW_LANES)
     }

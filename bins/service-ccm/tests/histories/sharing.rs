@@ -86,7 +86,7 @@ async fn a_service_on_a_load_balancer_of_others_keeps_it_and_gets_no_second_one(
         assert_eq!(ON_FOREIGN.map(|at| world.ingress(at)), shown);
         let plans = world.plans();
         for (number, names) in [
-            (1, vec![SHARED, "shared by 2 Services", "no other one is made"]),
+            (1, vec![SHARED, "shared by 2 Services", "no other one is created"]),
             (2, vec![SHARED, "shared by 2 Services", "annotation sim/load-balancer-id: "]),
             (3, vec![BY_HAND, "belongs to this cluster", "annotation sim/load-balancer-id: "]),
         ] {

@@ -77,7 +77,7 @@ pub struct Verified {
     pub waits_for_monitors: bool,
     /// The pool of each port.
     pub ports: Vec<PortPool>,
-    /// The reason why no node is a member, if none is.
+    /// The reason why no node is a member, if that is the case.
     pub why_empty: Option<String>,
     /// The members by port with which this process has created the load balancer, until it changes it.
     pub created: Option<Vec<Pool>>,

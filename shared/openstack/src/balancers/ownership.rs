@@ -56,7 +56,7 @@ pub fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Title) {
         _ if others > 0 => (Some(owner("", "")), shared()),
         true => {
             let why = format!(
-                "its name and description are the ones that openstack-cloud-controller-manager gives for a cluster named {}",
+                "its name and description come from openstack-cloud-controller-manager in a cluster named {}",
                 cluster.name
             );
             (Some(owner("", "")), Title::Adoptable { why })

@@ -13,7 +13,7 @@ const FEWEST: usize = 3;
 const PART: usize = 10;
 
 /// Limits how many load balancers begin to change in one window. A new process does not know which
-/// changes the previous process has begun, so it begins none in its first window.
+/// changes the previous process has begun, so it does not begin any in its first window.
 #[derive(Default)]
 pub struct Pace(Mutex<PaceState>);
 

@@ -74,7 +74,7 @@ pub fn waiting_for(row: &BalancerRow, what: String, check_after: Duration) -> Wa
     Waiting { what, check_after, id: Some(row.id.clone()), request_id: None, changed: false }
 }
 
-/// Returns that the provider waits for Octavia's current work.
+/// Returns the answer that the provider waits for Octavia's current work.
 pub fn in_progress<T>(row: &BalancerRow, more: Option<&str>) -> Progress<T> {
     Progress::InProgress(waiting(row, more, clock::wall()))
 }

@@ -16,7 +16,7 @@ pub fn gone_by_id(provider_id: &str, answer: &str, request_id: Option<String>) -
     gone(ProofMethod::ById, format!("{provider_id}: {answer}"), request_id)
 }
 
-/// Returns the proof that the list of the project has no server with this name, and none with the
+/// Returns the proof that the list of the project does not have a server with this name or with the
 /// ID that was tried before. This is proof only if the list is complete and has all names.
 pub fn gone_by_name(
     name: &str,

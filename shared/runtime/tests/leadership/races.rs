@@ -44,7 +44,7 @@ impl Caller {
         Self::with_duration(api, name, guarded, LEASE)
     }
 
-    /// Returns the same with another duration.
+    /// Creates a candidate with another duration.
     pub fn with_duration(
         api: &LeaseApi,
         name: &'static str,

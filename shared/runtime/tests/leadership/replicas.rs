@@ -57,7 +57,7 @@ impl Replica {
         Self::with("node-ccm", &Line::new(api), terms(), true, eligibility)
     }
 
-    /// Returns one over this connection.
+    /// Returns a replica over this connection.
     pub fn over(line: &Line, terms: ElectionSettings, guarded: bool) -> Self {
         Self::of("node-ccm", line, terms, guarded)
     }
@@ -109,12 +109,12 @@ impl Replica {
         drop(self);
     }
 
-    /// Returns how it ended, if it has.
+    /// Returns how the replica ended, if it has.
     pub fn ended(&mut self) -> Option<Ended> {
         self.task.try_join_next().map(|ended| ended.expect("no panic"))
     }
 
-    /// Returns how it ended, and how long that took from now.
+    /// Returns how the replica ended, and how long that took from now.
     pub async fn end(&mut self) -> (Ended, Duration) {
         let start = Instant::now();
         let ended = self.task.join_next().await.expect("one end").expect("no panic");

@@ -161,7 +161,7 @@ impl Faults {
         Ok(json!({"id": id.number()}))
     }
 
-    /// Returns those that are still active.
+    /// Returns the faults that are still active.
     pub(super) fn list(&mut self, plan: &FaultPlan) -> Value {
         self.0.retain(|(id, _)| plan.is_active(*id));
         let shown = self.0.iter().map(|(id, what)| json!({"id": id.number(), "fault": what}));

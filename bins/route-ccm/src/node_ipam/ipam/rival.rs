@@ -127,7 +127,7 @@ impl Signs {
         self.left_alone.remove(uid);
     }
 
-    /// Returns why no node gets any.
+    /// Returns why no node gets blocks.
     pub(super) const fn stop(&self) -> Option<&Rival> {
         self.stop.as_ref()
     }

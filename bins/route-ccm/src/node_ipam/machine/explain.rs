@@ -70,7 +70,7 @@ impl Machine {
         match self.fixed.config.allocator {
             AllocatorType::RangeAllocator => format!("podCIDRs: {all}"),
             AllocatorType::CloudAllocator => {
-                "podCIDRs: the ones that the cloud has assigned to its instance".to_owned()
+                "podCIDRs: the networks that the cloud has assigned to its instance".to_owned()
             }
         }
     }

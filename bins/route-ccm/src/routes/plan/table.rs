@@ -69,8 +69,8 @@ impl Table {
     }
 }
 
-/// Adds a route. A destination has one route, rarely two, but a vector that grows by itself has
-/// room for four.
+/// Adds a route. A destination has one route, rarely two, but a vector that grows has room for
+/// four.
 fn add(routes: &mut Vec<Route>, route: Route) {
     routes.reserve_exact(1);
     routes.push(route);

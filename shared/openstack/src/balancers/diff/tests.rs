@@ -1,4 +1,4 @@
-//! Applies the changes to a model of Octavia until none are left.
+//! Applies the changes to a model of Octavia until no change is left.
 
 use std::collections::BTreeMap;
 

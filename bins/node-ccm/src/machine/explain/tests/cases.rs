@@ -329,7 +329,7 @@ fn what_is_written_and_does_not_last() {
         [
             "blocked",
             "the write addresses was answered as done, but the answer does not show it: an admission webhook or policy may undo it; retrying every 1m0s",
-            "exempt the account of node-ccm from the admission policy or webhook that takes back addresses of nodes: for kind in validatingadmissionpolicies mutatingadmissionpolicies mutatingwebhookconfigurations; do kubectl get $kind; done",
+            "exempt the account of node-ccm from the admission policy or webhook that reverts addresses of nodes: for kind in validatingadmissionpolicies mutatingadmissionpolicies mutatingwebhookconfigurations; do kubectl get $kind; done",
         ],
     );
     // Contested.

@@ -277,7 +277,7 @@ fn a_pod_cidr_without_a_route_says_what_is_wrong_with_it() {
     let set = "set --max-pod-cidr; or, if this one is right: kubectl -n kube-system annotate lease route-ccm --overwrite 'quartet.dev/approved-selector=kubernetes.io/hostname=n1'";
     let id = "delete the Node to which the machine does not belong";
     each_says([
-        (vec![own(), older], vec![], blocked, "is also node n0's", "delete this Node"),
+        (vec![own(), older], vec![], blocked, "also belongs to node n0", "delete this Node"),
         (vec![same_id, node(0, &[])], vec![], blocked, "has the same provider ID", id),
         (vec![liar, node(0, &[])], vec![], blocked, "has the same InternalIP", "status.addresses"),
         (most, vec![], blocked, "until a person approves it", set),
@@ -344,7 +344,12 @@ fn a_route_without_traffic_or_room_or_that_does_not_last_says_so() {
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], vec![broken.clone()]);
     says(&world.node("n1"), Fares::Working, "does not carry traffic: the port is down", "wait");
     world.answer(2, Ok(AppliedChange { route: Some(broken), ..AppliedChange::default() }));
-    says(&world.node("n1"), Fares::Working, "no traffic", "fix the problem in the cause");
+    says(
+        &world.node("n1"),
+        Fares::Working,
+        "does not carry traffic",
+        "fix the problem in the cause",
+    );
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
     world.room = Some(0);
     world.list();
@@ -453,7 +458,7 @@ fn a_route_of_nobody_says_whose_it_is() {
         ("10.120.2.0/24", Fares::Foreign, "it drops packets", NOTHING),
         ("10.120.3.0/24", Fares::Foreign, "cluster test (UID theirs) is recorded", NOTHING),
         ("10.120.4.0/24", Fares::Working, "asking the cloud if it exists", "wait"),
-        ("10.120.5.0/24", Fares::Unknown, "there is no route", "check the CIDR"),
+        ("10.120.5.0/24", Fares::Unknown, "has no route", "check the CIDR"),
         ("n1", Fares::Unknown, "is not a CIDR", "use kind=Route&name="),
     ] {
         says(&world.route(cidr), fares, cause, mend);

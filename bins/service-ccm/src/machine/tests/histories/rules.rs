@@ -186,7 +186,7 @@ impl Rules {
         }
     }
 
-    /// Checks that of two load balancers of a Service, the one whose address it shows stays.
+    /// Checks that a Service with two load balancers keeps the one whose address it shows.
     pub(super) fn deleted(unwanted: &Unwanted, service: Option<&Service>, cloud: &Cloud) {
         let (Some(id), true) = (&unwanted.known, unwanted.duplicate) else { return };
         let Some(one) = cloud.balancers.get(id) else { return };

@@ -52,7 +52,7 @@ fn one_of_an_older_node_is_kept() {
     let mut allocator = since(100, false, std::slice::from_ref(&wide));
     assert_eq!(used(&allocator), [8]);
     assert_eq!(assign(&mut allocator, "n").unwrap(), "10.10.8.0/24");
-    assert!(problems(&allocator)[0].contains("it is kept"), "{:?}", problems(&allocator));
+    assert!(problems(&allocator)[0].contains("it stays"), "{:?}", problems(&allocator));
     // Without a time all nodes count.
     let mut allocator =
         rebuilt(&["10.10.0.0/20/24"], &[], &[created("wide", 101, &["10.10.0.0/21"])]);
