@@ -214,7 +214,8 @@ pub struct Settings {
     pub tags: Tags,
     /// The settings that a new load balancer cannot have yet, one line each.
     pub unmanaged: Vec<Given>,
-    /// An unknown annotation that seems to ask for an internal load balancer, and the correct name.
+    /// An annotation that seems to ask for an internal load balancer and cannot be read, because its
+    /// key or its value is misspelt, and what would be right.
     pub misspelt_internal: Option<Given>,
     pub notes: Vec<Note>,
 }
@@ -264,7 +265,8 @@ pub fn read(
         let what = "excludes x-forwarded-for: choose one of the two".to_owned();
         reading.problem("proxy-protocol", what);
     }
-    let misspelt_internal = reading.unknown().filter(|_| !settings.internal);
+    let misspelt_internal = reading.unknown().or_else(|| reading.unreadable_internal());
+    let misspelt_internal = misspelt_internal.filter(|_| !settings.internal);
     let notes = reading.done()?;
     Ok(Settings { misspelt_internal, notes, ..settings })
 }

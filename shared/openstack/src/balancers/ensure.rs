@@ -249,6 +249,10 @@ async fn floating_steps(
     let mut steps = floating::plan(&wish, &front_end.owner, attached, &elsewhere)?;
     let is_changing = front_end.digest.differs_from(names::digest(&seen.row.tags));
     steps.extend(floating::asked_for(&wish, &front_end.owner, attached, is_changing, &steps));
+    // An internal load balancer must not become public by a misspelling.
+    if settings.misspelt_internal.is_some() {
+        steps.retain(|step| !step.creates_floating());
+    }
     if steps.iter().any(Step::creates_floating) {
         check_floating(settings)?;
     }

@@ -46,6 +46,18 @@ fn is_there(machine: &mut Machine, service: &Service) {
     machine.balancers.entry(service).state.known = Known::There(Box::new(balancer));
 }
 
+/// The cloud works on a creation, and is looked at again at this time.
+fn working_until(check_at: At) -> Pending {
+    Pending {
+        call: Some(CallKind::Ensure),
+        digest: None,
+        members: None,
+        what: String::new(),
+        check_at,
+        since: NOW,
+    }
+}
+
 #[test]
 fn a_deletion_does_not_wait_for_the_rate_of_its_service() {
     let mut machine = leader();
@@ -118,6 +130,18 @@ fn the_page_says_which_services_are_not_served() {
 }
 
 #[test]
+fn a_remark_does_not_block_a_service() {
+    let (mut machine, mut service) = (leader(), service("web"));
+    details(&mut service).ports[0].node_port = None;
+    let state = &mut machine.balancers.entry(&service).state;
+    state.known = Known::Absent;
+    state.pending = Some(working_until(NOW + Duration::from_secs(30)));
+    let effects = machine.due(&due(&machine, service), NOW);
+    let is_shown = |effect: &Effect| matches!(effect, Effect::Show(PlanPage::Service(..)));
+    assert!(effects.iter().any(is_shown), "{effects:?}");
+}
+
+#[test]
 fn members_that_another_client_has_changed_are_read_although_they_were_read_before() {
     let (mut machine, mut service) = (leader(), service("web"));
     details(&mut service).annotations.insert(ID.into(), "lb-1".into());
@@ -133,14 +157,7 @@ fn members_that_another_client_has_changed_are_read_although_they_were_read_befo
 fn a_poll_that_cannot_read_an_entry_is_shown() {
     let (mut machine, service) = (leader(), service("web"));
     is_there(&mut machine, &service);
-    machine.balancers.entry(&service).state.pending = Some(Pending {
-        call: Some(CallKind::Ensure),
-        digest: None,
-        members: None,
-        what: String::new(),
-        check_at: NOW,
-        since: NOW,
-    });
+    machine.balancers.entry(&service).state.pending = Some(working_until(NOW));
     let list = LoadBalancerList {
         malformed: vec!["lb-1: no digest".to_owned()],
         ..LoadBalancerList::default()

@@ -278,7 +278,7 @@ fn source_ranges_are_networks() {
 
 #[test]
 fn what_a_user_got_wrong_names_the_field() {
-    let cases: [(ServiceDetails, &str, &str); 6] = [
+    let cases: [(ServiceDetails, &str, &str); 7] = [
         (ServiceDetails { ports: Vec::new(), ..details() }, "spec.ports", "at least one"),
         (
             ServiceDetails { ports: vec![port("TCP", 80), port("QUIC", 81)], ..details() },
@@ -299,6 +299,14 @@ fn what_a_user_got_wrong_names_the_field() {
             ServiceDetails { ip_families: vec!["IPv5".into()], ..details() },
             "spec.ipFamilies[0]",
             "expected IPv4 or IPv6",
+        ),
+        (
+            ServiceDetails {
+                too_large: Some(TooLarge { part: "spec".into(), bytes: 9, others: 0 }),
+                ..details()
+            },
+            "spec",
+            "has 9 bytes",
         ),
         (
             ServiceDetails { local_traffic: true, ..details() },

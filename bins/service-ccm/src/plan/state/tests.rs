@@ -6,6 +6,7 @@ use ccm_objects::{ServiceDetails, TooLarge};
 use super::{
     super::{
         ADOPT, Plan, Step,
+        evidence::INSTANCE,
         losses::LossVerdict,
         members::Decision,
         reason::Reason,
@@ -242,4 +243,21 @@ fn a_load_balancer_waits_for_room_for_a_proof_and_for_its_members() {
     let unknown =
         |view: &mut View<'_>| (view.is_limited, view.list) = (true, super::super::List::Awaited);
     assert!(!is_next(&bare, &absent, unknown));
+}
+
+#[test]
+fn a_takeover_removes_the_id_of_another_load_balancer() {
+    static TRAITS: LazyLock<LoadBalancerTraits> = LazyLock::new(|| LoadBalancerTraits {
+        id_annotation: Some("cloud/id".to_owned()),
+        ..LoadBalancerTraits::default()
+    });
+    let mut service = service();
+    let details = service.details.as_mut().expect("details");
+    for (key, value) in [(INSTANCE, "ns/other"), (ID, "lb-9"), ("cloud/id", "lb-9")] {
+        details.annotations.insert(key.into(), value.into());
+    }
+    let plan = planned(&service, &there(&service), 100, |view| view.traits = &TRAITS);
+    let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
+    let is_removed = |key: &str| change.annotations.get(key) == Some(&None);
+    assert!(is_removed(ID) && is_removed("cloud/id"), "{change:?}");
 }

@@ -84,6 +84,20 @@ impl<'a> Reading<'a> {
         misspelt
     }
 
+    /// Returns the annotation for an internal load balancer, if its value is neither true nor false.
+    pub fn unreadable_internal(&self) -> Option<Given> {
+        let value = self.annotations.get(INTERNAL)?.trim();
+        if matches!(value, "true" | "false") {
+            return None;
+        }
+        let value = format!(
+            "{:?} is neither true nor false, and the load balancer would be public: correct it, or \
+             remove it",
+            one_line(value, MAX_VALUE)
+        );
+        Some(Given { value, source: Source::Annotation(INTERNAL.to_owned()) })
+    }
+
     /// Returns an annotation as it is; an empty one differs from a missing one.
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.annotations.get(&format!("{PREFIX}{key}")).map(|text| text.trim())

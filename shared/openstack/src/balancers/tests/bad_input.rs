@@ -5,7 +5,7 @@ use ccm_cloud::{ErrorKind, Progress};
 use ccm_openstack_client::scripted::uuid;
 use serde_json::json;
 
-use super::rig::{Rig, annotated, changed, members, wanted, with};
+use super::rig::{Rig, annotated, changed, members, wanted};
 
 /// Nodes that determine the place of a load balancer may come later, without a change of the
 /// Service.
@@ -94,15 +94,6 @@ async fn what_counts_as_its_default_is_a_remark() {
         let [note] = &done.notes[..] else { panic!("{key}: {:?}", done.notes) };
         assert!(note.warning && note.message.contains(key), "{note:?}");
         assert!(note.message.contains(right), "{note:?}");
-    }
-    let internal = "service.beta.kubernetes.io/openstack-internal-load-balancer";
-    for value in ["", "yes", "True", "1"] {
-        let rig = Rig::new();
-        let done = rig.settle(&with(&wanted("web"), internal, value)).await;
-        let [note] = &done.notes[..] else { panic!("{value}: {:?}", done.notes) };
-        assert!(note.warning && note.message.contains(internal), "{note:?}");
-        assert!(note.message.contains("true or false"), "{note:?}");
-        assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1, "{value}");
     }
 }
 

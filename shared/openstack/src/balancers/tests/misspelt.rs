@@ -106,6 +106,44 @@ async fn a_misspelt_internal_annotation_makes_nothing_public() {
     }
 }
 
+/// A value of the internal annotation that cannot be read makes nothing public either.
+#[tokio::test]
+async fn an_unreadable_value_of_the_internal_annotation_makes_nothing_public() {
+    for value in ["", "yes", "True", "1"] {
+        let rig = Rig::new();
+        let unreadable = with(&wanted("web"), INTERNAL, value);
+        let error = rig.ensure(&unreadable).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+        assert_eq!(error.to_string().matches(INTERNAL).count(), 1, "{error}");
+        assert!(error.message.contains(&format!("{value:?} is neither true nor false")), "{error}");
+        assert_eq!(rig.preview(&unreadable).await, Err(error));
+        assert!(rig.rows("balancers").is_empty() && rig.cloud.world.lock().floating.ips.is_empty());
+        // A public load balancer stays public, with a remark.
+        let web = rig.settle(&wanted("web")).await;
+        let done = rig.settle(&unreadable).await;
+        assert_eq!((done.id, done.ingress), (web.id, web.ingress));
+        let [Note { message, warning: true, .. }] = &done.notes[..] else {
+            panic!("{:?}", done.notes)
+        };
+        assert!(message.contains(INTERNAL) && message.contains("true or false"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn an_internal_load_balancer_stays_internal_by_a_misspelling() {
+    for (key, value) in [(INTERNAL, "True"), (INTERNAL, ""), (MISSPELT, "true")] {
+        let rig = Rig::new();
+        let internal = rig.settle(&with(&wanted("web"), INTERNAL, "true")).await;
+        let done = rig.settle(&with(&wanted("web"), key, value)).await;
+        assert_eq!((done.id, done.ingress), (internal.id, internal.ingress), "{key}={value}");
+        assert!(rig.cloud.world.lock().floating.ips.is_empty(), "{key}={value}");
+        assert_eq!(done.notes.len(), 1, "{:?}", done.notes);
+        // It becomes public when the annotation says so.
+        rig.settle(&with(&wanted("web"), INTERNAL, "false")).await;
+        assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1);
+    }
+}
+
 #[tokio::test]
 async fn a_class_that_does_not_exist_is_named_once() {
     let rig = Rig::new();
