@@ -22,7 +22,7 @@ enum Kind {
 /// A value of the settings that names something in the cloud.
 #[derive(Debug, PartialEq, Eq)]
 struct NamedObject {
-    /// Section and key.
+    /// The section and the key.
     place: String,
     value: String,
     kind: Kind,
@@ -31,7 +31,7 @@ struct NamedObject {
     effect: String,
 }
 
-/// The objects that the settings of used capabilities name but Neutron does not show.
+/// Returns the objects that the settings of used capabilities name but Neutron does not show.
 pub async fn unresolved(
     config: &Config,
     neutron: &Neutron,
@@ -56,7 +56,7 @@ pub async fn unresolved(
     Ok(names.iter().filter(|name| !exists(name)).map(NamedObject::shortfall).collect())
 }
 
-/// All values that name something.
+/// Returns all values that name something.
 fn names(config: &Config) -> Vec<NamedObject> {
     let mut all = Vec::new();
     let Networking { public_networks, internal_networks, .. } = &config.networking;

@@ -21,7 +21,7 @@ pub enum Act {
         members: Vec<Value>,
     },
     Balancer(Value),
-    /// A change of tags that marks the monitors as taken back. The next comparison deletes them.
+    /// A change of tags that marks the monitors as withdrawn. The next comparison deletes them.
     TakeBack(Value),
     Floating(FloatingAct),
     /// It needs what an earlier change creates.
@@ -59,7 +59,7 @@ impl Act {
 }
 
 impl Step {
-    /// The line may contain the cloud's words, and stays one line.
+    /// Creates a step. The line may contain the cloud's words, and stays one line.
     pub fn new(line: impl Into<String>, act: Act) -> Self {
         Self { line: line.into().replace(char::is_control, " "), act }
     }
@@ -69,7 +69,8 @@ impl Step {
     }
 }
 
-/// A change of a pool to what it is, after which its members and its monitor can be changed.
+/// Returns a change of a pool to what it is, after which its members and its monitor can be
+/// changed.
 pub fn unchanged(pool: &str) -> Value {
     json!({ "name": pool })
 }

@@ -1,4 +1,4 @@
-//! Unknown annotations, and what the user meant.
+//! Tests unknown annotations, and the names that the user meant.
 
 use ccm_cloud::{ErrorKind, LoadBalancers as _, Note, Progress, Wanted};
 
@@ -84,7 +84,7 @@ async fn a_misspelt_internal_annotation_makes_nothing_public() {
         }
         assert!(rig.rows("balancers").is_empty() && rig.cloud.world.lock().floating.ips.is_empty());
         assert!(rig.preview(&with(&wanted("web"), key, "true")).await.is_err());
-        // An existing load balancer stays, and a lost one is created again.
+        // An existing load balancer stays, and a lost load balancer is created again.
         let web = rig.settle(&wanted("web")).await;
         let misspelt = with(&wanted("web"), key, "true");
         let done = rig.settle(&misspelt).await;
@@ -97,7 +97,8 @@ async fn a_misspelt_internal_annotation_makes_nothing_public() {
         let known = Wanted { known: Some(web.id), ..misspelt };
         assert!(matches!(rig.ensure(&known).await, Ok(Progress::InProgress(_))));
     }
-    // Nothing is public: the correct one exists as well, or the misspelt one asks for a public one.
+    // The misspelling does no harm: the correct annotation exists as well, or the misspelt one asks
+    // for a public load balancer.
     for (key, value) in [(INTERNAL, "true"), ("example.com/x", "")] {
         let web = with(&wanted("web"), MISSPELT, if key == INTERNAL { "true" } else { "false" });
         let web = if key == INTERNAL { with(&web, key, value) } else { web };
