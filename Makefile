@@ -1,34 +1,34 @@
-# Everything a newcomer, a developer and CI run. `make help` lists it.
+# All commands for newcomers, developers and CI. `make help` lists them.
 
 CARGO ?= cargo
-# All steps build with one set of features (tests/testing/Cargo.toml): what one has built, the next
-# one finds.
+# All steps build with one set of features (tests/testing/Cargo.toml), so that each step reuses the
+# results of the previous one.
 PROGRAMS = $(CARGO) build --locked --bins
 TEST = $(CARGO) test --locked
 # The programs as they are shipped: one static file each, which runs in an empty image and
-# shares no library's pages. All controllers of bins/, each with all providers. Packed relocations
+# does not share pages of libraries. All controllers of bins/, each with all providers. Packed relocations
 # are 7 KB instead of 0.56 MB that each start would read; the code that applies them comes with
 # glibc 2.36 or newer. text.ld keeps rarely run code out of the resident memory; its patterns are
 # of names in Rust's v0 mangling.
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 DIST = target/$(HOST)/dist
 CONTROLLERS = $(notdir $(wildcard bins/*-ccm))
-# What --version, the log and ccm_build_info say of a build; nothing without git.
+# The information about a build in --version, the log and ccm_build_info. Empty without git.
 BUILT_FROM = QUARTET_GIT_COMMIT="$$(git rev-parse --short=12 HEAD 2>/dev/null)" \
   QUARTET_GIT_TREE_STATE="$$(git status --porcelain 2>/dev/null | awk 'END {print NR ? "dirty" : "clean"}')" \
   QUARTET_BUILD_DATE="$$(git log -1 --format=%cI 2>/dev/null)"
-# The folder of the builder's crates is not in the programs: two builders get the same ones.
+# The programs do not contain the folder of the builder's crates, so two builders get the same programs.
 CRATES = $${CARGO_HOME:-$$HOME/.cargo}
 BUILD_DIST = $(BUILT_FROM) RUSTFLAGS="--remap-path-prefix=$(CRATES)=/cargo -C target-feature=+crt-static -C symbol-mangling-version=v0 \
   -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,-T,$(CURDIR)/manifests/image/text.ld" \
   $(CARGO) build --locked --profile dist --target $(HOST) $(addprefix -p ,$(CONTROLLERS)) && \
   for program in $(CONTROLLERS); do $(DIST)/$$program --version || exit 1; \
     if grep -qF "$(CRATES)/" $(DIST)/$$program; then echo "$$program names the folder $(CRATES)" >&2; exit 1; fi; done
-# Which releases of OpenStack: debian (old) or pypi (current).
+# The releases of OpenStack: debian (old) or pypi (current).
 FLAVOUR ?= debian
-# Which machines: empty for all of them, short for those of a minute.
+# The machines: empty for all of them, short for the tour of a minute.
 KUBELETS ?=
-# Which benchmark.
+# The benchmark.
 BENCH ?= all
 DASHBOARDS = cd grafana/dashboards/source && GOFLAGS=-mod=readonly go run .
 KUBERNETES = tests/kube-apiserver/build.sh

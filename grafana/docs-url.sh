@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes where docs/ is published into everything that links there: the alerts with their cases,
+# Sets the URL of the published docs/ in everything that links there: the alerts with their cases,
 # the dashboards, and the operator's rules in manifests/.
 #   grafana/docs-url.sh https://git.example.com/quartet/blob/main/docs
 set -euo pipefail

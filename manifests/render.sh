@@ -7,7 +7,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${1:-$here}
 kubectl=${QUARTET_KUBECTL:-$("$here/../tests/kube-apiserver/build.sh")/kubectl}
 
-# A PrometheusRule for each file of rules: its text, indented, is the object's spec.
+# Each file of rules becomes a PrometheusRule, whose spec is the indented text of the file.
 rules() {
   echo "# Written by \`make manifests\` from grafana/alerts; do not edit."
   local file name
@@ -42,7 +42,7 @@ find "$here/overlays" -name kustomization.yaml | sort | while read -r file; do
     echo "# Written by \`make manifests\` from manifests/overlays/$overlay; do not edit."
     objects=$("$kubectl" kustomize "$folder")
     printf '%s\n' "$objects"
-    # kustomize takes no object twice, so the overlays of single programs leave it to whoever combines them.
+    # kustomize does not accept an object twice, so the overlays of single programs leave it to the one who combines them.
     if ! grep -q '^  name: quartet-guard$' <<< "$objects"; then
       echo "---"
       "$kubectl" kustomize "$here/guard"

@@ -1,13 +1,13 @@
-# Sourced by the scripts that build programs from Go modules, each into a folder of a cache outside
+# For the scripts that build programs from Go modules, each into a folder of a cache outside
 # the checkout.
 
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/quartet"
 
 say() { printf '%s\n' "$*" >&2; }
 
-# build_once FOLDER WHAT TAKES INSTEAD PROGRAM...: prints the folder. Unless the programs are there,
-# calls `build ASIDE` first, which makes them in that folder. INSTEAD is what else a user without Go
-# can do, or empty.
+# build_once FOLDER WHAT TAKES INSTEAD PROGRAM...: prints the folder. Unless the programs exist,
+# calls `build ASIDE` first, which makes them in that folder. INSTEAD says what a user without Go
+# can do instead, or is empty.
 build_once() {
   local folder="$1" what="$2" takes="$3" instead="$4" program complete=yes
   shift 4

@@ -26,7 +26,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# What is not product, by its path in any revision. The first pattern that fits decides.
+# Paths of files that are not part of the product, in any revision. The first matching pattern decides.
 APART = [
     (r"bench/", "benchmarks"),
     (r"(bins|tests)/playground/", "playground"),
@@ -42,7 +42,7 @@ APART = [
     (r"bins/[a-z-]+/(?!src/)", "tests of programs"),
     (r"shared/[a-z-]+/(?!src/)", "tests of shared crates"),
 ]
-# Crates that were one crate: their rows have a sum of their own.
+# Crates that were one crate: their rows have a separate sum.
 PROVIDERS = "providers"
 MEMBERS = [
     (r"shared/openstack-client/", "openstack-client"),
@@ -91,7 +91,7 @@ def files(revision):
 
 
 def masked(text):
-    """Comments become blanks, literals become letters; lines stay what they are."""
+    """Turns comments into blanks and literals into letters. Lines do not change."""
 
     def mask(found):
         blank = " " if found.group(1) else "x"
@@ -105,7 +105,7 @@ def lines(code):
 
 
 def without_tests(code):
-    """`code`, which is masked, without the items that only tests have."""
+    """The masked `code` without the items that only tests have."""
     while found := TEST_ITEM.search(code):
         depth, end, is_import = 0, found.end(), False
         while end < len(code):
@@ -142,14 +142,14 @@ def is_of(modules, path):
 
 
 def part_of(path):
-    """Which part of its controller a file is, or None."""
+    """The part of its controller that a file belongs to, or None."""
     below = [name.removesuffix(".rs") for name in path.split("/")[3:]]
     of = (part for name in below for part, own in PARTS.items() if name in own)
     return next(of, None)
 
 
 def count(sources):
-    """Code lines: of the product by crate, of everything else, and of the programs by part."""
+    """Counts code lines: of the product by crate, of everything else, and of the programs by part."""
     product, apart, parts, rest = Counter(), Counter(), Counter(), Counter()
     code = {path: masked(text) for path, text in sources.items()}
     tests = test_modules(code)
@@ -188,7 +188,7 @@ def table(title, names, columns):
 
 
 def names(columns, last=None):
-    """All rows, sorted, a sum at the end."""
+    """All rows, sorted, with a sum at the end."""
     return [*sorted(set().union(*columns) - {last}), *([last] if last else [])]
 
 

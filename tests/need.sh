@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Says what is missing on this machine to build Quartet, and installs what the
-# system's package manager can install by itself.
+# Lists the programs that this machine lacks for building Quartet, and installs those that the
+# system's package manager can install.
 set -euo pipefail
 want=$(awk -F'"' '/^rust-version/ {print $2; exit}' "$(dirname "${BASH_SOURCE[0]}")/../Cargo.toml")
 

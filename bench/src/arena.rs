@@ -42,12 +42,12 @@ impl Arena {
         Ok(Self { cluster, client, served, folder, record_bytes })
     }
 
-    /// How to start node-ccm here.
+    /// Returns how to start node-ccm here.
     pub fn launch(&self) -> Launch {
         self.controller("node-ccm")
     }
 
-    /// How to start the controller of this name here.
+    /// Returns how to start the controller of this name here.
     pub fn controller(&self, name: &str) -> Launch {
         let launch =
             Launch::controller(name, self.cluster.kubeconfig(), "external", self.served.config());
@@ -72,7 +72,7 @@ impl Arena {
         Ok(program)
     }
 
-    /// Where the programs' logs are.
+    /// Returns the folder of the programs' logs.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -85,13 +85,14 @@ impl Arena {
         }
     }
 
-    /// Lookups and pages of lists since `earlier`.
+    /// Counts lookups and pages of lists since `earlier`.
     pub fn cloud_calls(&self, earlier: Calls) -> u64 {
         let calls = self.served.cloud().calls().since(&earlier);
         calls.lookup + calls.list
     }
 
-    /// The requests of node-ccm that the API server recorded after the first `mark` ones.
+    /// Returns the requests of node-ccm that the API server recorded after the first `mark`
+    /// requests.
     pub async fn requests(&self, mark: usize) -> Result<Vec<Request>> {
         let all = self.cluster.requests("").await?;
         Ok(all
@@ -101,7 +102,7 @@ impl Arena {
             .collect())
     }
 
-    /// How many requests the API server has recorded so far, from all clients.
+    /// Returns how many requests the API server has recorded so far, from all clients.
     pub async fn mark(&self) -> Result<usize> {
         Ok(self.cluster.requests("").await?.len())
     }
@@ -113,7 +114,7 @@ impl Arena {
     }
 }
 
-/// Watches nodes and notes when each one was first seen without the taint.
+/// Watches nodes and notes when each of them was first seen without the taint.
 pub struct Untainted {
     seen: Arc<Mutex<HashMap<String, Instant>>>,
     _tasks: JoinSet<()>,
@@ -125,7 +126,7 @@ impl Untainted {
         Self::watch_for(client, |node| !nodes::is_tainted(node))
     }
 
-    /// Starts to watch for nodes of which this is true.
+    /// Starts to watch for nodes for which this is true.
     pub fn watch_for(client: &Client, is: fn(&Node) -> bool) -> Self {
         let api = Api::<Node>::all(client.clone());
         let seen = Arc::<Mutex<HashMap<String, Instant>>>::default();
@@ -148,7 +149,7 @@ impl Untainted {
         Self { seen, _tasks: tasks }
     }
 
-    /// Waits until these nodes have been seen without the taint, and says when each was.
+    /// Waits until these nodes have been seen without the taint, and returns when each was.
     pub async fn each(&self, names: &[String], limit: Duration) -> Result<Vec<Instant>> {
         let end = Instant::now() + limit;
         loop {
@@ -164,7 +165,7 @@ impl Untainted {
         }
     }
 
-    /// Waits until `count` nodes have been seen without the taint, and says when each was.
+    /// Waits until `count` nodes have been seen without the taint, and returns when each was.
     pub async fn all(&self, count: usize, limit: Duration) -> Result<HashMap<String, Instant>> {
         let end = Instant::now() + limit;
         while self.seen.lock().len() < count {

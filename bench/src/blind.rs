@@ -1,6 +1,6 @@
-//! Replicas that do not see: an etcd that goes back, watches that a proxy swallows or cuts, a
-//! right that is taken away. Default settings, on a real API server, with the roles of the
-//! manifests; it takes a quarter of an hour.
+//! Measures replicas that do not see: etcd goes back, a proxy swallows or cuts watches, a right is
+//! taken away. It uses default settings and the roles of the manifests on a real API server, and
+//! takes a quarter of an hour.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -39,8 +39,8 @@ struct World {
     folder: tempfile::TempDir,
 }
 
-/// Prints how soon blindness is shown, and where the Lease goes: in all cases, or only where
-/// both replicas are blind.
+/// Prints how soon blindness is shown, and which replica gets the Lease: in all cases, or only in
+/// those in which both replicas are blind.
 pub async fn measure(all: bool) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("quartet-blind-").tempdir()?;
     let cluster = Arc::new(Cluster::start(Kind::Real).await?);
@@ -66,9 +66,9 @@ pub async fn measure(all: bool) -> Result<()> {
 }
 
 impl World {
-    /// etcd goes back while `count` nodes were initialised after the copy.
+    /// Restores etcd from an older copy, after which `count` nodes were initialised.
     async fn restored(&self, what: &str, count: usize) -> Result<()> {
-        println!("\n-- etcd put back to an older copy, {what}");
+        println!("\n-- etcd restored from an older copy, {what}");
         let real = self.cluster.real().context("real")?;
         let older = self.folder.path().join(format!("older-{count}"));
         real.save_etcd(&older).await?;
@@ -103,7 +103,7 @@ impl World {
         finish([leader, standby]).await
     }
 
-    /// The leader's watches are treated badly, the standby's are not.
+    /// Disturbs the leader's watches, but not the standby's.
     async fn behind_proxy(&self, watches: Watches) -> Result<()> {
         println!("\n-- the leader's watches behind a proxy: {watches:?}");
         let (proxy, launch) = self.proxied().await?;
@@ -116,10 +116,10 @@ impl World {
         println!("shown on /readyz after {} (wanted: below 60 s): {why}", seconds(shown));
         standby.leading(2 * MOVED).await?;
         let moved = start.elapsed();
-        println!("the Lease is the other's after {} (wanted: below 3 min)", seconds(moved));
+        println!("the other replica has the Lease after {} (wanted: below 3 min)", seconds(moved));
         let ended = leader.wait(SHOWN).await?;
         println!("the blind leader ended with {ended}: {}", last_error(&leader.log()));
-        // As the kubelet does.
+        // The kubelet would do the same.
         let again = self.env.start_only(&launch)?;
         let stays = self.holders(SHOWN).await?;
         ensure!(standby.leads().await? && !again.leads().await?, "it came back");
@@ -132,7 +132,7 @@ impl World {
         finish([again, standby]).await
     }
 
-    /// A proxy, and a program behind it.
+    /// Returns a proxy, and a program behind it.
     async fn proxied(&self) -> Result<(WatchProxy, Launch)> {
         let proxy = WatchProxy::start(self.account.kubeconfig(), self.folder.path()).await?;
         let cloud = self.env.served.config();
@@ -140,7 +140,7 @@ impl World {
         Ok((proxy, launch))
     }
 
-    /// The watches of both are swallowed. If no replica sees, no replica leads, even after both are
+    /// Swallows the watches of both. If no replica sees, no replica leads, even after both are
     /// restarted.
     async fn both_behind_proxies(&self) -> Result<()> {
         println!("\n-- the watches of both replicas swallowed");
@@ -160,7 +160,7 @@ impl World {
         let (mut holders, mut restarts) = (Vec::new(), 0);
         for minute in 0..MOVED.as_secs() / 60 {
             for (launch, program) in &mut pods {
-                // A rollout in the second minute; otherwise as the kubelet does.
+                // A rollout in the second minute restarts both. Otherwise the kubelet does it.
                 if minute == 1 && is_running(program) {
                     program.signal(Signal::TERM)?;
                     program.wait(SHOWN).await?;
@@ -190,7 +190,7 @@ impl World {
         finish([one, other]).await
     }
 
-    /// Both lose the right to watch nodes.
+    /// Takes the right to watch nodes from both.
     async fn without_right(&self) -> Result<()> {
         println!("\n-- the right to watch nodes is taken from the account of both");
         let grants = self.account.manifest().grants()?;
@@ -204,7 +204,7 @@ impl World {
         println!("  leader:  {one}\n  standby: {other}");
         let ended = leader.wait(MOVED).await?;
         println!("the leader ended with {ended} after {}", seconds(start.elapsed()));
-        // As the kubelet does.
+        // The kubelet would do the same.
         let again = self.env.start_only(&self.env.node_ccm())?;
         let holders = self.holders(MOVED).await?;
         println!("holders of the Lease in the three minutes after: {holders:?} (wanted: none)");
@@ -230,12 +230,12 @@ impl World {
         finish([again, standby]).await
     }
 
-    /// A leader and a standby.
+    /// Returns a leader and a standby.
     async fn two(&self, launch: &Launch) -> Result<(Program, Program)> {
         Ok((self.env.start(launch).await?, self.env.start_standby(launch).await?))
     }
 
-    /// The different holders of the Lease within this time.
+    /// Returns the different holders of the Lease within this time.
     async fn holders(&self, time: Duration) -> Result<Vec<String>> {
         let (start, mut holders) = (Instant::now(), Vec::new());
         while start.elapsed() < time {
@@ -263,7 +263,7 @@ impl World {
     }
 }
 
-/// Waits until `/readyz` fails, and says why.
+/// Waits until `/readyz` fails, and returns the reason.
 async fn not_ready(program: &Program) -> Result<String> {
     poll::until("/readyz to fail", 2 * MOVED, || async {
         let (status, page) = program.get("/readyz?verbose").await?;
@@ -284,7 +284,7 @@ fn is_running(program: &mut Program) -> bool {
     program.id().is_ok_and(|id| Path::new(&format!("/proc/{id}/exe")).exists())
 }
 
-/// The message of the last error of a log.
+/// Returns the message of the last error of a log.
 fn last_error(log: &str) -> &str {
     let fatal = log.lines().rev().find_map(|line| line.split_once("fatal: "));
     fatal.map_or("no error", |(_, message)| message)

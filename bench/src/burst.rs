@@ -1,4 +1,4 @@
-//! Many nodes at once: names, registration and what is measured of them.
+//! Many nodes at once: their names, their registration and the measurement.
 
 use std::{fmt, time::Duration};
 
@@ -9,7 +9,7 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 
-/// The names of `count` nodes.
+/// Returns the names of `count` nodes.
 pub fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("node-{number:05}")).collect()
 }
@@ -32,18 +32,19 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// `waits` are the times from registration to the taint's removal, one a node.
+    /// Starts with `waits`, the times from registration to the taint's removal, one for each node.
     pub fn new(nodes: usize, total: Duration, mut waits: Vec<Duration>) -> Self {
         waits.sort_unstable();
         Self { nodes, total, waits }
     }
 
-    /// Nodes initialised a second, from the first registration to the last taint's removal.
+    /// Returns the number of nodes initialised per second, from the first registration to the last
+    /// taint's removal.
     pub fn nodes_per_second(&self) -> f64 {
         self.nodes as f64 / self.total.as_secs_f64()
     }
 
-    /// The wait that this percentage of the nodes does not exceed.
+    /// Returns the wait that this percentage of the nodes does not exceed.
     pub fn percentile(&self, percent: usize) -> Duration {
         let last = self.waits.len().saturating_sub(1);
         self.waits.get(last * percent / 100).copied().unwrap_or_default()

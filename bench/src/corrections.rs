@@ -1,5 +1,5 @@
-//! All nodes of a fleet get another label while new nodes arrive: the rate of the corrections,
-//! and how long the new nodes wait compared with a quiet fleet.
+//! Measures a fleet whose nodes all get another label while new nodes arrive: the rate of the
+//! corrections, and the wait of new nodes compared with a quiet fleet.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::{
 /// How many nodes are registered or deleted at once.
 const AT_ONCE: usize = 16;
 const LIMIT: Duration = Duration::from_mins(10);
-/// New nodes one by one: each alone in its lookup.
+/// New nodes one by one, so that each is alone in its lookup.
 const SINGLE: (usize, Duration) = (100, Duration::from_millis(500));
-/// New nodes in a steady stream: the lookups have many nodes each.
+/// New nodes in a steady stream, so that each lookup has many nodes.
 const STREAM: (usize, Duration) = (300, Duration::from_millis(100));
 /// Writes of this kind are corrections: a new node's labels are written with its taint.
 const WRITES: &str = "ccm_node_writes_total{kind=\"labels\",result=\"ok\"";
@@ -46,7 +46,7 @@ pub async fn measure(arena: &Arena, count: usize) -> Result<()> {
 
     let place = (arena, &untainted);
     let program = arena.node_ccm(&launch(arena, "0")).await?;
-    // Its first refresh ends.
+    // The first refresh must end first.
     sleep(Duration::from_secs(15)).await;
     let without = new_nodes(place, "quiet").await?;
     print("quiet fleet", &without);
@@ -108,7 +108,7 @@ async fn during_corrections(
     let waits = new_nodes(place, prefix).await?;
     let (took, written) = (start.elapsed(), program.metric(WRITES).await? - first);
     let waiting = program.metric("ccm_node_corrections_waiting").await?;
-    // Without a limit they end early.
+    // Without a limit the corrections end early.
     ensure!(waiting > 0.0 || prefix == "unlimited", "the corrections ended before the new nodes");
     println!(
         "{written:.0} corrections in {:.1} s, {waiting:.0} of {changed} nodes still wait: {:.1} writes/s",
@@ -123,7 +123,7 @@ async fn during_corrections(
     Ok(waits)
 }
 
-/// New nodes one by one, then in a stream. They are deleted afterwards.
+/// Registers new nodes one by one, then in a stream. They are deleted afterwards.
 async fn new_nodes(place: (&Arena, &Untainted), prefix: &str) -> Result<Waits> {
     let single = arriving(place, &format!("{prefix}-single"), SINGLE).await?;
     // A batch window that has grown shrinks again.

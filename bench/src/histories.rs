@@ -1,4 +1,4 @@
-//! The machine of lifecycle-ccm over a million random histories, on all processors.
+//! Plays a million random histories with the machine of lifecycle-ccm, on all processors.
 
 use std::{
     num::NonZero,
@@ -15,10 +15,10 @@ use tokio::time::Instant;
 const CHUNK: u64 = 1000;
 /// How many failures are printed.
 const SHOWN: usize = 3;
-/// How many lines of each: the last passes, and a line for each node.
+/// How many lines of each failure are printed: the last passes, and a line for each node.
 const LINES: usize = 40;
 
-/// Plays the histories of this seed alone, and prints what was wrong with them.
+/// Plays only the histories of this seed, and prints their mistakes.
 pub fn replay(seed: u64) -> Result<()> {
     let mut failed = 0;
     for variant in Variant::ALL {
@@ -97,7 +97,7 @@ fn run_variant(variant: Variant, first: u64, count: u64) -> usize {
     failures.len()
 }
 
-/// The headline and the end of a report.
+/// Returns the headline and the end of a report.
 fn shortened(report: &str) -> String {
     let lines: Vec<&str> = report.lines().collect();
     match lines.as_slice() {

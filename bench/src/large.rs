@@ -1,5 +1,5 @@
-//! service-ccm beside Services with large annotations: its memory. The counts depend on the
-//! objects, not on the build, so any build and the simulated API server will do.
+//! Measures the memory of service-ccm beside Services with large annotations. The figures depend on
+//! the objects and not on the build, so any build and the simulated API server are good enough.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ async fn one(case: &Case, count: usize) -> Result<()> {
     cluster.stop().await
 }
 
-/// Waits until all load balancers are as they stay, and a while more.
+/// Waits until all load balancers have their final state, and a while longer.
 async fn settled(case: &Case, program: &Program, count: usize) -> Result<()> {
     if let Some(state) = case.state {
         let sample = format!("ccm_service_load_balancers{{state=\"{state}\"");

@@ -1,5 +1,5 @@
-//! lifecycle-ccm with five thousand nodes: memory, calls a pass, the time to a deletion,
-//! a restart in the middle of cases.
+//! Measures lifecycle-ccm with five thousand nodes: its memory, the calls per pass, the time to a
+//! deletion, and a restart in the middle of cases.
 
 use std::time::Duration;
 
@@ -63,7 +63,8 @@ async fn start(arena: &Arena, launch: &Launch) -> Result<Program> {
     arena.node_ccm(launch).await
 }
 
-/// Passes, cloud calls and writes while this number of nodes is not Ready and their instances run.
+/// Counts passes, cloud calls and writes while this number of nodes is not Ready and their
+/// instances run.
 async fn not_ready(arena: &Arena, program: &Program, names: &[String], count: usize) -> Result<()> {
     let names = names.get(..count).context("too few nodes")?;
     set_ready(&arena.client, names, "Unknown").await?;
@@ -76,7 +77,7 @@ async fn not_ready(arena: &Arena, program: &Program, names: &[String], count: us
     let requests: Vec<Request> = requests(arena, mark).await?;
     let writes = requests.iter().filter(|one| one.is_write() && one.resource != "leases").count();
     println!(
-        "{count} nodes not Ready for {} s: {made} cloud calls in {passes} passes, {:.2} a pass; writes to the API server but the lease: {writes} (wanted: 0); {:?}",
+        "{count} nodes not Ready for {} s: {made} cloud calls in {passes} passes, {:.2} per pass; writes to the API server except the lease: {writes} (wanted: 0); {:?}",
         WATCHED.as_secs(),
         made as f64 / passes,
         audit::count(&requests)
@@ -84,7 +85,8 @@ async fn not_ready(arena: &Arena, program: &Program, names: &[String], count: us
     Ok(())
 }
 
-/// From the moment at which an instance is gone and its node not Ready to the node's end.
+/// Measures the time from the moment at which an instance is gone and its node not Ready until the
+/// node is deleted.
 async fn deletion(arena: &Arena, names: &[String]) -> Result<()> {
     let name = names.last().context("a node")?;
     arena.served.cloud().remove(&nodes::instance(name).id);
@@ -99,7 +101,7 @@ async fn deletion(arena: &Arena, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The leader is killed with fifty open cases: the next leader starts them again.
+/// Kills the leader with fifty open cases: the next leader starts them again.
 async fn restart(
     arena: &Arena,
     mut program: Program,

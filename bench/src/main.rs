@@ -45,7 +45,7 @@ struct Arguments {
     /// The seed of the first of them.
     #[arg(long, default_value_t = 0)]
     first_history: u64,
-    /// The seed of the race's faults; without it a new one, which is printed. For histories: the
+    /// The seed of the race's faults; by default a new one, which is printed. For histories: the
     /// seed to replay.
     #[arg(long)]
     seed: Option<u64>,
@@ -88,15 +88,15 @@ enum What {
     Corrections,
     /// Watches that do not work, and who leads then; only by name.
     Blind,
-    /// Of these only the case that no replica's watches work.
+    /// Only that part of `blind` in which the watches of no replica work.
     BlindBoth,
     /// The gap between two leaders.
     Takeover,
-    /// Two candidates for a Lease, and all that can happen to them.
+    /// Two candidates for a Lease, and everything that can happen to them.
     Race,
     /// The Leases while another account takes all seats of their former priority level.
     Pressure,
-    /// service-ccm: nodes that join, restarts, many Services at once, faults, memory.
+    /// service-ccm: joining nodes, restarts, many Services at once, faults, memory.
     Services,
     /// service-ccm: memory beside Services with large annotations, on the simulated API server; only by
     /// name.
@@ -107,7 +107,8 @@ enum What {
     Openstack,
 }
 
-/// Prints the figures that a debug build shows as well: times of the protocol, and what objects cost.
+/// Prints the figures that a debug build shows as well: times of the protocol, and the cost of
+/// objects.
 async fn of_any_build(arguments: &Arguments) -> Option<Result<()>> {
     match arguments.what {
         What::Blind | What::BlindBoth => Some(blind::measure(arguments.what == What::Blind).await),
@@ -123,7 +124,7 @@ async fn main() -> Result<()> {
         return measured;
     }
     if cfg!(debug_assertions) {
-        bail!("figures of a debug build mean nothing: use `make bench`");
+        bail!("figures of a debug build are meaningless: use `make bench`");
     }
     let wants = |what| arguments.what == what || arguments.what == What::All;
     if wants(What::Histories) {

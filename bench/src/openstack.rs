@@ -1,4 +1,4 @@
-//! The requests of the programs to OpenStack's real services, counted by the proxy before them,
+//! Counts the requests of the programs to OpenStack's real services, by the proxy in front of them,
 //! with a real API server.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -54,7 +54,7 @@ pub async fn measure(flavour: &str, only: Option<Part>) -> Result<()> {
     let cluster = Arc::new(Cluster::start(Kind::Real).await?);
     let crowd = if wants(Part::Fleet) { fleet::SERVERS } else { 0 };
     let cloud = Arc::new(Cloud::start(flavour, crowd).await?);
-    println!("\n-- OpenStack, flavour {flavour:?}, default settings where nothing else is said");
+    println!("\n-- OpenStack, flavour {flavour:?}, default settings unless stated otherwise");
     if wants(Part::Fleet) {
         fleet::few(&rig(&cloud, &cluster).await?).await?;
         fleet::measure(&rig(&cloud, &cluster).await?).await?;
@@ -87,7 +87,7 @@ async fn rig(cloud: &Arc<Cloud>, cluster: &Arc<Cluster>) -> Result<Rig> {
     Rig::new(cloud.clone(), fixture).await
 }
 
-/// The programs' requests to OpenStack since a mark of the proxy's log, by pattern.
+/// Returns the programs' requests to OpenStack since a mark of the proxy's log, by pattern.
 fn calls(rig: &Rig, mark: usize) -> Counts {
     Counts(tally(&rig.cloud.proxy.log().since(mark)))
 }
@@ -100,7 +100,7 @@ impl Counts {
         self.0.values().sum()
     }
 
-    /// How many of a pattern.
+    /// Returns how many of a pattern.
     fn of(&self, pattern: &str) -> usize {
         self.0.get(pattern).copied().unwrap_or_default()
     }
@@ -121,7 +121,7 @@ async fn register(rig: &Rig, all: Vec<Value>) -> Result<()> {
         .await
 }
 
-/// Initialised nodes of these servers.
+/// Returns initialised nodes of these servers.
 fn initialised<'a>(
     servers: impl IntoIterator<Item = &'a ccm_tests::openstack::admin::Server>,
 ) -> Vec<Value> {
@@ -133,8 +133,8 @@ fn initialised<'a>(
     servers.into_iter().map(node).collect()
 }
 
-/// The requests of a program to the API server behind the first `mark` ones, by kind,
-/// without what keeps the lease.
+/// Returns the requests of a program to the API server after the first `mark` requests, by kind,
+/// except those that keep the lease.
 async fn requests(rig: &Rig, program: &str, mark: usize) -> Result<Vec<audit::Request>> {
     let all = rig.cluster.requests("").await?.into_iter().skip(mark);
     let user_agent = format!("{program}/");
@@ -143,7 +143,7 @@ async fn requests(rig: &Rig, program: &str, mark: usize) -> Result<Vec<audit::Re
         .collect())
 }
 
-/// The time as it is printed.
+/// Returns the time as it is printed.
 fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }

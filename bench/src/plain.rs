@@ -1,6 +1,6 @@
-//! The capacity of the API server itself: a client that does nothing but the two writes that
-//! initialise a node. The yardstick for the controller, and the measurement that chose the kind of
-//! patch.
+//! Measures the capacity of the API server itself with a client that only makes the two writes that
+//! initialise a node. This is the yardstick for the controller, and the measurement that decided
+//! about the kind of patch.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub enum Writing {
     Put,
 }
 
-/// Compares the kinds of write by the API server's processor time and by seconds.
+/// Compares the kinds of write by the API server's processor time and by duration.
 pub async fn compare_patches(cluster: &Cluster, count: usize) -> Result<()> {
     println!(
         "\n-- which write costs the API server least ({count} nodes of 10 KB, two writes each, {IN_FLIGHT} in flight)"
@@ -93,7 +93,7 @@ pub async fn registering(client: &Client, count: usize) -> Result<Timing> {
     Ok(Timing::new(count, start.elapsed(), waits))
 }
 
-/// Initialises `count` registered nodes and says how many a second.
+/// Initialises `count` registered nodes and returns how many per second.
 pub async fn backlog(client: &Client, count: usize) -> Result<f64> {
     let start = Instant::now();
     stream::iter(burst::names(count))
@@ -104,7 +104,7 @@ pub async fn backlog(client: &Client, count: usize) -> Result<f64> {
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The two writes.
+/// Makes the two writes.
 async fn initialise(client: &Client, name: &str, writing: Writing) -> Result<()> {
     let api = Api::<Node>::all(client.clone());
     let params = PatchParams::default();

@@ -1,4 +1,4 @@
-//! The Leases while another account takes all seats of the priority level `workload-high`.
+//! Measures the Leases while another account takes all seats of the priority level `workload-high`.
 //!
 //! The API server has 20 + 10 requests in flight. 200 clients with another service account of
 //! kube-system write ConfigMaps of kube-system: the priority level and the flow that a PATCH of
@@ -47,9 +47,9 @@ const PRESSURE: Duration = Duration::from_mins(2);
 /// How the programs reach the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
-    /// As installed.
+    /// As the manifests install them.
     Installed,
-    /// Without FlowSchemas of their own, and with patches of the Lease instead of updates.
+    /// Without their own FlowSchemas, and with patches of the Lease instead of updates.
     Patching,
 }
 
@@ -61,7 +61,7 @@ struct Outcome {
     lost: Option<String>,
 }
 
-/// Fails if a program loses its Lease, or if no program does without the measures against it.
+/// Fails if a program loses its Lease, or if no program loses it without the countermeasures.
 pub async fn measure() -> Result<()> {
     println!("\n-- pressure: {} s at 20 + 10 requests in flight", PRESSURE.as_secs());
     let stage = Stage::new().await?;
@@ -112,7 +112,7 @@ impl Stage {
         Ok(Self { cluster, kubectl, accounts, served, hold, folder })
     }
 
-    /// Starts the programs, then the pressure, and says what came of it.
+    /// Starts the programs, then the pressure, and returns the result.
     async fn round(&self, manner: Manner) -> Result<Vec<Outcome>> {
         if manner == Manner::Patching {
             self.undo_measures()?;
@@ -169,7 +169,7 @@ impl Stage {
         self.kubectl.apply_well(&objects.to_string(), &[]).map(drop)
     }
 
-    /// The names of the priority levels by their UIDs.
+    /// Returns the names of the priority levels by their UIDs.
     async fn levels(&self) -> Result<BTreeMap<String, String>> {
         let api = Api::<PriorityLevelConfiguration>::all(self.cluster.client().await?);
         let all = api.list(&ListParams::default()).await?.into_iter();
@@ -197,7 +197,7 @@ impl Outcome {
             let name = write.level.as_ref().and_then(|uid| levels.get(uid));
             write.level = name.or(write.level.as_ref()).cloned();
         }
-        // The last one may be on its way.
+        // The last write may still be on its way.
         writes.pop_if(|last| last.answer.is_none());
         let log = running.log();
         let lost = log.lines().find(|line| line.contains("lost the lease")).map(str::to_owned);

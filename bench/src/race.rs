@@ -1,13 +1,14 @@
-//! Two candidates for a Lease on the real API server, and never two leaders.
+//! Lets two candidates race for a Lease on the real API server, and checks that they never lead at
+//! the same time.
 //!
-//! The candidates are the product's electors over the product's client stack. Before
-//! each write they ask whether their term covers it; a referee with the one clock that
-//! they share sees whether the writes of two can ever meet. The faults are drawn from a
-//! seed, which replays them, though not how the machine schedules what runs.
+//! The candidates are the product's electors over the product's client stack. Before each write
+//! they ask whether their term covers it; a referee with a clock that they share sees whether the
+//! writes of the two can ever overlap. The faults are drawn from a seed, which replays them, but
+//! not the scheduling of the machine.
 //!
-//! Wall clocks are wrong where the candidate writes and reads the Lease's times, and all
-//! the time: by up to an hour, each by another. A frozen candidate is frozen between two
-//! steps of its program, not inside of one; `scenarios` stops real processes.
+//! Wall clocks are always wrong where the candidates write and read the Lease's times: by up to an
+//! hour, and each by a different amount. A frozen candidate is frozen between two steps of its
+//! program, not inside of a step; `scenarios` stops real processes.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -38,14 +39,14 @@ use contest::Contest;
 use fault::Fault;
 use referee::Referee;
 
-/// Races at the same time, each for a Lease of its own.
+/// The number of races at the same time, each for its own Lease.
 const LEASES: usize = 20;
 /// The same for the check of the referee.
 const BROKEN_LEASES: usize = 6;
-/// Rounds that a broken candidate has to get caught in.
+/// Within this number of rounds a broken candidate must be caught.
 const BROKEN_ROUNDS: usize = 8;
 
-/// The shortest terms: the lease counts in whole seconds. In the default's proportions.
+/// Returns the shortest terms, in the default's proportions: the lease counts in whole seconds.
 fn terms(lease: String) -> ElectionSettings {
     ElectionSettings {
         enabled: true,
@@ -58,7 +59,7 @@ fn terms(lease: String) -> ElectionSettings {
     }
 }
 
-/// Races, and fails if two candidates led at once, or if nobody led for long.
+/// Runs the races. Fails if two candidates lead at once, or if no candidate leads for a long time.
 pub async fn run(arena: &Arena, rounds: usize, seed: Option<u64>) -> Result<()> {
     let seed = seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
     println!("\n-- race: two candidates per lease, terms of 1 s, 0.667 s, 0.133 s, --seed {seed}");
@@ -92,13 +93,13 @@ pub async fn run(arena: &Arena, rounds: usize, seed: Option<u64>) -> Result<()> 
     Ok(())
 }
 
-/// A bystander that writes a Lease of its own: what of the gaps is the API server's.
+/// A bystander that writes its own Lease. It shows which part of the gaps the API server causes.
 struct Probe {
     _tasks: JoinSet<()>,
 }
 
 impl Probe {
-    /// Starts it; the time is how long the slowest write has taken so far.
+    /// Starts it. The time is the duration of the slowest write so far.
     async fn start(arena: &Arena) -> Result<(Self, Arc<Mutex<Duration>>)> {
         let api = Api::<Lease>::namespaced(arena.client.clone(), "kube-system");
         let mut lease = Lease::default();
@@ -110,7 +111,7 @@ impl Probe {
             for turn in 1_u32.. {
                 let patch = Patch::Merge(json!({"spec": {"leaseTransitions": turn}}));
                 let start = Instant::now();
-                // One that fails has taken its time as well.
+                // A failed write counts as well.
                 api.patch("race-bystander", &PatchParams::default(), &patch).await.ok();
                 note(&noted, start.elapsed());
                 sleep(Duration::from_millis(50)).await;
@@ -143,7 +144,7 @@ async fn start_races(
     Ok(races)
 }
 
-/// That candidates of bad manners get caught, and on how many Leases.
+/// Checks that broken candidates are caught, and returns on how many Leases.
 async fn catches(kubeconfig: &Path, manners: Manners, seed: u64) -> Result<String> {
     let rounds = BROKEN_LEASES * BROKEN_ROUNDS;
     let mut races = start_races(kubeconfig, BROKEN_LEASES, rounds, manners, seed).await?;

@@ -1,4 +1,5 @@
-//! route-ccm: routes from nothing, nodes that join, a quiet cluster, pod CIDRs, lies, memory.
+//! Measures route-ccm: routes from nothing, joining nodes, a quiet cluster, pod CIDRs, lies,
+//! memory.
 
 mod fill;
 mod join;
@@ -70,7 +71,7 @@ pub enum Part {
     Shared,
 }
 
-/// A cloud with these properties, without routes, and with the instances of `count` nodes.
+/// Makes a cloud with these properties, without routes, and with the instances of `count` nodes.
 fn cloud(arena: &Arena, count: usize, change: impl FnOnce(&mut RouterSettings)) {
     let cloud = arena.served.cloud();
     cloud.faults().clear();
@@ -91,7 +92,7 @@ async fn start(arena: &Arena, arguments: &[&str]) -> Result<Program> {
     arena.node_ccm(&launch).await
 }
 
-/// A node with the address of its instance and, perhaps, the pod CIDR of its number.
+/// Returns a node with the address of its instance and, perhaps, the pod CIDR of its number.
 fn node(name: &str, number: Option<usize>) -> Value {
     let mut node = nodes::initialised(name);
     let addresses = nodes::instance(name).addresses;
@@ -105,7 +106,7 @@ fn node(name: &str, number: Option<usize>) -> Value {
     node
 }
 
-/// The pod CIDR of a number.
+/// Returns the pod CIDR of a number.
 fn cidr(number: usize) -> String {
     format!("10.{}.{}.0/24", 64 + number / 256, number % 256)
 }
@@ -135,7 +136,8 @@ fn is_available(node: &Node) -> bool {
     conditions.into_iter().any(|one| one.type_ == "NetworkUnavailable" && one.status == "False")
 }
 
-/// The program's requests behind the first `mark`, without those about its Lease and its events.
+/// Returns the program's requests after the first `mark` requests, except those about its Lease and
+/// its events.
 async fn requests(arena: &Arena, mark: usize) -> Result<Vec<Request>> {
     let mut all = arena.cluster.requests("").await?.split_off(mark);
     all.retain(|request| {
@@ -153,7 +155,7 @@ fn megabytes(program: &Program) -> Result<String> {
     Ok(format!("{:.1} MB", program.resident_bytes()? as f64 / 1e6))
 }
 
-/// The end of a program whose figures are complete.
+/// Ends a program whose figures are complete.
 async fn finish(arena: &Arena, program: Program) -> Result<()> {
     program.terminate().await?;
     burst::remove_all(&arena.client).await

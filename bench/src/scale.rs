@@ -1,4 +1,4 @@
-//! Five thousand nodes: what they cost the API server, the cloud and this machine.
+//! Measures what five thousand nodes cost the API server, the cloud and this machine.
 
 use std::time::Duration;
 
@@ -18,12 +18,11 @@ use crate::{
 const REGISTERING: usize = 16;
 const LIMIT: Duration = Duration::from_mins(10);
 
-/// `count` nodes of 10 KB register at once: node-ccm against a plain client that does
-/// nothing but the two writes, on the same API server.
+/// Registers `count` nodes of 10 KB at once. Compares node-ccm with a plain client that only makes
+/// the two writes, on the same API server.
 ///
-/// The plain client runs before and after, because the API server grows slower with
-/// what it has seen; and with the watch that times node-ccm, because that costs the API
-/// server, too.
+/// The plain client runs before and after, because the API server becomes slower with time. It runs
+/// with the watch that measures node-ccm, because that watch also costs the API server something.
 pub async fn registering(arena: &Arena, count: usize) -> Result<()> {
     println!("\n-- {count} nodes of 10 KB register at once, {REGISTERING} at a time");
     let before = plain_client(arena, count).await?;
@@ -74,8 +73,8 @@ async fn node_ccm(arena: &Arena, count: usize) -> Result<f64> {
     Ok(timing.nodes_per_second())
 }
 
-/// The same with the nodes there before node-ccm starts, so that nothing but the
-/// writes keeps the API server busy.
+/// Runs the same with nodes that exist before node-ccm starts, so that only the writes keep the API
+/// server busy.
 pub async fn backlog(arena: &Arena, count: usize) -> Result<()> {
     println!("\n-- {count} nodes of 10 KB wait when the controller starts");
     register(arena, count, 10).await?;
@@ -98,7 +97,7 @@ pub async fn backlog(arena: &Arena, count: usize) -> Result<()> {
     burst::remove_all(&arena.client).await
 }
 
-/// Memory with `count` nodes of 16 KB, one refresh of all, and a restart.
+/// Measures the memory with `count` nodes of 16 KB, one refresh of all, and a restart.
 pub async fn fleet(arena: &Arena, count: usize) -> Result<()> {
     println!("\n-- {count} nodes of 16 KB: memory, a refresh, a restart");
     let launch = arena.launch().arg("--node-status-update-frequency=20s");
@@ -135,7 +134,7 @@ pub async fn fleet(arena: &Arena, count: usize) -> Result<()> {
     burst::remove_all(&arena.client).await
 }
 
-/// `count` nodes with a cloud that answers at once, and with one that takes its time.
+/// Runs `count` nodes with a cloud that answers at once, and with a slow one.
 pub async fn slow_cloud(arena: &Arena, count: usize) -> Result<()> {
     use ccm_sim::faults::{Effect, Fault};
     println!("\n-- {count} nodes with a slow cloud");
@@ -160,7 +159,8 @@ pub async fn slow_cloud(arena: &Arena, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A cloud that looks up one node after another, with or without answers in between.
+/// Runs with a cloud that looks up one node after another, with answers in between or only at the
+/// end.
 async fn one_by_one(arena: &Arena, streams: bool) -> Result<()> {
     use ccm_sim::faults::{Effect, Fault};
     const NODES: usize = 400;
@@ -221,14 +221,14 @@ async fn count_requests(arena: &Arena, mark: usize, count: usize) -> Result<()> 
     Ok(())
 }
 
-/// Waits for the next lookup of all nodes and says how many calls it took.
+/// Waits for the next lookup of all nodes and returns how many calls it took.
 async fn next_refresh(arena: &Arena) -> Result<u64> {
     let before = arena.served.cloud().calls();
     poll::until("a refresh", Duration::from_secs(90), || async {
         Ok((arena.served.cloud().calls().since(&before).lookup > 0).then_some(()))
     })
     .await?;
-    // The lookup goes on for some calls, and others may follow it.
+    // The lookup takes several calls, and others may follow it.
     tokio::time::sleep(Duration::from_secs(5)).await;
     Ok(arena.cloud_calls(before))
 }

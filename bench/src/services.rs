@@ -1,4 +1,5 @@
-//! service-ccm: nodes that join, restarts, many Services at once, faults, a frozen leader, memory.
+//! Measures service-ccm: joining nodes, restarts, many Services at once, faults, a frozen leader,
+//! memory.
 
 mod create;
 mod frozen;
@@ -49,7 +50,7 @@ pub async fn measure(arena: &Arena, part: Option<Part>) -> Result<()> {
 /// A part of the figures of service-ccm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// Five hundred Services at once, a cloud that takes 30 s; one that fails, one that hangs.
+    /// Five hundred Services at once with a cloud that takes 30 s. One Service fails, one hangs.
     Create,
     /// Nodes that join and leave.
     Members,
@@ -61,7 +62,7 @@ pub enum Part {
     Memory,
 }
 
-/// A cloud with these properties, and without load balancers.
+/// Makes a cloud with these properties, and without load balancers.
 fn cloud(arena: &Arena, change: impl FnOnce(&mut BalancerSettings)) {
     let cloud = arena.served.cloud();
     for balancer in cloud.balancers().all() {
@@ -123,7 +124,7 @@ async fn with_addresses(arena: &Arena, count: usize, limit: Duration) -> Result<
     .await
 }
 
-/// How many Services have an address.
+/// Returns how many Services have an address.
 async fn addressed(arena: &Arena) -> Result<usize> {
     let api = Api::<Service>::namespaced(arena.client.clone(), services::NAMESPACE);
     let all = api.list(&ListParams::default()).await?;
@@ -139,7 +140,7 @@ async fn all_have(arena: &Arena, members: usize, limit: Duration) -> Result<()> 
     .await
 }
 
-/// Deletes all Services without the program, and all nodes.
+/// Deletes all Services, without the help of the program, and all nodes.
 async fn remove_all(arena: &Arena) -> Result<()> {
     let api = Api::<Service>::namespaced(arena.client.clone(), services::NAMESPACE);
     let all = api.list_metadata(&ListParams::default()).await?.items;
@@ -159,7 +160,8 @@ async fn remove_all(arena: &Arena) -> Result<()> {
     burst::remove_all(&arena.client).await
 }
 
-/// The program's requests behind the first `mark`, without those about its Lease and its events.
+/// Returns the program's requests after the first `mark` requests, except those about its Lease and
+/// its events.
 async fn requests(arena: &Arena, mark: usize) -> Result<Vec<Request>> {
     let mut all = arena.cluster.requests("").await?.split_off(mark);
     all.retain(|request| {
@@ -187,7 +189,7 @@ fn mebibytes(program: &Program) -> Result<String> {
     Ok(format!("{:.1} MB", program.resident_bytes()? as f64 / 1e6))
 }
 
-/// The time from now until `count` load balancers exist or are under way.
+/// Returns the time from now until `count` load balancers exist or are under way.
 async fn requested(arena: &Arena, name: &str) -> Result<Duration> {
     let start = Instant::now();
     let key = format!("default/{name}");
@@ -207,7 +209,7 @@ fn names(count: usize) -> Vec<String> {
     burst::names(count)
 }
 
-/// The end of a program whose figures are complete.
+/// Ends a program whose figures are complete.
 async fn finish(arena: &Arena, program: Program) -> Result<()> {
     program.terminate().await.context("it ends in order")?;
     remove_all(arena).await

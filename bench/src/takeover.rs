@@ -1,4 +1,4 @@
-//! How long there is no leader, at the default terms.
+//! Measures how long no replica leads, with the default terms.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{arena::Arena, burst};
 
 const ROUNDS: usize = 5;
 
-/// From the signal to the new leader's first write: with SIGTERM, and with `kill -9`.
+/// Measures from the signal to the new leader's first write: with SIGTERM, and with `kill -9`.
 pub async fn measure(arena: &Arena) -> Result<()> {
     println!("\n-- takeover, default terms (lease 15 s, renew deadline 10 s, retry 2 s)");
     let mut terminated = Vec::new();
@@ -42,7 +42,8 @@ async fn round(arena: &Arena, signal: Signal) -> Result<Duration> {
 
     let start = Instant::now();
     leader.signal(signal)?;
-    // Registered at once: the old leader no longer takes it, or has no time to.
+    // The node is registered at once: the old leader does not take it any more, or does not have
+    // the time.
     arena.served.cloud().add(nodes::instance("node-takeover"));
     nodes::register(&client, &nodes::fresh("node-takeover")).await?;
     let took = first_write(&client, start).await?;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the image of one program: image/build.sh node-ccm registry.example.com/quartet/node-ccm:v1
-# The program is that of `make build`; BINARY names another one. BUILDER is docker, podman or
+# The program is the one from `make build`, or the one that BINARY names. BUILDER is docker, podman or
 # buildah: the first one found. CA_BUNDLE is the PEM file of the authorities that the cloud's
-# certificates are verified with; that of this machine unless set.
+# certificates are verified with (by default the one of this machine).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 fail() { printf '%s\n' "$*" >&2; exit 1; }
@@ -16,7 +16,7 @@ if [ -z "$binary" ]; then
 fi
 [ -f "$binary" ] || fail "$binary is missing: run \`make build\`, or set BINARY"
 if command -v readelf >/dev/null && readelf -l "$binary" | grep -q INTERP; then
-  fail "$binary needs shared libraries, which an empty image has not: use the one of \`make build\`"
+  fail "$binary needs shared libraries, which an empty image does not have: use the program of \`make build\`"
 fi
 
 bundle=${CA_BUNDLE:-}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """licences.py PROGRAM...: the licence texts of everything that is linked into these programs, for
-their images. Fails when a crate has no text and no licence of which any copy of the text will do."""
+their images. Fails if a crate has neither a text nor a licence for which any copy of the text is good enough."""
 import json
 import pathlib
 import subprocess
@@ -9,7 +9,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Files that are licence texts or must go with them.
 NAMES = ("licen", "copying", "notice", "copyright", "unlicense")
-# These texts name nobody: any copy will do.
+# These texts do not name anybody, so any copy is good enough.
 NAMELESS = ("Apache-2.0",)
 C_LIBRARY = """The programs are linked statically with the GNU C Library (LGPL-2.1-or-later) of the machine that has built
 them. They can be linked with another version of it: `make build` in the sources of this program."""
@@ -23,7 +23,7 @@ def metadata():
 
 
 def linked(data, programs):
-    """The packages that these programs link, but for our own."""
+    """The packages that these programs link, except our own."""
     packages = {package["id"]: package for package in data["packages"]}
     nodes = {node["id"]: node for node in data["resolve"]["nodes"]}
     waiting = [id for id, package in packages.items() if package["name"] in programs]
@@ -36,7 +36,7 @@ def linked(data, programs):
             continue
         seen.add(id)
         for dependency in nodes[id]["deps"]:
-            # Those of build scripts and tests are not linked.
+            # The dependencies of build scripts and tests are not linked.
             if any(kind["kind"] is None for kind in dependency["dep_kinds"]):
                 waiting.append(dependency["pkg"])
     found = [packages[id] for id in seen if packages[id]["source"]]
@@ -53,7 +53,7 @@ def main():
     programs = sys.argv[1:]
     packages = linked(metadata(), programs)
     own = {package["id"]: texts(package) for package in packages}
-    # Some crates leave out the text that others of their repository and licence have.
+    # Some crates lack the text that others of the same repository and licence have.
     shared = {(package["repository"], package["license"]): own[package["id"]] for package in packages if own[package["id"]]}
     apache = (ROOT / "LICENSE").read_text().strip()
     by_text, missing = {}, []

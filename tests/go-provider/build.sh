@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the sidecar around the fake Go provider into a cache outside the checkout, and prints
-# its folder. Does nothing when it is there.
+# its folder. Does nothing if it exists.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../build_once.sh"
@@ -19,7 +19,7 @@ build() {
     google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
   mkdir pb
   (cd pb && ../bin/generate "$folder_of_proto" "$proto" quartet.test/go-provider/pb ../bin/protoc-gen-go ../bin/protoc-gen-go-grpc)
-  # Without tracing of grpc the linker drops what is not used.
+  # Without tracing of grpc the linker drops unused code.
   go build -trimpath -tags grpcnotrace -ldflags '-s -w' -o "$1/go-provider" .
 }
 

@@ -33,7 +33,7 @@ type machine struct {
 }
 
 // machines is a cloud of the machines in a file. The fake provider knows one machine, so each
-// question is answered by a fake of the node's own.
+// question is answered by a separate fake for the node.
 type machines struct {
 	fake.Cloud
 	path string

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds programs of Kubernetes from their Go modules into a cache outside the
-# checkout, and prints their folder. Does nothing when they are there.
+# checkout, and prints their folder. Does nothing if they exist.
 #   build.sh            kube-apiserver, kubectl and etcd. With KUBEBUILDER_ASSETS set,
 #                       that folder's binaries are used instead.
 #   build.sh kubelets   kube-controller-manager, and the kubelet of kubelet/main.go

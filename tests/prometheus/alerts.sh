@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The alert rules and their cases by promtool, in the folder of install.sh. Each case runs twice:
-# as it is written, and with the labels that targets have through the ServiceMonitor of
+# Checks the alert rules and their cases with promtool, from the folder of install.sh. Each case runs
+# twice: as it is written, and with the labels that targets have through the ServiceMonitor of
 # manifests/components/prometheus-operator. The operator sets `pod`, `container`, `endpoint` and
 # `service` there, and Prometheus calls a label of that name that a metric has `exported_...`.
 set -euo pipefail

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Unpacks `prometheus` and `promtool` of Debian's package prometheus into a cache
-# outside the checkout, and prints that folder. Installs nothing and starts no service;
-# does nothing when they are there.
+# outside the checkout, and prints that folder. Does not install anything or start services.
+# Does nothing if they exist.
 # With QUARTET_PROMETHEUS set, that folder's programs are used instead.
 set -euo pipefail
 say() { printf '%s\n' "$*" >&2; }
 elsewhere="or set QUARTET_PROMETHEUS to a folder that holds prometheus and promtool"
 
-# Whether both programs are in a folder and run on this machine.
+# Succeeds if both programs are in a folder and run on this machine.
 usable() {
   for tool in prometheus promtool; do
     [ -x "$1/$tool" ] || { echo "holds no executable $tool"; return 1; }
@@ -43,10 +43,10 @@ cache="${XDG_CACHE_HOME:-$HOME/.cache}/quartet/prometheus-${version//:/_}"
 if ! usable "$cache" >/dev/null; then
   say "unpacking Debian's prometheus $version into $cache (once; 20 MB to download)"
   mkdir -p "$cache"
-  # What is cut off must not leave half a program behind: unpack aside, then move.
+  # An interrupted run must not leave half a program behind: unpack aside, then move.
   aside=$(mktemp -d "$cache/.unpack-XXXXXX")
   trap 'rm -rf "$aside"' EXIT
-  # apt's own user may not write into our folder; apt checks the signature all the same.
+  # apt's own user may not write into our folder. apt still checks the signature.
   download() { (cd "$aside" && apt-get -q -o APT::Sandbox::User="$(id -un)" download "prometheus=$version" >&2); }
   if ! download; then
     # The lists may name a version that the archive has replaced since.

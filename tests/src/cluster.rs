@@ -70,7 +70,7 @@ impl Cluster {
         })
     }
 
-    /// The kubeconfig for programs and kubectl.
+    /// Returns the kubeconfig for programs and kubectl.
     pub fn kubeconfig(&self) -> &Path {
         match self {
             Self::Simulated(cluster) => cluster.kubeconfig(),
@@ -78,13 +78,13 @@ impl Cluster {
         }
     }
 
-    /// A client with all rights, without kube's silent retries.
+    /// Returns a client with all rights, without kube's silent retries.
     pub async fn client(&self) -> Result<Client> {
         client_of(self.kubeconfig()).await
     }
 
-    /// The requests in the server's own record, in order, of all user agents that start with
-    /// `user_agent`.
+    /// Returns the requests in the server's own record, in order, of all user agents that start
+    /// with `user_agent`.
     pub async fn requests(&self, user_agent: &str) -> Result<Vec<Request>> {
         let all = match self {
             Self::Simulated(cluster) => cluster.requests(),
@@ -93,7 +93,7 @@ impl Cluster {
         Ok(all.into_iter().filter(|request| request.user_agent.starts_with(user_agent)).collect())
     }
 
-    /// The simulated API server, for scenarios that need its faults.
+    /// Returns the simulated API server, for scenarios that need its faults.
     pub fn simulated(&self) -> Option<&simulated::SimulatedCluster> {
         match self {
             Self::Simulated(cluster) => Some(cluster),
@@ -101,7 +101,7 @@ impl Cluster {
         }
     }
 
-    /// The real API server, for scenarios that freeze or restart it.
+    /// Returns the real API server, for scenarios that freeze or restart it.
     pub fn real(&self) -> Option<&real::RealCluster> {
         match self {
             Self::Real(cluster) => Some(cluster),
@@ -121,12 +121,12 @@ impl Cluster {
     }
 }
 
-/// A client for the cluster of this kubeconfig.
+/// Returns a client for the cluster of this kubeconfig.
 pub async fn client_of(kubeconfig: &Path) -> Result<Client> {
     client(read(kubeconfig)?).await
 }
 
-/// The same in the name of another user.
+/// Returns the kubeconfig in the name of another user.
 pub async fn client_as(kubeconfig: &Path, user: &str) -> Result<Client> {
     let mut file = read(kubeconfig)?;
     for known in file.auth_infos.iter_mut().filter_map(|known| known.auth_info.as_mut()) {
@@ -150,7 +150,7 @@ async fn client(file: Kubeconfig) -> Result<Client> {
 /// distinguish an observing program from the leader beside it.
 pub const OBSERVER: &str = "observer";
 
-/// Writes the kubeconfig of [`OBSERVER`], made from another user's, into `path`.
+/// Writes the kubeconfig of [`OBSERVER`] into `path`. It is made from another user's.
 pub fn write_observers_kubeconfig(kubeconfig: &Path, path: &Path) -> Result<()> {
     let mut config = Kubeconfig::read_from(kubeconfig)?;
     for user in &mut config.auth_infos {
@@ -196,29 +196,29 @@ pub async fn free_lease(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The root of the checkout.
+/// Returns the root of the checkout.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// The folder with kube-apiserver, etcd and kubectl; builds missing binaries.
+/// Returns the folder with kube-apiserver, etcd and kubectl; builds missing binaries.
 pub fn assets() -> Result<PathBuf> {
     built("tests/kube-apiserver", &[])
 }
 
-/// The folder with the kubelet and kube-controller-manager; builds missing binaries.
+/// Returns the folder with the kubelet and kube-controller-manager; builds missing binaries.
 pub fn kubelet_assets() -> Result<PathBuf> {
     built("tests/kube-apiserver", &["kubelets"])
 }
 
-/// The folder with the sidecar around a Go provider; builds it if it is missing.
+/// Returns the folder with the sidecar around a Go provider; builds it if it is missing.
 pub fn go_provider() -> Result<PathBuf> {
     built("tests/go-provider", &[])
 }
 
-/// The folder with openstack-cloud-controller-manager; builds it if it is missing.
+/// Returns the folder with openstack-cloud-controller-manager; builds it if it is missing.
 pub fn openstack_controller() -> Result<PathBuf> {
     built("tests/openstack/controller-manager", &[])
 }

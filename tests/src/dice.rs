@@ -6,7 +6,7 @@
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice with the same numbers for the same seed.
+    /// Creates dice with the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -19,39 +19,39 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from `low` to just below `high`.
+    /// Returns a number from `low` to just below `high`.
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low).max(1)
     }
 
-    /// True with this probability in percent.
+    /// Returns true with this probability in percent.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.within(0, 100) < percent
     }
 
-    /// A random element.
+    /// Returns a random element.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         let index = self.within(0, of.len() as u64);
         of.get(usize::try_from(index).ok()?).copied()
     }
 
-    /// A number below this one; 0 if it is 0.
+    /// Returns a number below this one; 0 if it is 0.
     pub fn below(&mut self, most: usize) -> usize {
         let most = u64::try_from(most.max(1)).unwrap_or(u64::MAX);
         usize::try_from(self.next() % most).unwrap_or_default()
     }
 
-    /// True once in this number of times.
+    /// Returns true once in this number of times.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// A random element. Panics if there is none.
+    /// Returns a random element. Panics if there is none.
     pub fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())].clone()
     }
 
-    /// A random place, as often as its weight says.
+    /// Returns a random place, as often as its weight says.
     pub fn place(&mut self, weights: &[usize]) -> usize {
         let mut left = self.below(weights.iter().sum());
         let is_it = |weight: &usize| {

@@ -20,7 +20,7 @@ use crate::{
     nodes,
 };
 
-/// The kubeconfigs of programs with accounts of their own, by the program's name.
+/// The kubeconfigs of programs with their own accounts, by the program's name.
 pub type Accounts = BTreeMap<&'static str, PathBuf>;
 
 /// The number of lines of each log that a failure shows.
@@ -36,7 +36,7 @@ pub struct Fixture {
     folder: tempfile::TempDir,
     mark: usize,
     since: Timestamp,
-    /// Time limit for what takes moments with this cloud.
+    /// Time limit for actions that take moments with this cloud.
     soon: Duration,
 }
 
@@ -50,18 +50,18 @@ impl Fixture {
         Ok(Self { cluster, client, accounts, folder, mark, since: clock::wall(), soon })
     }
 
-    /// A path for a file of this test.
+    /// Returns a path for a file of this test.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The program of this name for this cluster and a cloud, with its own rights where the
+    /// Returns the program of this name for this cluster and a cloud, with its own rights where the
     /// cluster knows them.
     pub fn controller(&self, program: &str, provider: &str, config: &Path) -> Launch {
         Launch::controller(program, self.kubeconfig(program), provider, config)
     }
 
-    /// The kubeconfig of this program.
+    /// Returns the kubeconfig of this program.
     pub fn kubeconfig(&self, program: &str) -> &Path {
         let account = self.accounts.get(program);
         account.map_or_else(|| self.cluster.kubeconfig(), PathBuf::as_path)
@@ -81,12 +81,12 @@ impl Fixture {
         Ok(program)
     }
 
-    /// Starts it and waits for nothing.
+    /// Starts it without waiting.
     pub fn start_only(&self, launch: &Launch) -> Result<Program> {
         launch.start(self.folder.path())
     }
 
-    /// The last lines that each of its programs has logged, to explain a failure.
+    /// Returns the last lines that each of its programs has logged, to explain a failure.
     pub fn logs(&self) -> String {
         let files = std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
         let files = files.filter(|file| file.path().extension().is_some_and(|end| end == "log"));
@@ -107,7 +107,7 @@ impl Fixture {
         .await
     }
 
-    /// The API server's record of all clients with this prefix of the user agent, since the
+    /// Returns the API server's record of all clients with this prefix of the user agent, since the
     /// test began.
     pub async fn requests(&self, user_agent: &str) -> Result<Vec<Request>> {
         let since = self.cluster.requests("").await?.into_iter().skip(self.mark);
@@ -118,14 +118,14 @@ impl Fixture {
             .collect())
     }
 
-    /// The writes to nodes among them.
+    /// Returns the writes to nodes among these requests.
     pub async fn node_writes(&self, user_agent: &str) -> Result<Vec<Request>> {
         let mut all = self.requests(user_agent).await?;
         all.retain(|request| request.is_write() && request.resource == "nodes");
         Ok(all)
     }
 
-    /// Forgets what was recorded so far.
+    /// Forgets the requests so far.
     pub async fn forget_requests(&mut self) -> Result<()> {
         self.since = clock::wall();
         self.mark = self.cluster.requests("").await?.len();
@@ -133,7 +133,8 @@ impl Fixture {
     }
 }
 
-/// Short terms of leadership, so that tests are short; the proportions are the defaults'.
+/// Sets short terms of leadership, so that tests are short. The proportions are the same as in the
+/// defaults.
 pub fn with_short_terms(launch: Launch) -> Launch {
     launch
         .arg("--leader-elect-lease-duration=5s")
@@ -148,7 +149,7 @@ pub const QUICK_LIFECYCLE: [&str; 3] = [
     "--node-grace-period=1s",
 ];
 
-/// lifecycle-ccm with quick periods.
+/// Sets quick periods for lifecycle-ccm.
 pub fn with_quick_periods(launch: Launch) -> Launch {
     QUICK_LIFECYCLE.into_iter().fold(launch, Launch::arg)
 }

@@ -49,7 +49,7 @@ pub struct Tally {
     pub events: u64,
     /// Passes.
     pub passes: u64,
-    /// Nodes deleted whose instance was gone.
+    /// Deleted nodes whose instance was gone.
     pub deletions: u64,
     /// Decisions held by breaker or budget.
     pub held: u64,
@@ -120,7 +120,7 @@ fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Plays one history. The error says what was wrong, with the timeline.
+/// Plays one history. The error says which rule was broken, with the timeline.
 pub fn play(seed: u64, variant: Variant, sabotage: Option<Sabotage>) -> Result<Tally, String> {
     let mut dice = Dice::new(seed);
     let (policy, removal) = settings::draw(&mut dice);
@@ -186,7 +186,7 @@ impl Run {
         Ok(self.tally)
     }
 
-    /// The nodes as the informers show them now.
+    /// Shows the nodes as the informers see them now.
     fn watch(&mut self, now: u64) {
         let shown = self.objects.shown(&self.world, now);
         self.leader.watch(now, &shown);
@@ -196,7 +196,7 @@ impl Run {
         }
     }
 
-    /// The time of the next pass: when it is due, or soon after a change that needs one.
+    /// Returns the time of the next pass: when it is due, or soon after a change that needs one.
     fn sleep(&mut self, began: u64, ended: u64, due: u64) -> u64 {
         let (mut now, earliest) = (ended, began + 1000);
         while !self.leader.is_woken {
@@ -213,7 +213,7 @@ impl Run {
         now.max(earliest)
     }
 
-    /// The nodes as they are.
+    /// Returns the nodes as they are.
     pub fn views(&self, now: u64) -> Vec<NodeView> {
         // The policy does not see a node whose owner is not known.
         let owned = self.leader.machine.claims();
@@ -234,7 +234,7 @@ impl Run {
         nodes.map(view).collect()
     }
 
-    /// The claims that have changed since the memory got them.
+    /// Returns the claims that have changed since the memory got them.
     fn claims(&self, now: u64) -> Vec<Claimed> {
         if self.sabotage == Some(Sabotage::Claims) {
             return Vec::new();
@@ -248,7 +248,7 @@ impl Run {
         changed.collect()
     }
 
-    /// A pass. Returns the time of its end, and when the next one is due.
+    /// Makes a pass. Returns the time of its end, and when the next one is due.
     fn pass(&mut self, began: u64) -> Result<(u64, u64), String> {
         self.tally.passes += 1;
         let (before, leader) = (self.begin_pass(began)?, self.tally.leaders);
@@ -284,7 +284,7 @@ impl Run {
         Ok((now, next.ok_or("no next pass")?))
     }
 
-    /// Begins a pass. Returns the nodes as the machine has them then.
+    /// Begins a pass. Returns the nodes as the machine knows them then.
     fn begin_pass(&mut self, began: u64) -> Result<Vec<Arc<Node>>, String> {
         let claims = self.claims(began);
         if self.dice.percent(4) {
@@ -320,7 +320,7 @@ impl Run {
         self.world.nodes.iter().position(|node| &*node.uid == uid)
     }
 
-    /// The calls of a pass, and what is done about the answers. Returns the time of its end.
+    /// Makes the calls of a pass, and handles the answers. Returns the time of its end.
     fn look(&mut self, asked: u64, ask: &Ask) -> Result<u64, String> {
         let mut mode = self.schedule.answer_mode(&mut self.dice, asked);
         if mode == AnswerMode::Wrong && self.world.blinks_near(asked) {
@@ -355,7 +355,7 @@ impl Run {
         let healthy = is_true && now - asked < 3_000 && all_read && !lies;
         let unlisted = unlisted.unwrap_or_default();
         if self.dice.percent(2) && !world::within(self.schedule.zone, asked) {
-            // A node arrives that the list was not compared with.
+            // A node arrives after the comparison with the list.
             self.register_again(now);
             self.watch(now);
         }
@@ -458,8 +458,8 @@ impl Run {
         }
     }
 
-    /// A judged node must be deleted within a confirmation period, three monitor periods and
-    /// ten seconds of truthful answers, a closed breaker and free budget.
+    /// Checks that a judged node is deleted within a confirmation period, three monitor periods and
+    /// ten seconds of truthful answers, with a closed breaker and free budget.
     fn gone_nodes_are_deleted_in_time(&self, now: u64) -> Result<(), String> {
         let confirmation = self.variant.confirmation(&self.policy);
         let bound = ms(confirmation + 3 * self.policy.monitor_period) + 10_000;

@@ -46,7 +46,8 @@ const OTHER_PROJECT: &str = "sim, project other";
 /// The end of the user agent of a process that stands by.
 pub const STANDBY: &str = "standby";
 
-/// The limiter of requests to the API server. The rate of the defaults is too high to matter.
+/// Returns the limiter of requests to the API server. The rate of the defaults is too high to
+/// matter.
 fn limiter(requests: Rate) -> Arc<dyn RequestLimiter> {
     match requests.per_second {
         Some(rate) if rate < 100.0 => Arc::new(Limits::new(Rates::each(requests), &Metrics::new())),
@@ -59,13 +60,14 @@ fn limiter(requests: Rate) -> Arc<dyn RequestLimiter> {
 pub struct InProcess<P: Program> {
     /// The controller's context.
     pub context: Context<P>,
-    /// Its settings; new ones that are sent here take effect like a changed file.
+    /// Its settings. New settings that are sent here take effect like a changed file.
     pub settings: watch::Sender<Arc<P::Settings>>,
     _end: DropGuard,
 }
 
 impl<P: Program> InProcess<P> {
-    /// With these arguments on the command line: leads at once, or observes if they say so.
+    /// Starts the program with these arguments on the command line. It leads at once, or observes
+    /// if they say so.
     pub fn new(api: &ApiServer, cloud: Arc<dyn Cloud>, arguments: &[&str]) -> Result<Self> {
         let settings = loaded::<P>(arguments)?;
         let leadership = match settings.common.mode {
@@ -75,7 +77,7 @@ impl<P: Program> InProcess<P> {
         Self::with(api, cloud, &settings, leadership)
     }
 
-    /// With these settings and this leadership.
+    /// Starts the program with these settings and this leadership.
     pub fn with(
         api: &ApiServer,
         cloud: Arc<dyn Cloud>,
@@ -85,7 +87,7 @@ impl<P: Program> InProcess<P> {
         Self::with_metrics(api, cloud, settings, leadership, Metrics::new(), "test")
     }
 
-    /// Starts a program that leads, after this process of it or as the first one.
+    /// Starts a program that leads, either after this process or as the first one.
     pub async fn leading(
         api: &ApiServer,
         cloud: Arc<dyn Cloud>,
@@ -119,7 +121,7 @@ impl<P: Program> InProcess<P> {
         }
     }
 
-    /// Lets a program lead that was standing by, after this process of it or as the first one.
+    /// Lets a standby lead, either after this process or as the first one.
     pub fn take_over(&mut self, program: Arc<P>, last: Option<&Leadership>) {
         if let Some(last) = last {
             self.context.leadership = self.context.leadership.clone().after(last);
@@ -188,14 +190,14 @@ impl<P: Program> InProcess<P> {
         self.context.leadership.annotations().annotate(key, text);
     }
 
-    /// The leader has recorded the identity of the cloud, and has renewed the Lease since.
+    /// Records the identity of the cloud, and renews the Lease.
     pub fn record_cloud(&self) {
         self.context.same_cloud.standing();
         self.annotate_lease("quartet.dev/renewed", None);
     }
 
-    /// The identity of the cloud is on the Lease, and from now on the cloud is another project, which has
-    /// nothing of this cluster.
+    /// Puts the identity of the cloud on the Lease, and makes the cloud another project from now
+    /// on, which has nothing of this cluster.
     pub fn lose_project(&self, cloud: &SimCloud) {
         self.annotate_lease("quartet.dev/renewed", None);
         assert!(self.context.same_cloud.is_proven());
@@ -203,7 +205,8 @@ impl<P: Program> InProcess<P> {
         cloud.faults().add(Fault::new(Effect::WrongProject));
     }
 
-    /// The other project has what the cluster needs after all, and a person approves it.
+    /// Creates in the other project what the cluster needs, and approves the project as a person
+    /// does.
     pub fn approve_project(&self, cloud: &SimCloud) {
         cloud.faults().clear();
         self.annotate_lease(CLOUD_IDENTITY, Some(OTHER_PROJECT));
@@ -214,27 +217,28 @@ impl<P: Program> InProcess<P> {
         sample::<u8>(&self.context.metrics, "ccm_cloud_identity_changed ") == 1
     }
 
-    /// Its record.
+    /// Returns its record.
     pub fn record(&self) -> io::Result<Vec<u8>> {
         let mut record = Vec::new();
         self.context.records.write(&RecordQuery::default(), &mut record)?;
         Ok(record)
     }
 
-    /// The page `/explain` about an object.
+    /// Returns the page `/explain` about an object.
     pub fn explain(&self, kind: &str, name: &str) -> String {
         let explained = self.context.explanations.text(Some(kind), Some(name));
         explained.unwrap_or_else(|error| error.to_string())
     }
 
-    /// The page `/plan`.
+    /// Returns the page `/plan`.
     pub fn plans(&self) -> String {
         self.context.plans.text(None)
     }
 }
 
 impl<P: Program> Drop for InProcess<P> {
-    /// Keeps the record in the folder `QUARTET_RECORDS`, if there is one, as a file that can be replayed.
+    /// Keeps the record as a file in the folder `QUARTET_RECORDS`, if that is set, so that it can
+    /// be replayed.
     fn drop(&mut self) {
         static KEPT: AtomicU32 = AtomicU32::new(0);
         let Some(folder) = env::var_os("QUARTET_RECORDS") else { return };
@@ -249,19 +253,20 @@ impl<P: Program> Drop for InProcess<P> {
     }
 }
 
-/// The settings with these arguments on the command line, and the simulated cloud.
+/// Returns the settings with these arguments on the command line, and the simulated cloud.
 pub fn loaded<P: Program>(arguments: &[&str]) -> Result<Loaded<P>, LoadError> {
     let arguments = ["--cloud-provider=sim"].iter().chain(arguments);
     load::<P>(&Invocation::with_arguments(arguments.copied()))
 }
 
-/// The program's own settings of them, or the text of the error.
+/// Returns the program's own settings of them, or the text of the error.
 pub fn settings<P: Program>(arguments: &[&str]) -> Result<P::Settings, String> {
     let loaded = loaded::<P>(arguments).map_err(|error| error.to_string())?;
     Ok(P::Settings::clone(&loaded.own))
 }
 
-/// The sample of a page of metrics that begins with this name and labels; zero if there is none.
+/// Returns the sample of a page of metrics that begins with this name and labels, or zero if it
+/// does not exist.
 pub fn sample<N: FromStr + Default>(metrics: &Metrics, name: &str) -> N {
     let page = metrics.encode().unwrap_or_default();
     match page.lines().find_map(|line| line.strip_prefix(name)).map(str::trim) {

@@ -1,8 +1,8 @@
-//! Clusters for tests that run side by side.
+//! Clusters for tests that run at the same time.
 //!
-//! A simulated cluster is cheap: each test has its own. Real API servers share one etcd, each
-//! under a prefix of its own, and each serves one test after another. Each shipped program
-//! runs with the role of its manifests there, and the policy of `manifests/guard` is in force.
+//! A simulated cluster is cheap, so each test has its own. Real API servers share one etcd, each
+//! with its own prefix, and each serves one test after another. Each shipped program runs with the
+//! role of its manifests there, and the policy of `manifests/guard` is in force.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,8 +21,8 @@ use crate::{
     scenarios::{Env, SOON},
 };
 
-/// Number of API servers side by side. Tests mostly wait, but each API server has background
-/// work of its own.
+/// Number of API servers at the same time. Tests mostly wait, but each API server also has
+/// background work.
 pub const REAL: usize = 4;
 
 /// A cluster that serves one test at a time.
@@ -53,12 +53,12 @@ impl Lane {
         Ok(lane)
     }
 
-    /// An empty cluster with an empty cloud.
+    /// Returns an empty cluster with an empty cloud.
     pub async fn env(&self) -> Result<Env> {
         Env::of(self.fixture(SOON).await?).await
     }
 
-    /// An empty cluster. `soon` limits what takes moments with the test's cloud.
+    /// Returns an empty cluster. `soon` limits actions that take moments with the test's cloud.
     pub async fn fixture(&self, soon: Duration) -> Result<Fixture> {
         let accounts = self.accounts.iter();
         let accounts =
@@ -66,12 +66,12 @@ impl Lane {
         Fixture::new(self.cluster.clone(), accounts.collect(), soon).await
     }
 
-    /// The cluster.
+    /// Returns the cluster.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// The program's account.
+    /// Returns the program's account.
     pub fn account(&self, program: &str) -> Result<&Account> {
         let found = self.accounts.iter().find(|account| account.program() == program);
         found.with_context(|| format!("{program} has no account here"))
@@ -87,7 +87,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Clusters of this kind; they start on demand.
+    /// Creates clusters of this kind; they start on demand.
     pub fn new(kind: Kind) -> Self {
         let slots = Semaphore::new(if kind == Kind::Real { REAL } else { Semaphore::MAX_PERMITS });
         Self { kind, etcd: OnceCell::new(), free: Mutex::default(), slots }

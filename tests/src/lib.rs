@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`suite`] | the tests of one controller, which its crate runs as its target `world` |
-//! | [`trials`], [`lanes`] | tests side by side, each on a cluster of its own |
+//! | [`trials`], [`lanes`] | tests that run at the same time, each on its own cluster |
 //! | [`cluster`] | the simulated API server, or a real kube-apiserver with etcd |
 //! | [`fixture`] | what every test on a cluster has; [`nodes`] writes and reads nodes |
 //! | [`in_process`] | a controller in the process of its test, with a simulated API server |
@@ -20,8 +20,9 @@
 //! | [`mutants`] | decisions that are broken one at a time: `make mutants` |
 //! | [`printed`], [`measured`], [`metrics_page`] | what the built programs print about themselves; `docs/reference/metrics.md` |
 //!
-//! The test targets: `house` holds the rules of this repository, which need no cluster;
-//! `world` what needs one and belongs to no single controller; `openstack`.
+//! The test targets: `house` holds the rules of this repository, which do not need a cluster.
+//! `world` holds the tests that need a cluster and do not belong to a single controller.
+//! `openstack` runs the scenarios with real services.
 
 pub mod cluster;
 pub mod dice;

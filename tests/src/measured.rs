@@ -21,25 +21,25 @@ pub struct Family {
 }
 
 impl Family {
-    /// `ALPHA`, `BETA`, or empty as upstream leaves it.
+    /// Returns `ALPHA`, `BETA`, or empty as upstream leaves it.
     pub fn stability(&self) -> &str {
         let rest = self.help.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         rest.map_or("", |(stability, _)| stability)
     }
 
-    /// The names of its series.
+    /// Returns the names of its series.
     pub fn series(&self) -> Vec<String> {
         let parts: &[&str] =
             if self.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
         parts.iter().map(|part| format!("{}{part}", self.name)).collect()
     }
 
-    /// Its meaning, in one sentence.
+    /// Returns its meaning, in one sentence.
     pub fn meaning(&self) -> &str {
         self.help.split_once("] ").map_or(self.help.as_str(), |(_, meaning)| meaning)
     }
 
-    /// The unit, derived from Prometheus' naming rules.
+    /// Returns the unit, derived from Prometheus' naming rules.
     pub fn unit(&self) -> &'static str {
         let base = self.name.trim_end_matches("_total");
         match base.rsplit('_').next() {
@@ -57,7 +57,7 @@ impl Family {
     }
 }
 
-/// The metrics in a text in either format, in its order.
+/// Returns the metrics in a text in either format, in its order.
 pub fn families(text: &str) -> Vec<Family> {
     let mut families: Vec<Family> = Vec::new();
     for line in text.lines() {
@@ -74,7 +74,7 @@ pub fn families(text: &str) -> Vec<Family> {
         {
             let Some(family) = families.last_mut() else { continue };
             family.kind = kind.to_owned();
-            // In OpenMetrics the name of a counter is without it.
+            // In OpenMetrics the name of a counter lacks this suffix.
             if kind == "counter" && !family.name.ends_with("_total") {
                 family.name.push_str("_total");
             }
@@ -90,7 +90,7 @@ pub fn families(text: &str) -> Vec<Family> {
     families
 }
 
-/// The labels of one line, without a histogram's bound.
+/// Returns the labels of one line, without a histogram's bound.
 fn labels(line: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = line.split_once('{').map_or("", |(_, rest)| rest);
@@ -106,7 +106,7 @@ fn labels(line: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The end of the quoted text; a backslash escapes the next character.
+/// Returns the end of the quoted text. A backslash escapes the next character.
 fn closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.char_indices().find_map(|(at, letter)| {
@@ -116,7 +116,7 @@ fn closing_quote(text: &str) -> Option<usize> {
     })
 }
 
-/// The metrics that this provider adds to the common ones.
+/// Returns the metrics that this provider adds to the common ones.
 pub fn of_provider(factory: &dyn ProviderFactory) -> anyhow::Result<Vec<Family>> {
     let metrics = Metrics::new();
     let common: Vec<_> =

@@ -34,7 +34,7 @@ pub const OPEN: [(&str, &str); 21] = [
     ("minor", "second part of the version"),
     (
         "name",
-        "name of the Lease, the controller or the queue: a constant of the program, but for the Lease's",
+        "name of the Lease, the controller or the queue: a constant of the program, except for the Lease's",
     ),
     ("object", "the kind of object that is written, for instance `Node`"),
     ("operation", "the provider's name of the request, for instance `list_instances`"),
@@ -45,14 +45,14 @@ pub const OPEN: [(&str, &str); 21] = [
     ("write", "the field that is written, or the call, for instance `finalizer` or `set_members`"),
 ];
 
-/// True if the page lists all values of this label of this metric.
+/// Returns true if the page lists all values of this label of this metric.
 pub fn is_closed(family: &Family, label: &str) -> bool {
-    // lifecycle-ccm's metric has a single operation, named by upstream.
+    // lifecycle-ccm's metric has a single operation, which upstream has named.
     let own = label == "operation" && !family.name.starts_with("ccm_cloud_");
     own || OPEN.iter().all(|(open, _)| *open != label)
 }
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page() -> Result<String> {
     let programs = programs::shipped()
         .map(|program| Ok((program.binary, printed::metrics(program.binary)?)))
@@ -114,7 +114,7 @@ What to look at first: [operate](../how-to/operations.md), [rate limits](../how-
 Metrics of [every program](#every-program), [node-ccm](#node-ccm), [lifecycle-ccm](#lifecycle-ccm), [service-ccm](#service-ccm), [route-ccm](#route-ccm), [the provider openstack](#provider-openstack).
 ";
 
-/// Names of releases before, for those whose alerts and dashboards have them.
+/// Names from earlier releases, for users whose alerts and dashboards contain them.
 const RENAMED: &str = "
 ## Renamed
 
@@ -140,7 +140,7 @@ fn section(page: &mut String, title: &str, about: &str, families: &[&Family]) {
     line(page, format_args!("\n## {title}\n"));
     if families.is_empty() {
         page.push_str(
-            "Nothing of its own: its requests are in `ccm_cloud_*` and `ccm_limiter_*` above.\n",
+            "No metrics of its own: its requests are in `ccm_cloud_*` and `ccm_limiter_*` above.\n",
         );
         return;
     }
@@ -168,7 +168,7 @@ fn section(page: &mut String, title: &str, about: &str, families: &[&Family]) {
     values(page, families);
 }
 
-/// The possible values of the labels; metrics with the same values share a row.
+/// Appends the possible values of the labels; metrics with the same values share a row.
 fn values(page: &mut String, families: &[&Family]) {
     let mut rows: BTreeMap<(&str, &BTreeSet<String>), Vec<&str>> = BTreeMap::new();
     for family in families {

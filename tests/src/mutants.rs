@@ -18,7 +18,7 @@ use serde::Deserialize;
 /// The environment variable with the number of the mutant to turn on.
 pub const SWITCH: &str = "QUARTET_MUTANT";
 
-/// The folder of a program or, by the name `ccm-...`, of a crate of the kit.
+/// Returns the folder of a program or, by the name `ccm-...`, of a crate of the kit.
 pub fn folder(package: &str) -> PathBuf {
     match package.strip_prefix("ccm-") {
         Some(name) => Path::new("shared").join(name),
@@ -59,7 +59,7 @@ impl Mutants {
     ///
     /// # Errors
     ///
-    /// The file does not exist, or does not have this format.
+    /// The file does not exist or does not have this format.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join("mutants.toml");
         let text =
@@ -117,7 +117,7 @@ fn apply(mutants: &[(usize, &Mutant)], source: &str) -> Result<String> {
     places.sort_by_key(|(place, ..)| place.start);
     let (mut text, mut end) = (String::with_capacity(source.len()), 0);
     for (place, number, mutant) in places {
-        ensure!(place.start >= end, "{:?} is about the same code as another one", mutant.breaks);
+        ensure!(place.start >= end, "{:?} is about the same code as another mutant", mutant.breaks);
         let expression = source.get(place.clone()).unwrap_or_default();
         text.push_str(source.get(end..place.start).unwrap_or_default());
         let instead = &mutant.instead;

@@ -19,7 +19,7 @@ pub const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The taint that the kubelet sets with `--cloud-provider=external`.
 pub const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// A node that the kubelet has just registered, without addresses of its own.
+/// Returns a node that the kubelet has just registered, without addresses.
 pub fn fresh(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -37,14 +37,14 @@ pub fn fresh(name: &str) -> Value {
     })
 }
 
-/// A node that is initialised: without the taint and with the ID of its [`instance`].
+/// Returns an initialised node: without the taint and with the ID of its [`instance`].
 pub fn initialised(name: &str) -> Value {
     let mut node = fresh(name);
     node["spec"] = json!({"providerID": instance(name).provider_id().as_str()});
     node
 }
 
-/// The node with this status of its condition Ready: `True`, `False` or `Unknown`.
+/// Returns the node with this status of its condition Ready: `True`, `False` or `Unknown`.
 pub fn with_ready(mut node: Value, status: &str) -> Value {
     node["status"]["conditions"] = conditions(status);
     node
@@ -54,7 +54,7 @@ fn conditions(ready: &str) -> Value {
     json!([{"type": "Ready", "status": ready, "reason": "ScenarioSaysSo"}])
 }
 
-/// The instance behind the node of this name, with all fields set.
+/// Returns the instance behind the node of this name, with all fields set.
 pub fn instance(name: &str) -> SimInstance {
     let uuid = uuid_of(name);
     let mut instance = SimInstance::new(format!("i-{name}"), name);
@@ -69,14 +69,14 @@ pub fn instance(name: &str) -> SimInstance {
     instance
 }
 
-/// The last three parts of an IPv4 address, derived from the name.
+/// Returns the last three parts of an IPv4 address, derived from the name.
 fn address_of(name: &str) -> String {
     let number =
         name.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     format!("{}.{}.{}", number >> 16 & 0xff, number >> 8 & 0xff, number & 0xff)
 }
 
-/// A system UUID, derived from the name.
+/// Returns a system UUID, derived from the name.
 pub fn uuid_of(name: &str) -> String {
     uuid::Uuid::from_u128(
         name.bytes().fold(0, |sum: u128, byte| sum.wrapping_mul(257).wrapping_add(byte.into())),
@@ -84,7 +84,8 @@ pub fn uuid_of(name: &str) -> String {
     .to_string()
 }
 
-/// A node as large as in a busy cluster: about `kib` KiB of JSON, most of it the list of images.
+/// Returns a node as large as in a busy cluster: about `kib` KiB of JSON, most of it the list of
+/// images.
 pub fn realistic(name: &str, kib: usize) -> Value {
     const PER_IMAGE: usize = 200;
     let mut node = fresh(name);
@@ -119,7 +120,7 @@ pub async fn register_all(client: &Client, nodes: Vec<Value>, at_once: usize) ->
     Ok(())
 }
 
-/// The node, read from the API server.
+/// Returns the node, read from the API server.
 pub async fn get(client: &Client, name: &str) -> Result<Node> {
     Ok(Api::<Node>::all(client.clone()).get(name).await?)
 }
@@ -149,13 +150,13 @@ pub async fn delete(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The names of all nodes.
+/// Returns the names of all nodes.
 pub async fn names(client: &Client) -> Result<BTreeSet<String>> {
     let list = Api::<Node>::all(client.clone()).list_metadata(&ListParams::default()).await?;
     Ok(list.items.into_iter().filter_map(|node| node.metadata.name).collect())
 }
 
-/// Waits until there is no node of this name.
+/// Waits until the node of this name is gone.
 pub async fn gone(client: &Client, name: &str, limit: Duration) -> Result<()> {
     let api = Api::<Node>::all(client.clone());
     let gone = poll::until(&format!("node {name} to be gone"), limit, || async {
@@ -180,7 +181,7 @@ pub async fn stay(client: &Client, names: &[&str], time: Duration) -> Result<()>
         )
     };
     let before = uids().await?;
-    anyhow::ensure!(before.len() == names.len(), "of {names:?} there are only {before:?}");
+    anyhow::ensure!(before.len() == names.len(), "of {names:?} only {before:?} exist");
     poll::always("all nodes stay", time, || async {
         let now = uids().await?;
         anyhow::ensure!(now == before, "nodes were {before:?} and are {now:?}");
@@ -189,25 +190,25 @@ pub async fn stay(client: &Client, names: &[&str], time: Duration) -> Result<()>
     .await
 }
 
-/// True if the node has a taint of this key.
+/// Returns true if the node has a taint of this key.
 pub fn has_taint(node: &Node, key: &str) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
     taints.is_some_and(|taints| taints.iter().any(|taint| taint.key == key))
 }
 
-/// True if the node still has the uninitialized taint.
+/// Returns true if the node still has the uninitialized taint.
 pub fn is_tainted(node: &Node) -> bool {
     has_taint(node, UNINITIALIZED)
 }
 
-/// The node's addresses as `InternalIP=10.0.0.1`.
+/// Returns the node's addresses as `InternalIP=10.0.0.1`.
 pub fn addresses(node: &Node) -> Vec<String> {
     let list = node.status.as_ref().and_then(|status| status.addresses.as_ref());
     list.map(|list| list.iter().map(|entry| format!("{}={}", entry.type_, entry.address)).collect())
         .unwrap_or_default()
 }
 
-/// One label of the node.
+/// Returns one label of the node.
 pub fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
@@ -246,7 +247,7 @@ pub async fn all_initialised(client: &Client, limit: Duration) -> Result<usize> 
     .await
 }
 
-/// The events about an object of this name: `Reason: message`.
+/// Returns the events about an object of this name: `Reason: message`.
 pub async fn events(client: &Client, name: &str) -> Result<Vec<String>> {
     let params = ListParams::default().fields(&format!("involvedObject.name={name}"));
     let list = Api::<Event>::all(client.clone()).list(&params).await?;
@@ -258,7 +259,8 @@ fn line(event: &Event) -> String {
     format!("{}: {}", reason.unwrap_or_default(), message.unwrap_or_default())
 }
 
-/// The warnings about an object of this name, `Reason: message`, and how often each was reported.
+/// Returns the warnings about an object of this name, `Reason: message`, and how often each was
+/// reported.
 pub async fn warnings(client: &Client, name: &str) -> Result<Vec<(String, i32)>> {
     let params = ListParams::default().fields(&format!("involvedObject.name={name},type=Warning"));
     let list = Api::<Event>::all(client.clone()).list(&params).await?;
@@ -269,7 +271,8 @@ pub async fn warnings(client: &Client, name: &str) -> Result<Vec<(String, i32)>>
     Ok(list.items.iter().map(|event| (line(event), times(event))).collect())
 }
 
-/// The types of the events with this reason about an object of this name: `Normal`, `Warning`.
+/// Returns the types of the events with this reason about an object of this name: `Normal`,
+/// `Warning`.
 pub async fn event_types(client: &Client, name: &str, reason: &str) -> Result<Vec<String>> {
     let params =
         ListParams::default().fields(&format!("involvedObject.name={name},reason={reason}"));
@@ -277,7 +280,7 @@ pub async fn event_types(client: &Client, name: &str, reason: &str) -> Result<Ve
     Ok(list.items.into_iter().filter_map(|event| event.type_).collect())
 }
 
-/// How much later an event comes whose first try the API server was too busy for.
+/// How much later an event comes if the API server was too busy for its first try.
 const RETRIED: Duration = Duration::from_secs(20);
 
 /// Waits for an event about this object that contains `part`.

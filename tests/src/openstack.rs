@@ -1,10 +1,10 @@
 //! The provider `openstack` against real OpenStack services.
 //!
 //! [`services`] starts Keystone, Nova, Neutron and Octavia by the scripts of `tests/openstack`.
-//! [`proxy`] stands before each service, counts requests and injects faults. [`admin`] acts
-//! as a cloud's user and operator. [`many_routes`] and
-//! [`many_balancers`] count what many routes and load balancers cost, for scenarios and benchmarks. [`scenarios`] holds the scenarios, and a [`rig`] is the
-//! fixture of one scenario; [`states`] takes a Service through states.
+//! [`proxy`] is in front of each service, counts requests and injects faults. [`admin`] acts as a
+//! cloud's user and operator. [`many_routes`] and [`many_balancers`] count the cost of many routes
+//! and load balancers, for scenarios and benchmarks. [`scenarios`] holds the scenarios, and a
+//! [`rig`] is the fixture of one scenario; [`states`] takes a Service through states.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl Service {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Identity, Self::Compute, Self::Network, Self::LoadBalancer];
 
-    /// Its type in Keystone's catalog.
+    /// Returns its type in Keystone's catalog.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -46,7 +46,7 @@ impl Service {
         }
     }
 
-    /// The port on which `tests/openstack/up` serves it, the usual one.
+    /// Returns the port on which `tests/openstack/up` serves it, the usual one.
     pub const fn port(self) -> u16 {
         match self {
             Self::Identity => 5000,

@@ -1,5 +1,5 @@
-//! Mutating admission policies of a real API server, which take back what programs write, and what
-//! programs may do then: few writes, one event, an alert.
+//! Mutating admission policies of a real API server, which undo the writes of programs. The
+//! programs may then make only few writes and one event, and cause an alert.
 
 use std::{env, time::Duration};
 
@@ -22,18 +22,19 @@ const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const PROBE: &str = "probe";
 const PROBED: &str = "example.com/probed";
 
-/// The event of writes that are answered as done and do not last: it comes once an hour.
+/// The event about writes that are answered as done but do not last. It comes once an hour.
 const REPEATED: &str = "RepeatedWrite";
-/// How long another failure that lasts is not reported again. Its event is the same then.
+/// For how long another lasting failure is not reported again. Its event then repeats the first
+/// one.
 const AGAIN: Duration = Duration::from_mins(10);
 
 /// The most writes of a program to a node in ten minutes.
 const MOST: usize = 12;
-/// The most writes in the first minute. Each further one allows one more.
+/// The maximum number of writes in the first minute. Each further minute allows one more.
 const AT_FIRST: usize = 5;
 
-/// How long scenarios watch the nodes from which something is taken back: `QUARTET_PATIENCE`
-/// seconds, by default 20.
+/// Returns how long scenarios watch the nodes whose writes are undone: `QUARTET_PATIENCE` seconds,
+/// by default 20.
 pub fn patience() -> Duration {
     let seconds = env::var("QUARTET_PATIENCE").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(seconds.unwrap_or(20))
@@ -96,7 +97,7 @@ impl Policy {
     }
 }
 
-/// The expression of a policy that removes a label of nodes.
+/// Returns the expression of a policy that removes a label of nodes.
 pub fn no_label(key: &str) -> String {
     let path = key.replace('/', "~1");
     format!(
@@ -121,8 +122,8 @@ pub struct Contested<'a> {
 pub type Told<'a> = (&'a str, &'a str);
 
 impl Contested<'_> {
-    /// The program has written this node rarely. There is exactly one event of each of these, and no
-    /// other warning.
+    /// Checks that the program has written this node rarely, and that each of these events occurred
+    /// exactly once, without other warnings.
     pub async fn costs_little(&self, name: &str, warnings: &[Told<'_>]) -> Result<()> {
         let Self { env, agent, time, .. } = self;
         let mut all = env.node_writes(agent).await?;
@@ -134,7 +135,7 @@ impl Contested<'_> {
             "{name}: {count} writes of {agent} in {seconds} s, {accepted} accepted; warnings: {events:?}"
         );
         let most = MOST.min(AT_FIRST + usize::try_from(seconds / 60)?);
-        ensure!(count <= most, "{name}: {count} writes, at most {most} may be: {all:?}");
+        ensure!(count <= most, "{name}: {count} writes, at most {most} are allowed: {all:?}");
         for (reason, part) in warnings {
             let told = events.iter().filter(|(text, _)| {
                 text.strip_prefix(reason).is_some_and(|text| text.contains(part))
@@ -151,8 +152,8 @@ impl Contested<'_> {
         Ok(())
     }
 
-    /// Requires that the metric of this alert is above its limit. A counter has only begun to grow if there was too
-    /// little time.
+    /// Requires that the metric of this alert is above its limit. If the time was too short, it is
+    /// enough that a counter has begun to grow.
     pub async fn alerts(&self, alert: &str, series: &str) -> Result<()> {
         let limit = limit_of(alert, series)?;
         let value = self.program.metric(series).await?;
@@ -168,18 +169,18 @@ impl Contested<'_> {
         Ok(())
     }
 
-    /// The same of the alert about repeated writes.
+    /// Checks the alert about repeated writes.
     pub async fn alerts_of_repeated(&self, write: &str) -> Result<()> {
         let series = format!("ccm_repeated_writes_total{{object=\"Node\",write=\"{write}\"}}");
         self.alerts("CCMRepeatedWrites", &series).await
     }
 }
 
-/// The number above which this alert about this series fires.
+/// Returns the number above which this alert about this series fires.
 fn limit_of(alert: &str, series: &str) -> Result<f64> {
     let (rules, name) = (rules::all()?, series.split('{').next().unwrap_or_default());
     let rule = rules.iter().find(|rule| rule.name.ends_with(&format!(": {alert}")));
-    let expression = &rule.with_context(|| format!("there is no alert {alert}"))?.expression;
+    let expression = &rule.with_context(|| format!("the alert {alert} does not exist"))?.expression;
     let (read, limit) = expression.rsplit_once('>').context("it has a limit")?;
     ensure!(read.contains(name), "{alert} does not read {name}: {expression}");
     Ok(limit.trim().parse()?)

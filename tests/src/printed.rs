@@ -10,23 +10,23 @@ use crate::{
     rights::manifest::Grant,
 };
 
-/// The settings as a page: `docs/reference/options-<binary>.md`.
+/// Returns the settings as a page: `docs/reference/options-<binary>.md`.
 pub fn options(program: &str) -> Result<String> {
     printed(program, &["--print-options-markdown"])
 }
 
-/// All metrics that a process of this program can report, whatever the provider.
+/// Returns all metrics that a process of this program can report, whatever its provider.
 pub fn metrics(program: &str) -> Result<Vec<Family>> {
     Ok(families(&metrics_page(program)?))
 }
 
-/// The same as the program's page has it.
+/// Returns the metrics as on the program's page.
 pub fn metrics_page(program: &str) -> Result<String> {
     printed(program, &["--print-metrics"])
 }
 
-/// The rights that this program's code declares, with its default settings. route-ccm has no default
-/// for the networks of the pods; its siblings accept the flag.
+/// Returns the rights that this program's code declares, with its default settings. route-ccm has
+/// no default for the networks of the pods; its siblings accept the flag.
 pub fn rights(program: &str) -> Result<BTreeSet<Grant>> {
     let arguments = ["--print-rights", "--cloud-provider=external", "--cluster-cidr=10.244.0.0/16"];
     let text = printed(program, &arguments)?;

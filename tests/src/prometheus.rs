@@ -2,9 +2,9 @@
 //! `QUARTET_PROMETHEUS` names.
 //!
 //! A [`Stage`] runs a controller's replicas through its [`Story`] while two Prometheus ([`server`])
-//! scrape them, one with the labels of [`operator`]; [`evaluated`] asks both every query that is about
-//! this controller. [`dashboards`] reads the dashboards as Grafana does, [`variables`] stands in for
-//! Grafana where a query has its variables, and [`promql`] finds the names of metrics in an
+//! scrape them, one with the labels of [`operator`]; [`evaluated`] sends every query about this
+//! controller to both. [`dashboards`] reads the dashboards as Grafana does, [`variables`] replaces
+//! the variables of a query as Grafana does, and [`promql`] finds the names of metrics in an
 //! expression.
 
 use std::{
@@ -37,7 +37,7 @@ use crate::{
     trials::Trials,
 };
 
-/// The folder of Prometheus' programs, if there is one.
+/// Returns the folder of Prometheus' programs, if there is one.
 pub fn folder() -> Option<PathBuf> {
     env::var_os("QUARTET_PROMETHEUS").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
@@ -61,14 +61,14 @@ pub fn check_page(page: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if promtool dislikes a name that is upstream's: the label `clusterCIDR` of node
+/// Returns true if promtool complains about a name of upstream: the label `clusterCIDR` of node
 /// IPAM.
 fn is_upstreams(complaint: &str) -> bool {
     complaint.trim_start().starts_with("node_ipam_controller_")
         && complaint.ends_with("label names should be written in 'snake_case' not 'camelCase'")
 }
 
-/// The tests of this program's metrics.
+/// Returns the tests of this program's metrics.
 pub(crate) fn trials(trials: &Trials, program: Identity, work: Work, story: Story) -> Vec<Trial> {
     let Some(folder) = folder() else {
         eprintln!(
@@ -87,7 +87,7 @@ pub(crate) fn trials(trials: &Trials, program: Identity, work: Work, story: Stor
     ]
 }
 
-/// The page of a running program, and that with every metric which it may have.
+/// Checks the page of a running program, and the page with every metric that it may have.
 async fn promtool_accepts_the_metrics(program: Identity, work: Work) -> Result<()> {
     check_page(&printed::metrics_page(program.binary)?).context("all of its metrics")?;
     let env = stage::simulated().await?;

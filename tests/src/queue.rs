@@ -1,4 +1,4 @@
-//! A work queue of plain values for random histories, as simple as it can be.
+//! A work queue of plain values for random histories, as simple as possible.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -59,7 +59,7 @@ impl Queue {
         is_usual
     }
 
-    /// The number of failures in a row.
+    /// Returns the number of failures in a row.
     pub fn failures(&self, name: &str) -> u32 {
         self.keys.get(name).map_or(0, |key| key.failures)
     }
@@ -86,13 +86,13 @@ impl Queue {
         self.keys.get(name).is_some_and(|key| key.due.is_some())
     }
 
-    /// The names that may be handed out.
+    /// Returns the names that may be handed out.
     pub fn due(&self, now: At) -> Vec<Name> {
         let is_due = |key: &Key| !key.is_busy && key.due.is_some_and(|due| due <= now);
         self.keys.iter().filter(|(_, key)| is_due(key)).map(|(name, _)| Name::clone(name)).collect()
     }
 
-    /// When the next name may be handed out.
+    /// Returns when the next name may be handed out.
     pub fn next(&self) -> Option<At> {
         self.keys.values().filter(|key| !key.is_busy).filter_map(|key| key.due).min()
     }

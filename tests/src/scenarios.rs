@@ -27,7 +27,7 @@ use crate::{
 pub mod observe;
 pub mod takeover;
 
-/// How long a scenario waits for what should take moments.
+/// How long a scenario waits for something that should take moments.
 pub const SOON: Duration = Duration::from_secs(15);
 
 /// The user agent that all clients of node-ccm start with.
@@ -70,28 +70,28 @@ impl Env {
         Ok(Self { served: ServedCloud::start(&folder).await?, fixture })
     }
 
-    /// The cloud, to fill and to break.
+    /// Returns the cloud, to fill and to break.
     pub fn cloud(&self) -> &SimCloud {
         self.served.cloud()
     }
 
-    /// How many calls the cloud has had, those for its health left out.
+    /// Returns how many calls the cloud has received, except those for its health.
     pub fn cloud_calls(&self) -> u64 {
         let calls = self.cloud().calls();
         calls.lookup + calls.list
     }
 
-    /// A node-ccm for this cluster and cloud.
+    /// Returns a node-ccm for this cluster and cloud.
     pub fn node_ccm(&self) -> Launch {
         self.launch("node-ccm")
     }
 
-    /// A lifecycle-ccm for this cluster and cloud.
+    /// Returns a lifecycle-ccm for this cluster and cloud.
     pub fn lifecycle_ccm(&self) -> Launch {
         self.launch("lifecycle-ccm")
     }
 
-    /// The program of this name for this cluster and cloud.
+    /// Returns the program of this name for this cluster and cloud.
     pub fn launch(&self, program: &str) -> Launch {
         self.controller(program, "external", self.served.config())
     }
@@ -120,18 +120,18 @@ impl Env {
     }
 }
 
-/// lifecycle-ccm with quick periods.
+/// Returns lifecycle-ccm with quick periods.
 pub fn quick_lifecycle(env: &Env) -> Launch {
     with_quick_periods(env.lifecycle_ccm())
 }
 
-/// The spec of this program's Lease.
+/// Returns the spec of this program's Lease.
 pub async fn lease(env: &Env, program: &str) -> Result<LeaseSpec> {
     let api = Api::<Lease>::namespaced(env.client.clone(), "kube-system");
     api.get(program).await?.spec.context("a Lease has a spec")
 }
 
-/// A scenario: its name, the clusters it makes sense on, and what it does.
+/// A scenario: its name, the kinds of clusters that it can run on, and its function.
 pub struct Scenario {
     /// The test's name.
     pub name: &'static str,
@@ -147,22 +147,22 @@ pub type Step<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 /// A scenario that runs.
 pub type Running = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
-/// On either cluster.
+/// On both kinds of clusters.
 pub const BOTH: &[Kind] = &[Kind::Simulated, Kind::Real];
-/// On the simulated API server alone.
+/// Only on the simulated API server.
 pub const SIMULATED: &[Kind] = &[Kind::Simulated];
-/// On the real API server alone.
+/// Only on the real API server.
 pub const REAL: &[Kind] = &[Kind::Real];
 
 impl Scenario {
-    /// True if it runs on the real API server.
+    /// Returns true if it runs on the real API server.
     pub fn is_real(&self) -> bool {
         self.on.contains(&Kind::Real)
     }
 }
 
-/// Scenarios by the clusters they run on. Names each function once: the test is called as
-/// the function is.
+/// Scenarios by the clusters they run on. Names each function once, and the test has the name of
+/// the function.
 #[macro_export]
 macro_rules! scenarios {
     ($($on:ident: $($module:ident::$name:ident),+ $(,)?;)+) => {

@@ -1,4 +1,4 @@
-//! The seeds of random histories, and the searches of them.
+//! The seeds of random histories, and the search for seeds.
 //!
 //! `QUARTET_HISTORY=N` replays the history of that seed, `QUARTET_HISTORIES=n` plays n of each kind, and both
 //! together play n from seed N on.
@@ -20,7 +20,7 @@ pub fn is_replay() -> bool {
     wanted.end - wanted.start == 1
 }
 
-/// The seeds that the environment asks for, else as many as the caller says.
+/// Returns the seeds that the environment asks for, or else as many as the caller says.
 pub fn seeds(histories: u64) -> Range<u64> {
     let (first, count) = (number("QUARTET_HISTORY"), number("QUARTET_HISTORIES"));
     let unnamed = if first.is_some() { 1 } else { histories };
@@ -28,19 +28,20 @@ pub fn seeds(histories: u64) -> Range<u64> {
     first..first + count.unwrap_or(unnamed)
 }
 
-/// Plays histories of one kind. `play` panics if one breaks a rule, else it returns the number of its events.
+/// Plays histories of one kind. `play` panics if one breaks a rule. Otherwise it returns the number
+/// of its events.
 pub fn play_all(kind: impl Debug, histories: u64, play: impl Fn(u64) -> usize) {
     let mut events = 0;
     for seed in seeds(histories) {
-        // Shown if the history fails.
+        // This is shown if the history fails.
         eprintln!("{kind:?}, history {seed}");
         events += play(seed);
     }
     eprintln!("{kind:?}: {events} events");
 }
 
-/// Looks for a history of each variant that breaks the rule of the variant. `first` is the first seed of a search;
-/// `play` returns how the rule is broken.
+/// Looks for a history of each variant that breaks the rule of the variant. `first` is the first
+/// seed of a search. `play` returns how the rule is broken.
 pub fn search_each<W: Copy + Debug, K: Copy>(
     variants: &[(W, K, &'static str)],
     searched: u64,
@@ -58,10 +59,11 @@ pub fn search_each<W: Copy + Debug, K: Copy>(
         }
         missing.extend(found.is_none().then_some((without, rule)));
     }
-    assert!(missing.is_empty(), "nothing notices that this is missing: {missing:?}");
+    assert!(missing.is_empty(), "no history shows that this rule is missing: {missing:?}");
 }
 
-/// How a history that panics breaks this rule: its message begins with the name of the rule.
+/// Returns how a history that panics breaks this rule: its message begins with the name of the
+/// rule.
 pub fn breaks(rule: &str, play: impl FnOnce() -> usize) -> Option<String> {
     let end = catch_unwind(AssertUnwindSafe(play));
     let said = end.err()?.downcast_ref::<String>().cloned().unwrap_or_default();

@@ -17,7 +17,7 @@ pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// The namespace of all these Services.
 pub const NAMESPACE: &str = "default";
 
-/// A Service with the TCP port 80.
+/// Returns a Service with the TCP port 80.
 pub fn service(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
@@ -63,7 +63,7 @@ pub async fn delete(client: &Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until there is no Service of this name.
+/// Waits until the Service of this name is gone.
 pub async fn gone(client: &Client, name: &str, limit: Duration) -> Result<()> {
     let api = api(client);
     poll::until(&format!("Service {name} to be gone"), limit, || async {
@@ -104,7 +104,7 @@ pub async fn address(client: &Client, name: &str, limit: Duration) -> Result<Str
     addresses(&ready).pop().context("an address")
 }
 
-/// The addresses in its status.
+/// Returns the addresses in its status.
 pub fn addresses(service: &Service) -> Vec<String> {
     let balancer = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = balancer.and_then(|balancer| balancer.ingress.as_ref()).into_iter().flatten();
@@ -123,7 +123,7 @@ pub fn is_protected(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|name| name == FINALIZER)
 }
 
-/// Reasons and texts of its events.
+/// Returns reasons and texts of its events.
 pub async fn events(client: &Client, name: &str) -> Result<BTreeSet<(String, String)>> {
     let events = Api::<Event>::namespaced(client.clone(), NAMESPACE);
     let list = events.list(&ListParams::default()).await?;
@@ -139,7 +139,7 @@ pub async fn events(client: &Client, name: &str) -> Result<BTreeSet<(String, Str
     Ok(texts.collect())
 }
 
-/// The UID of the cluster, as it is stored with load balancers.
+/// Returns the UID of the cluster, as it is stored with load balancers.
 pub async fn cluster_uid(client: &Client) -> Result<String> {
     let namespace = Api::<Namespace>::all(client.clone()).get("kube-system").await?;
     namespace.metadata.uid.context("a namespace has a UID")

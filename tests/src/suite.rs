@@ -1,8 +1,8 @@
 //! The tests of one controller that need a cluster: the target `world` of its crate.
 //!
-//! A controller brings a [`Suite`], and [`main`] makes the tests of it: its scenarios, its
-//! rights one by one, the queries of its dashboard, its page of metrics. A test of the house
-//! fails for a listed program without one.
+//! A controller defines a [`Suite`], and [`main`] makes its tests: its scenarios, its rights one by
+//! one, the queries of its dashboard, its page of metrics. A test of the target `house` fails for a
+//! listed program without a suite.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -26,7 +26,7 @@ const MOST_REAL: usize = 12;
 
 /// The parts of a controller's tests.
 pub struct Suite {
-    /// Whose.
+    /// The program.
     pub program: Identity,
     /// Its scenarios.
     pub scenarios: Vec<Scenario>,
@@ -41,7 +41,7 @@ pub struct Suite {
 pub struct Work {
     /// The program with short terms and quick periods.
     pub launch: fn(&Env) -> Launch,
-    /// Makes work; called again and again with the number of the call.
+    /// Makes work. It is called again and again with the number of the call.
     pub step: for<'a> fn(&'a Env, u32) -> Step<'a, ()>,
     /// True while the work that needs this right is not done.
     pub is_undone: for<'a> fn(&'a Env, &'a Grant) -> Step<'a, bool>,
@@ -56,7 +56,7 @@ pub struct Story {
     pub play: for<'a> fn(&'a mut Stage) -> Step<'a, ()>,
 }
 
-/// The whole `main` of a controller's test target `world`.
+/// Returns the whole `main` of a controller's test target `world`.
 pub fn main(suite: Suite) -> Result<ExitCode> {
     let trials = Trials::new()?;
     let Suite { program, scenarios, work, story } = suite;
@@ -72,7 +72,7 @@ pub fn main(suite: Suite) -> Result<ExitCode> {
     trials.run(all)
 }
 
-/// An observer that sees the same work as a leader leaves all of it to the leader.
+/// Checks that an observer beside a leader leaves all work to the leader.
 async fn writes_nothing_beside_a_leader(env: Env, program: Identity, work: Work) -> Result<()> {
     let leader = env.start(&(work.launch)(&env)).await?;
     let observer = observe(&env, (work.launch)(&env)).await?;
@@ -88,7 +88,7 @@ async fn writes_nothing_beside_a_leader(env: Env, program: Identity, work: Work)
     shows_its_record(&leader).await
 }
 
-/// The record of what it has done is whole, with its names and without them.
+/// Checks that its record is whole, with names and without them.
 async fn shows_its_record(program: &Program) -> Result<()> {
     for page in ["/record", "/record?anonymous=true"] {
         let (status, record) = program.get(page).await?;
@@ -104,7 +104,7 @@ fn real_scenarios_are_few(scenarios: &[Scenario]) -> Trial {
     Trial::test("scenarios_on_the_real_api_server_are_few", move || {
         if real > MOST_REAL {
             return Err(Failed::from(format!(
-                "{real} scenarios run on the real API server, at most {MOST_REAL} may: test the others \
+                "{real} scenarios run on the real API server, but at most {MOST_REAL} may: test the others \
                  on the simulated one, or as unit tests (docs/internal/testing.md)"
             )));
         }

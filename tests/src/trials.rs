@@ -13,10 +13,10 @@ use crate::{
     scenarios::Scenario,
 };
 
-/// Few tests may take longer: one that hangs is a failure with a name.
+/// Few tests may take longer. A test that hangs is a failure with a name.
 const LIMIT: Duration = Duration::from_mins(3);
 
-/// The kind of cluster that the environment asks for.
+/// Returns the kind of cluster that the environment asks for.
 pub fn kind() -> Result<Kind> {
     env::var("QUARTET_CLUSTER").unwrap_or_else(|_| "sim".to_owned()).parse()
 }
@@ -31,14 +31,14 @@ pub struct Trials {
 }
 
 impl Trials {
-    /// For clusters of the kind that the environment asks for.
+    /// Creates tests for clusters of the kind that the environment asks for.
     pub fn new() -> Result<Self> {
         let kind = kind()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         Ok(Self { runtime: Arc::new(runtime), lanes: Arc::new(Lanes::new(kind)), kind })
     }
 
-    /// A test on one of the clusters.
+    /// Returns a test on one of the clusters.
     pub fn trial<F>(&self, name: impl Into<String>, test: F) -> Trial
     where
         F: AsyncFnOnce(&Lane) -> Result<()> + Send + 'static,
@@ -46,7 +46,7 @@ impl Trials {
         self.trial_within(LIMIT + policies::patience(), name, test)
     }
 
-    /// A test on one of the clusters that may take longer than others.
+    /// Returns a test on one of the clusters that may take longer than others.
     pub fn trial_within<F>(&self, limit: Duration, name: impl Into<String>, test: F) -> Trial
     where
         F: AsyncFnOnce(&Lane) -> Result<()> + Send + 'static,
@@ -64,7 +64,7 @@ impl Trials {
         })
     }
 
-    /// A test that brings its own cluster, or does not need one.
+    /// Returns a test that brings its own cluster, or does not need one.
     pub fn alone<F>(&self, name: impl Into<String>, test: F) -> Trial
     where
         F: AsyncFnOnce() -> Result<()> + Send + 'static,
@@ -75,7 +75,7 @@ impl Trials {
         })
     }
 
-    /// The scenarios that run on this kind of cluster.
+    /// Returns the scenarios that run on this kind of cluster.
     pub fn scenarios(&self, all: Vec<Scenario>) -> Vec<Trial> {
         let chosen = all.into_iter().filter(|scenario| scenario.on.contains(&self.kind));
         chosen
@@ -90,20 +90,20 @@ impl Trials {
             .collect()
     }
 
-    /// The clusters.
+    /// Returns the clusters.
     pub fn lanes(&self) -> Arc<Lanes> {
         self.lanes.clone()
     }
 
     /// Runs the tests and ends the clusters.
     pub fn run(self, trials: Vec<Trial>) -> Result<ExitCode> {
-        // They wait more than they work, but each has programs of its own, and two cores
-        // are busy with more of them.
+        // They wait more than they work, but each has its own programs, and more of them would
+        // overload two cores.
         let threads = if self.kind == Kind::Real { lanes::REAL } else { 8 };
         self.run_at_once(trials, threads)
     }
 
-    /// Runs tests that share more than a cluster, and ends the clusters.
+    /// Runs tests that share more than a cluster one by one, and ends the clusters.
     pub fn run_one_by_one(self, trials: Vec<Trial>) -> Result<ExitCode> {
         self.run_at_once(trials, 1)
     }
@@ -119,8 +119,8 @@ impl Trials {
     }
 }
 
-/// With its roles and its policy the API server refuses no write of a program. An API server that has
-/// just been restarted refuses reads until it knows the roles.
+/// Checks that the API server refuses no write of a program with its roles and its policy. An API
+/// server that has just been restarted refuses reads until it knows the roles.
 async fn nothing_refused(lane: &Lane, before: usize) -> Result<()> {
     if lane.cluster().real().is_none() {
         return Ok(());

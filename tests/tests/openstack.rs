@@ -16,10 +16,10 @@ use ccm_tests::{
 use libtest_mimic::{Arguments, Trial};
 use tokio::sync::OnceCell;
 
-/// No scenario may take longer: one that hangs is a failure with a name.
+/// No scenario may take longer. A scenario that hangs is a failure with a name.
 const LIMIT: Duration = Duration::from_mins(8);
 
-/// The cloud, started by the first scenario that runs, or why it cannot be.
+/// The cloud, which the first scenario starts, or the reason why it cannot be started.
 type Shared = Arc<OnceCell<Result<Arc<Cloud>, String>>>;
 
 fn main() -> Result<ExitCode> {

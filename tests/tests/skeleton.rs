@@ -1,4 +1,5 @@
-//! The skeleton of a controller works as docs say: it is copied by authors of controllers.
+//! The skeleton of a controller works as the documentation says, because authors of controllers
+//! copy it.
 
 #[path = "../examples/skeleton.rs"]
 mod skeleton;

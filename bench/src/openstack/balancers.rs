@@ -9,10 +9,11 @@ use ccm_tests::openstack::{many_balancers, rig::Rig};
 const JOINED: usize = 50;
 /// For how long one of them is held in `PENDING_UPDATE`.
 const HELD: Duration = Duration::from_mins(10);
-/// How many answers are cut off, how many with the leader killed, and how many arrive late as well.
+/// How many answers are cut off, with how many of them the leader is killed, and how many also
+/// arrive late.
 const LOST: [usize; 3] = [10, 5, 5];
 
-/// A node joins many load balancers, of which one is held by the cloud.
+/// Adds a node to many load balancers, one of which the cloud holds.
 pub async fn joining(rig: &Rig) -> Result<()> {
     many_balancers::measure(rig, JOINED, HELD).await
 }

@@ -20,7 +20,7 @@ use super::{calls, register, requests, seconds};
 pub const SERVERS: usize = 300;
 /// How many nodes register at once.
 const NEW: usize = 20;
-/// Long enough for what follows a list.
+/// Long enough for the requests that follow a list.
 const AFTERWARDS: Duration = Duration::from_secs(8);
 
 /// Prints the figures of a fleet.
@@ -44,7 +44,7 @@ pub async fn measure(rig: &Rig) -> Result<()> {
     let made = requests(rig, "node-ccm", asked).await?;
     let writes: Vec<_> = made.iter().filter(|one| one.is_write()).cloned().collect();
     println!(
-        "restart with {SERVERS} nodes, first refresh included: calls {} (wanted: at most 6); API writes but the lease: {:?} (wanted: 0; the event is leader election's)",
+        "restart with {SERVERS} nodes, first refresh included: calls {} (wanted: at most 6); API writes except the lease: {:?} (wanted: 0; the event is leader election's)",
         calls(rig, mark),
         audit::count(&writes)
     );
@@ -52,17 +52,17 @@ pub async fn measure(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-/// The same burst in a project that has no other servers: Nova's list of those is short.
+/// Runs the same burst in a project that has no other servers, so that Nova's list is short.
 pub async fn few(rig: &Rig) -> Result<()> {
     let servers = rig.cloud.other.crowd("few-", NEW).await?;
     rig.log_in_as(&Account::of("other"))?;
     let program = rig.start(&rig.launch("node-ccm")).await?;
-    burst(rig, &rig.cloud.other, "nodes in a project of their own", &servers).await?;
+    burst(rig, &rig.cloud.other, "nodes in their own project", &servers).await?;
     program.terminate().await?;
     rig.cloud.other.delete_servers(servers.iter().map(|server| server.id.as_str())).await
 }
 
-/// Nodes register at once and are initialised.
+/// Registers nodes at once and waits until they are initialised.
 async fn burst(rig: &Rig, user: &Admin, what: &str, servers: &[Server]) -> Result<()> {
     let start = Instant::now();
     user.servers().await?;
@@ -81,9 +81,9 @@ async fn burst(rig: &Rig, user: &Admin, what: &str, servers: &[Server]) -> Resul
     Ok(())
 }
 
-/// The next whole refresh.
+/// Waits for the next whole refresh.
 async fn refresh(rig: &Rig) -> Result<()> {
-    // What the nodes before have begun is not the refresh's.
+    // Requests that earlier nodes have caused do not belong to the refresh.
     sleep(AFTERWARDS).await;
     let mark = rig.cloud.proxy.log().mark();
     listed(rig, mark).await?;
@@ -91,7 +91,8 @@ async fn refresh(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a lookup of all nodes has listed the servers since the mark, and for what follows.
+/// Waits until a lookup of all nodes has listed the servers since the mark, and for the requests
+/// that follow.
 async fn listed(rig: &Rig, mark: usize) -> Result<()> {
     poll::until("a lookup of all nodes", Duration::from_secs(90), || async {
         Ok((calls(rig, mark).of("compute GET /v2.1/servers/detail") > 0).then_some(()))

@@ -18,13 +18,13 @@ use tokio::time::{Instant, sleep};
 
 use super::{initialised, register, seconds};
 
-/// The nodes are new, and new nodes are not judged: that is not what is measured.
+/// The nodes are new. The grace period of new nodes is not part of the measurement.
 const YOUNG: &str = "--node-grace-period=1s";
 /// How many nodes are not Ready.
 const NODES: usize = 20;
 /// The default of `--node-deletion-confirmation-period`.
 const CONFIRMATION: Duration = Duration::from_secs(20);
-/// Within this a program that works has seen the cloud answer.
+/// Within this time a working program has seen the cloud answer.
 const RECOVERY: Duration = Duration::from_mins(2);
 
 /// The fault of the cloud.
@@ -47,7 +47,7 @@ impl Outage {
         }
     }
 
-    /// Begins it. What this returns ends the freezing when it is dropped.
+    /// Begins the outage. The returned value ends the freezing when it is dropped.
     async fn begin(self, rig: &Rig) -> Result<Option<Frozen>> {
         let proxy = &rig.cloud.proxy;
         match self {
@@ -72,7 +72,7 @@ impl Outage {
     }
 }
 
-/// Prints what outages do to nodes that are not Ready.
+/// Prints the effect of outages on nodes that are not Ready.
 pub async fn measure(rig: &Rig) -> Result<()> {
     let new: Vec<_> =
         (0..NODES).map(|number| NewServer::named(&format!("judged-{number}"))).collect();
@@ -128,7 +128,7 @@ async fn all_ready(rig: &Rig, servers: &[Server], status: &str) -> Result<()> {
     Ok(())
 }
 
-/// Prints what readiness and metrics say about it.
+/// Prints what readiness and metrics show.
 async fn tell(program: &Program) -> Result<()> {
     let (status, page) = program.get("/readyz?verbose").await?;
     println!("  /readyz {status}");
@@ -149,7 +149,7 @@ async fn recovered(program: &Program) -> Result<()> {
     let start = Instant::now();
     poll::until("the program to have recovered", RECOVERY, || async {
         let (status, page) = program.get("/readyz?verbose").await?;
-        // Warnings stand there with an exclamation mark.
+        // Warnings are marked by an exclamation mark.
         Ok((status == 200 && !page.contains("[!]")).then_some(()))
     })
     .await?;
@@ -163,7 +163,7 @@ pub async fn deletion(rig: &Rig) -> Result<()> {
     let server = servers.first().context("a server")?;
     register(rig, initialised(rig.cloud.fleet.iter().chain(&servers))).await?;
     let program = rig.start(&rig.launch("lifecycle-ccm").arg(YOUNG)).await?;
-    sleep(Duration::from_secs(3)).await; // past the grace period
+    sleep(Duration::from_secs(3)).await; // This is past the grace period.
     rig.cloud.user.delete_server(&server.id).await?;
     let start = Instant::now();
     let all = rig.cloud.user.servers().await?.len();

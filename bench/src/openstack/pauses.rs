@@ -1,4 +1,4 @@
-//! A service asks for a pause.
+//! Measures a service that asks for a pause.
 
 use std::time::Duration;
 
@@ -39,12 +39,13 @@ async fn paused(rig: &Rig, service: Service) -> Result<()> {
     let mark = log.mark();
     let throttle = Fault::new(Effect::throttle(Some(PAUSE))).on(service).times(1);
     rig.cloud.proxy.faults().add(throttle);
-    // Nodes come all the time; each of them wants a call to Nova, then one to Neutron.
+    // Nodes come all the time. Each of them needs a call to Nova, then one to Neutron.
     let start = Instant::now();
     for (number, server) in (1..).zip(&servers) {
         rig.register(server).await?;
         if number == 4 {
-            // Other credentials are tried with a login: Keystone has something to do as well.
+            // Other credentials are tried with a login, so that Keystone has something to do as
+            // well.
             rig.log_in_as(&user.account)?;
         }
         sleep_until(start + number * PAUSE / 7).await;

@@ -1,4 +1,4 @@
-//! Many nodes get routes on Neutron, and leave.
+//! Measures many nodes that get routes on Neutron, and leave.
 
 use anyhow::Result;
 use ccm_tests::openstack::{many_routes, rig::Rig};

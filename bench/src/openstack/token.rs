@@ -1,4 +1,4 @@
-//! A token ends while many calls are under way: the provider itself, in this process.
+//! Measures a token that ends while many calls are under way. The provider runs in this process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use super::calls;
 /// How many calls are made at the same time.
 const CALLS: usize = 50;
 
-/// Prints what a revoked token costs.
+/// Prints the cost of a revoked token.
 pub async fn measure(rig: &Rig) -> Result<()> {
     let cloud = provider(rig).await?;
     cloud.health(Call::waiting(Duration::from_secs(60))).await?;
@@ -23,7 +23,7 @@ pub async fn measure(rig: &Rig) -> Result<()> {
     ensure!(before.iter().all(is_found), "before: {before:?}");
     let token = rig.cloud.proxy.log().last_token().context("the provider has logged in")?;
     rig.cloud.operator.revoke_token(&token).await?;
-    // The services believe in a token for a second after they have asked Keystone.
+    // The services trust a token for a second after they have asked Keystone.
     sleep(Duration::from_secs(2)).await;
     let mark = rig.cloud.proxy.log().mark();
     let answers = ask(rig, &*cloud, CALLS).await;
@@ -42,7 +42,7 @@ async fn provider(rig: &Rig) -> Result<Arc<dyn Cloud>> {
     Ok(ccm_providers::registry().get("openstack")?.build(context).await?)
 }
 
-/// Looks servers of the fleet up, each by a call of its own.
+/// Looks up servers of the fleet, each with a separate call.
 async fn ask(rig: &Rig, cloud: &dyn Cloud, calls: usize) -> Vec<LookupResult> {
     let nodes = rig.cloud.fleet.iter().cycle().take(calls).map(|server| NodeIdentity {
         name: server.name.clone(),

@@ -59,12 +59,13 @@ impl Hold {
         Ok(Self { port, certificate: cert.pem(), count, _tasks: tasks })
     }
 
-    /// How many requests it has held.
+    /// Returns how many requests it has held.
     pub fn count(&self) -> usize {
         self.count.load(Relaxed)
     }
 
-    /// The object that makes the API server ask it about writes of ConfigMaps with [`LABEL`].
+    /// Returns the object that makes the API server ask the webhook about writes of ConfigMaps with
+    /// [`LABEL`].
     pub fn webhook(&self) -> Result<Value> {
         let authority = serde_json::to_value(ByteString(self.certificate.clone().into_bytes()))?;
         let url = format!("https://127.0.0.1:{}/", self.port);

@@ -20,7 +20,7 @@ const CLIENTS: usize = 200;
 const AGAIN: Duration = Duration::from_millis(200);
 const ACCOUNT: &str = "pressure";
 
-/// The clients' account and its rights.
+/// Returns the clients' account and its rights.
 pub fn account() -> Value {
     let group = "rbac.authorization.k8s.io";
     let metadata = json!({"name": ACCOUNT, "namespace": "kube-system"});

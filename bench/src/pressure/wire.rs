@@ -55,7 +55,7 @@ struct Relay {
 }
 
 impl Wire {
-    /// A proxy that has the credentials of the kubeconfig `account`.
+    /// Returns a proxy that has the credentials of the kubeconfig `account`.
     pub async fn start(account: &Path, folder: &Path, manner: Manner) -> Result<Self> {
         let file = Kubeconfig::read_from(account)?;
         let mut config =
@@ -72,12 +72,12 @@ impl Wire {
         Ok(Self { kubeconfig, writes, _tasks: tasks })
     }
 
-    /// The kubeconfig for the program.
+    /// Returns the kubeconfig for the program.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The writes so far, with the UIDs of their levels.
+    /// Returns the writes so far, with the UIDs of their levels.
     pub fn writes(&self) -> Vec<Write> {
         self.writes.lock().clone()
     }

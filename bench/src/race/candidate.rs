@@ -1,7 +1,7 @@
-//! A candidate: the product's elector, and something that writes while it leads.
+//! A candidate: the product's elector, and a task that writes while it leads.
 //!
-//! Each one lives on a thread and a runtime of its own, so that it can be frozen: with
-//! its thread blocked neither tasks nor timers run, as with a process that is stopped.
+//! Each candidate has its own thread and its own runtime, so that it can be frozen: while the
+//! thread is blocked, neither tasks nor timers run, as in a stopped process.
 
 use std::{
     sync::{Arc, mpsc::channel},
@@ -28,19 +28,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::{line::Line, referee::Referee};
 
-/// Between two writes.
+/// The pause between two writes.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long a candidate that overstays leads on after its term.
+/// How long a candidate that overstays continues to lead after its term.
 const OVERSTAY: Duration = Duration::from_millis(1500);
 
 /// The rules that a candidate follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manners {
-    /// All of the product.
+    /// The whole product.
     Good,
-    /// Broken: it leads on for a while when its term is over.
+    /// Broken: it continues to lead for a while when its term is over.
     Overstays,
-    /// Broken: nothing stands between the library and the API server.
+    /// Broken: the guard between the library and the API server is missing.
     Unguarded,
 }
 
@@ -57,7 +57,7 @@ pub struct Recipe {
     pub clients: Clients,
     /// Its line for lease requests.
     pub line: Line,
-    /// Who judges its writes.
+    /// The referee of its writes.
     pub referee: Arc<Referee>,
 }
 
@@ -99,7 +99,7 @@ impl Candidate {
         self.thread.is_finished()
     }
 
-    /// Nothing of it runs for this time.
+    /// Freezes it for this time.
     pub fn freeze(&self, time: Duration) {
         self.orders.send(Order::Freeze(time)).ok(); // It may have ended.
     }
@@ -110,7 +110,7 @@ impl Candidate {
     }
 }
 
-/// The whole life of a candidate. Whatever it still does ends with its runtime.
+/// Runs the whole life of a candidate. Everything that it still does ends with its runtime.
 async fn live(
     recipe: &Recipe,
     mut orders: mpsc::UnboundedReceiver<Order>,
@@ -155,8 +155,8 @@ fn candidacy(recipe: &Recipe) -> Elector {
     Elector::new("race", terms.clone(), guarded, clients.watch.clone(), metrics, events)
 }
 
-/// Writes until it is told to leave. Then the last write ends, and the Lease is given back only
-/// after that, as in the product.
+/// Writes until the candidate must leave. The Lease is given back only after the last write has
+/// ended, as in the product.
 async fn write_and_leave(
     recipe: Recipe,
     leadership: Leadership,
@@ -170,8 +170,8 @@ async fn write_and_leave(
     std::future::pending::<()>().await;
 }
 
-/// Writes for as long as it may, or as a broken one believes it may. A write takes no
-/// longer than the time that was asked for.
+/// Writes for as long as it may, or as long as a broken candidate believes it may. A write never
+/// takes longer than the requested time.
 async fn write(recipe: Recipe, leadership: Leadership) {
     let need = leadership.write_timeout();
     let overstays = recipe.manners == Manners::Overstays;
@@ -193,5 +193,5 @@ async fn write(recipe: Recipe, leadership: Leadership) {
 /// Blocks the thread.
 fn freeze(time: Duration) {
     let (_held, never) = channel::<()>();
-    never.recv_timeout(time).ok(); // Always times out: there is no sender.
+    never.recv_timeout(time).ok(); // This always times out, because the channel has no sender.
 }

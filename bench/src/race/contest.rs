@@ -1,4 +1,4 @@
-//! Two candidates for one Lease, round after round.
+//! Lets two candidates compete for one Lease, round after round.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -18,13 +18,13 @@ use super::{
     referee::Referee,
 };
 
-/// A candidate leads within this time once all is well: the Lease, and calls that still wait.
+/// Once everything works, a candidate leads within this time: the length of the Lease, and calls
+/// that still wait.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How often the candidates are looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A place that always has a candidate: when one ends the next one starts, as a
-/// Deployment has it.
+/// A place that always has a candidate: when one ends the next one starts, as in a Deployment.
 struct Seat {
     name: char,
     lives: usize,
@@ -97,7 +97,7 @@ impl Contest {
                 return Ok(self.referee);
             }
         }
-        // The last fault has its takeover, too.
+        // The last fault is also followed by a takeover.
         self.leader().await?;
         sleep(LOOK * 5).await;
         Ok(self.referee)
@@ -111,7 +111,7 @@ impl Contest {
         self.pass(plan.length).await?;
         self.mode(LineMode::Normal);
         if plan.fault == Fault::Slow {
-            // What still travels slowly is this round's, not the next one's.
+            // Requests that are still under way belong to this round and not to the next one.
             self.pass(2 * SLOWEST).await?;
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Contest {
         }
     }
 
-    /// Starts candidates where there are none.
+    /// Starts candidates on empty seats.
     async fn fill(&mut self) -> Result<()> {
         for seat in &mut self.seats {
             if seat.is_empty() {
@@ -160,7 +160,7 @@ impl Contest {
         Ok(())
     }
 
-    /// Time passes.
+    /// Lets time pass.
     async fn pass(&mut self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -184,7 +184,7 @@ impl Contest {
     }
 }
 
-/// The product's clients, with connections of their own.
+/// Returns the product's clients, with connections of their own.
 async fn clients(kubeconfig: &Path) -> Result<Clients> {
     let config = ClientConfig {
         kubeconfig: Some(kubeconfig.to_owned()),

@@ -12,13 +12,13 @@ const WRONG_BY: i64 = 3600;
 pub enum Fault {
     /// The leader is killed.
     Kill,
-    /// Both candidates end so; two new ones wait for the same Lease to expire.
+    /// Both candidates end in this way. Two new ones wait for the same Lease to expire.
     KillBoth,
     /// The leader gives the Lease back.
     Release,
-    /// Nothing of the leader runs for longer than the Lease lasts.
+    /// The leader is frozen for longer than the Lease lasts.
     Freeze,
-    /// Lease requests and their answers travel slowly, of both candidates.
+    /// The Lease requests of both candidates and their answers travel slowly.
     Slow,
     /// The leader's requests are carried out, and no answer ever comes.
     Silence,
@@ -41,7 +41,7 @@ impl Fault {
         Self::Clocks,
     ];
 
-    /// Its name in the table.
+    /// Returns its name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kill => "leader killed",
@@ -55,13 +55,13 @@ impl Fault {
         }
     }
 
-    /// How long it lasts, in milliseconds: from and up to.
+    /// Returns how long it lasts, in milliseconds: from and up to.
     const fn lasts(self) -> (u64, u64) {
         match self {
             Self::Kill | Self::KillBoth => (50, 150),
-            // Its last write has its time.
+            // The last write gets enough time.
             Self::Release => (300, 500),
-            // Longer than a Lease and a standby's last wait for it.
+            // This is longer than a Lease and a standby's last wait for it.
             Self::Freeze => (1200, 2500),
             Self::Slow | Self::Silence | Self::Cut => (800, 2500),
             Self::Clocks => (1200, 1500),
@@ -74,7 +74,7 @@ impl Fault {
 pub struct Plan {
     /// The fault.
     pub fault: Fault,
-    /// How long there is a leader before the fault.
+    /// How long a leader leads before the fault.
     pub settle: Duration,
     /// How long the fault lasts.
     pub length: Duration,
@@ -83,7 +83,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Draws one. Takes the same from `random` whatever comes out.
+    /// Draws a fault. Takes the same number of values from `random` whatever the result is.
     pub fn draw(random: &mut StdRng) -> Self {
         let fault = Fault::ALL.choose(random).copied().unwrap_or(Fault::Kill);
         let settle = Duration::from_millis(random.random_range(50..450));
@@ -95,7 +95,7 @@ impl Plan {
     }
 }
 
-/// How far the clocks of two candidates are ahead, in seconds.
+/// Returns how far the clocks of two candidates are ahead, in seconds.
 pub fn wrong_clocks(random: &mut StdRng) -> [i64; 2] {
     [random.random_range(-WRONG_BY..=WRONG_BY), random.random_range(-WRONG_BY..=WRONG_BY)]
 }

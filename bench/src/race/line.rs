@@ -1,7 +1,7 @@
-//! A candidate's line to the API server, and the wall clock at its near end.
+//! A candidate's line to the API server, and the wall clock at the candidate's end.
 //!
-//! Requests travel outside of the candidate: what it has sent arrives also when it is
-//! frozen or dead by then, and an answer waits for it as one in a socket does.
+//! Requests travel outside of the candidate: a request that was sent arrives even if the candidate
+//! is frozen or dead by then, and an answer waits for the candidate as in a socket.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,9 +25,9 @@ const NEVER: Duration = Duration::from_secs(20);
 /// The effect of the line on requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineMode {
-    /// Nothing bad.
+    /// The line works.
     Normal,
-    /// Requests and answers take their time, each another.
+    /// Requests and answers take time, each a different amount.
     Slow,
     /// Requests arrive, answers do not.
     Silence,
@@ -50,7 +50,7 @@ struct State {
     random: StdRng,
 }
 
-/// How one request fares.
+/// The fate of one request.
 struct Passage {
     there: Duration,
     back: Duration,
@@ -58,7 +58,7 @@ struct Passage {
 }
 
 impl Line {
-    /// A good line from the runtime that this is called on.
+    /// Creates a good line from the runtime that this is called on.
     pub fn new(seed: u64) -> Self {
         let random = StdRng::seed_from_u64(seed);
         let state = State { mode: LineMode::Normal, ahead: SignedDuration::ZERO, random };
@@ -69,18 +69,18 @@ impl Line {
         }
     }
 
-    /// From now on requests fare like this.
+    /// Sets what happens to requests from now on.
     pub fn set(&self, mode: LineMode) {
         self.state.lock().mode = mode;
     }
 
-    /// From now on the candidate's wall clock is this many seconds ahead.
+    /// Sets the candidate's wall clock this many seconds ahead from now on.
     pub fn set_clock_ahead(&self, seconds: i64) {
         self.state.lock().ahead = SignedDuration::from_secs(seconds);
     }
 
-    /// A lease client over this line: the candidate's clock, the guard if there is one,
-    /// the line, and the product's stack.
+    /// Returns a lease client over this line: the candidate's clock, the guard if there is one, the
+    /// line, and the product's stack.
     pub fn client(&self, clients: &Clients, guard: Option<LeaseGuard>) -> Client {
         clients.lease_client(layer_fn(|stack: LeaseService| {
             let line = self.clone();
@@ -111,7 +111,7 @@ impl Line {
             };
             sleep(passage.back).await;
             if !passage.cut {
-                reply.send(answer).ok(); // Its candidate may be gone.
+                reply.send(answer).ok(); // The candidate may be gone.
             }
         };
         {
@@ -152,7 +152,7 @@ impl State {
     }
 }
 
-/// The answer with all of its body.
+/// Returns the answer with all of its body.
 async fn received(answer: Response<ResponseBody>) -> Result<Response<ResponseBody>, BoxError> {
     let (parts, body) = answer.into_parts();
     let body = body.collect().await?.to_bytes();
@@ -167,7 +167,7 @@ where
     body.map_err(Into::into).boxed_unsync()
 }
 
-/// A Lease with its times moved. Anything else stays as it is.
+/// Returns a Lease with its times moved. Anything else stays as it is.
 fn shifted(body: &[u8], by: SignedDuration) -> Vec<u8> {
     let Ok(mut object) = serde_json::from_slice::<Value>(body) else { return body.to_vec() };
     for field in ["/spec/renewTime", "/spec/acquireTime"] {

@@ -1,4 +1,4 @@
-//! Judges the writes of all candidates for one Lease, by the one clock they share.
+//! Judges the writes of all candidates for one Lease, by a clock that they share.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -10,7 +10,7 @@ use super::fault::Fault;
 /// The time before two led at once whose events are printed.
 const STORY: Duration = Duration::from_secs(6);
 
-/// Keeps the books of one Lease.
+/// Records the writes of one Lease.
 pub struct Referee {
     lease: String,
     start: Instant,
@@ -40,7 +40,7 @@ struct Overlap {
     other: String,
 }
 
-/// From one reign to the next.
+/// The time between two leaders.
 pub struct Gap {
     /// The last fault.
     pub fault: Option<Fault>,
@@ -51,22 +51,22 @@ pub struct Gap {
 }
 
 impl Referee {
-    /// Nothing has happened yet.
+    /// Starts without writes.
     pub fn new(lease: &str) -> Self {
         Self { lease: lease.to_owned(), start: Instant::now(), book: Mutex::default() }
     }
 
-    /// The Lease's name.
+    /// Returns the Lease's name.
     pub fn lease(&self) -> &str {
         &self.lease
     }
 
-    /// A round begins, with this fault.
+    /// Begins a round with this fault.
     pub fn round(&self, fault: Fault) {
         self.book.lock().rounds.push((Instant::now(), fault));
     }
 
-    /// `candidate` begins a write at `from`, which ends by `until`.
+    /// Records that `candidate` begins a write at `from`, which ends by `until`.
     pub fn write(&self, candidate: &str, from: Instant, until: Instant) {
         let book = &mut *self.book.lock();
         book.writes += 1;
@@ -86,22 +86,22 @@ impl Referee {
         }
     }
 
-    /// How many writes were judged.
+    /// Returns how many writes were judged.
     pub fn writes(&self) -> usize {
         self.book.lock().writes
     }
 
-    /// How many of them met with another candidate's.
+    /// Returns how many of them met with another candidate's.
     pub fn overlaps(&self) -> usize {
         self.book.lock().overlaps
     }
 
-    /// The faults of all rounds.
+    /// Returns the faults of all rounds.
     pub fn faults(&self) -> Vec<Fault> {
         self.book.lock().rounds.iter().map(|(_, fault)| *fault).collect()
     }
 
-    /// The gaps between the reigns, in order.
+    /// Returns the gaps between the reigns, in order.
     pub fn gaps(&self) -> Vec<Gap> {
         let book = &mut *self.book.lock();
         book.reigns.sort_by_key(|reign| reign.from);
@@ -121,7 +121,7 @@ impl Referee {
         gaps
     }
 
-    /// The story of how two came to lead at once; `None` if they never did.
+    /// Returns how two candidates came to lead at once, or `None` if they never did.
     pub fn story(&self) -> Option<String> {
         let book = self.book.lock();
         let first = book.first.as_ref()?;

@@ -1,4 +1,4 @@
-//! Node IPAM to the last block, on the simulated API server.
+//! Measures node IPAM until the last block, on the simulated API server.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub(super) async fn measure(arena: &Arena) -> Result<()> {
     cluster.stop().await
 }
 
-/// A node leaves, its route stays for a while, and then its block goes to the node that waits.
+/// Removes a node. Its route stays for a while, and then the waiting node gets its block.
 async fn leaves(arena: &Arena, client: &Client, waiting: &str) -> Result<()> {
     let name = "node-07000";
     let block = cidr_of(client, name).await?.context("it has a block")?;
@@ -85,7 +85,7 @@ async fn leaves(arena: &Arena, client: &Client, waiting: &str) -> Result<()> {
             free = Some(begun.elapsed());
         }
         if let Some(given) = cidr_of(client, waiting).await? {
-            let free = free.context("the block was given out while there was its route")?;
+            let free = free.context("the block was given out while its route existed")?;
             ensure!(given == block, "{waiting} got {given}, and not {block}");
             println!(
                 "{name} leaves, its route goes {:.0} s later, and {waiting} gets {block} after {:.0} s",

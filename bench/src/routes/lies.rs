@@ -1,4 +1,5 @@
-//! The instances vanish from the cloud, the API server is cut off, and then shows no node.
+//! The instances vanish from the cloud, the API server is cut off, and then the API server shows no
+//! nodes.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// Prints the figures.
 pub(super) async fn measure(arena: &Arena, count: usize) -> Result<()> {
     println!(
-        "\n-- route-ccm with a list every 10 s: {count} nodes with routes, and all vanishes for {} s",
+        "\n-- route-ccm with a list every 10 s: {count} nodes with routes, and everything vanishes for {} s",
         LONG.as_secs()
     );
     cloud(arena, count, |settings| settings.traits.records_owner = true);
@@ -29,11 +30,11 @@ pub(super) async fn measure(arena: &Arena, count: usize) -> Result<()> {
     // The process ends when it loses its Lease.
     lasts(arena, "the API server is frozen").await;
     real.thaw()?;
-    // Another process finds the routes, recorded as ours, and no node.
+    // Another process finds the routes, which are recorded as ours, and no nodes.
     drop(program);
     burst::remove_all(&arena.client).await?;
     let program = start(arena, &["--route-reconciliation-period=10s"]).await?;
-    lasts(arena, "the API server lists no node, with 200 OK").await;
+    lasts(arena, "the API server answers a list with 200 OK and no nodes").await;
     println!("  held: {} deletions", program.metric("ccm_route_changes_held").await?);
     program.terminate().await?;
     Ok(())

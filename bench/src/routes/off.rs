@@ -1,4 +1,4 @@
-//! Neither routes nor pod CIDRs: an idle program.
+//! Measures a program without routes and pod CIDRs, which is idle.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Nodes register, and get pod CIDR, route and condition: route-ccm beside a plain client.
+//! Nodes register and get pod CIDR, route and condition: compares route-ccm with a plain client.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -34,7 +34,7 @@ pub(super) async fn measure(arena: &Arena, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A client that does nothing but the two writes, pod CIDR and condition.
+/// Runs a client that only makes the two writes, pod CIDR and condition.
 async fn plain(arena: &Arena, count: usize) -> Result<f64> {
     let _watch = Untainted::watch_for(&arena.client, has_cidr);
     let start = Instant::now();

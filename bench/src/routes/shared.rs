@@ -1,4 +1,4 @@
-//! Another cluster, and people, on the same router.
+//! Measures a router that another cluster and people use as well.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -65,7 +65,7 @@ async fn shared(arena: &Arena, records: bool) -> Result<()> {
     })
     .await?;
     println!(
-        "owners {}: routes of others {} (wanted: as before), {} counted (wanted: {}); ours: {} made, {} deleted",
+        "owners {}: routes of others {} (wanted: unchanged), {} counted (wanted: {}); ours: {} made, {} deleted",
         if records { "recorded" } else { "not recorded" },
         if others() == before { "as before" } else { "CHANGED" },
         program.metric(counted).await?,

@@ -1,4 +1,4 @@
-//! Five hundred Services at once, a cloud that needs 30 s for each.
+//! Measures five hundred Services at once, with a cloud that needs 30 s for each.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ async fn at_once(
     finish(arena, program).await
 }
 
-/// The writes to one Service whose load balancer fails.
+/// Counts the writes to one Service whose load balancer fails.
 async fn failing_for_long(arena: &Arena) -> Result<()> {
     cloud(arena, |_| {});
     let kinds = [ErrorKind::Unavailable, ErrorKind::Throttled, ErrorKind::QuotaExceeded];

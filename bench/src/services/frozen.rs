@@ -1,4 +1,4 @@
-//! A leader that is frozen in the middle of a creation.
+//! Measures a leader that is frozen in the middle of a creation.
 
 use std::time::Duration;
 

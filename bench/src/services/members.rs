@@ -1,4 +1,4 @@
-//! Nodes that join and leave.
+//! Measures nodes that join and leave.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ async fn join(
     finish(arena, program).await
 }
 
-/// 40 of 50 nodes leave, each marked.
+/// Removes 40 of 50 nodes, each marked for scale-down.
 async fn scale_down(arena: &Arena) -> Result<()> {
     cloud(arena, |_| {});
     let all = names(50);
@@ -98,7 +98,7 @@ async fn scale_down(arena: &Arena) -> Result<()> {
     finish(arena, program).await
 }
 
-/// Views that look like a mistake: how many members leave.
+/// Measures how many members leave when a view of the nodes looks like a mistake.
 async fn thin_views(arena: &Arena) -> Result<()> {
     for (what, wanted) in [
         ("all Node objects are deleted without a mark", 20),

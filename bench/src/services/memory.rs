@@ -1,4 +1,4 @@
-//! Memory with many Services and nodes.
+//! Measures the memory with many Services and nodes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A restart with a thousand Services.
+//! Measures a restart with a thousand Services.
 
 use std::time::Duration;
 

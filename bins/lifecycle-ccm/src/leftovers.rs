@@ -6,8 +6,8 @@ use ccm_objects::Node;
 
 use crate::{policy::shutdown, settings::LifecycleSettings};
 
-/// The taint of this node that another controller should remove and lifecycle-ccm does not. Of a node that is left
-/// out only the taint of a shutdown concerns it: node-ccm reports the other one.
+/// Returns the taint of this node that another controller should remove and lifecycle-ccm does not.
+/// For an excluded node only the shutdown taint concerns it: node-ccm reports the other one.
 pub(crate) fn taint(
     cloud: &dyn Cloud,
     node: &Node,

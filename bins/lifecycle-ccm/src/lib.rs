@@ -9,18 +9,18 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`machine`] | all that is remembered, and the events that change it: pure |
-//! | [`policy`] | which nodes are looked up, what counts as evidence, which are deleted: pure |
+//! | [`machine`] | the whole memory, and the events that change it: pure |
+//! | [`policy`] | decides which nodes are looked up, what counts as evidence, and which nodes are deleted: pure |
 //! | [`policy::shutdown`], [`policy::action`] | the steps for the shutdown taint; the decided writes |
 //! | `policy::backlog`, `policy::text` | how long nodes wait for a verdict; decisions as text |
 //! | `translate` | turns changes of nodes, settings and lists into events |
-//! | `perform` | does what the machine wants: `/plan`, metrics, log lines |
+//! | `perform` | carries out the machine's effects: `/plan`, metrics, log lines |
 //! | `perform::cloud`, `perform::writes` | requests to the cloud, and writes to the API server; their answers are events |
 //! | `perform::reports` | log lines about cloud errors and the breaker |
 //! | `pass` | the order of the events of a pass |
 //! | `report` | events and log lines about decisions and writes |
 //! | `explanations` | adds the nodes to the page `/explain` |
-//! | `leftovers` | which taints of an earlier controller are named |
+//! | `leftovers` | finds the taints of an earlier controller |
 //! | `settings`, `metrics` | flags; `ccm_lifecycle_*` and upstream's metrics |
 
 mod explanations;

@@ -10,13 +10,13 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `event`, `effect` | the news, and what follows |
-//! | `nodes` | the nodes as the API server has shown them |
+//! | `event`, `effect` | the events, and the effects that follow |
+//! | `nodes` | the nodes, as the API server has shown them |
 //! | `pass` | the events of a pass |
 //! | `written` | the answers to writes |
-//! | `last`, `explain` | what came last about each node, and what the page `/explain` says of it |
+//! | `last`, `explain` | the last answers about each node, and its explanation on the page `/explain` |
 //! | `recorded` | which node an event or effect is about |
-//! | this file | the memory, and what others read of it |
+//! | this file | the memory, and the parts that others read |
 
 pub mod effect;
 pub mod event;
@@ -51,7 +51,7 @@ use crate::policy::{
     shutdown,
 };
 
-/// All that lifecycle-ccm remembers.
+/// The memory of lifecycle-ccm.
 ///
 /// Its policy begins without cases, because the suspicions of an earlier leader do not prove anything. The
 /// deletions of that leader count.
@@ -158,7 +158,7 @@ impl ccm_controller::machine::Machine for Machine {
 }
 
 impl Machine {
-    /// A machine that knows nothing.
+    /// Creates a machine that knows nothing.
     pub fn new(parameters: Parameters, observes: bool) -> Self {
         Self {
             parameters,
@@ -176,31 +176,32 @@ impl Machine {
         }
     }
 
-    /// The settings that it uses.
+    /// Returns the settings that it uses.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// All nodes, and the claims of the provider to them as far as they are known.
+    /// Returns all nodes, and the claims of the provider to them as far as they are known.
     pub fn claims(&self) -> Vec<(Arc<Node>, Option<Claim>)> {
         self.nodes.iter().map(|(node, claim)| (Arc::clone(node), claim)).collect()
     }
 
-    /// All nodes, to compare a list with them, and the number of the last arrival of a node.
+    /// Returns all nodes, to compare a list with them, and the number of the last arrival of a
+    /// node.
     pub fn compared(&self) -> (Vec<Arc<Node>>, u64) {
         let nodes = self.nodes.iter().map(|(node, _)| Arc::clone(node));
         (nodes.collect(), self.nodes.arrivals())
     }
 
-    /// The nodes that the settings select, and what the last list has shown. The selector leaves out the nodes of
-    /// another cloud controller on purpose.
+    /// Returns the nodes that the settings select, and what the last list has shown. The selector
+    /// excludes the nodes of another cloud controller on purpose.
     pub fn survey(&self) -> (Vec<Arc<Node>>, Option<ShownFleet>) {
         let nodes = self.nodes.iter().map(|(node, _)| node);
         let selected = nodes.filter(|node| self.parameters.node_selector.matches(node));
         (selected.map(Arc::clone).collect(), self.shown)
     }
 
-    /// The memory in numbers.
+    /// Returns the memory in numbers.
     pub fn gauges(&self, now: At) -> Gauges {
         let views = self.views(now);
         let count = |test: fn(&NodeView) -> bool| views.iter().filter(|view| test(view)).count();

@@ -1,4 +1,5 @@
-//! The pass: the order of its events. Each one is applied, and what follows is performed before the next one.
+//! The pass: the order of its events. The effects of each event are performed before the next
+//! event.
 
 use std::sync::Arc;
 
@@ -59,7 +60,7 @@ impl Pass for LifecyclePass {
 }
 
 impl LifecyclePass {
-    /// Applies an event with the current settings, and writes what follows from it.
+    /// Applies an event with the current settings, and makes the writes that follow from it.
     async fn step(&self, event: Event) -> Requests {
         let settings = Arc::clone(&self.settings.borrow());
         let news = self.translator.settings(&settings);

@@ -1,4 +1,4 @@
-//! Performs effects of the machine: what needs no answer at once, and the rest as requests.
+//! Performs effects of the machine: those without an answer at once, and the others as requests.
 
 mod cloud;
 mod kubelets;
@@ -86,7 +86,7 @@ impl Performer {
         }
     }
 
-    /// Performs these effects in their order, but for those that need an answer: these are returned.
+    /// Performs these effects in their order, except those that need an answer: it returns these.
     pub(crate) fn perform(&self, effects: Vec<Effect>) -> Requests {
         let mut requests = Requests::default();
         for effect in effects {
@@ -120,7 +120,8 @@ impl Performer {
         requests
     }
 
-    /// Shows on the line `fleet` what is odd about these nodes together, or what the last list has shown.
+    /// Shows on the line `fleet` what is odd about these nodes as a whole, or the result of the
+    /// last list.
     pub(crate) fn survey(&self, selected: &[Arc<Node>], shown: Option<ShownFleet>) {
         self.cloud_reports.survey(Oddity::of_ids(&*self.cloud, selected), shown);
     }

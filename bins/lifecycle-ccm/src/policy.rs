@@ -7,15 +7,15 @@
 //! agenda(now, views) -> calls to the cloud -> decide(now, views, answers) -> decisions
 //! ```
 //!
-//! with the views as they are at each of the two moments. A decision with [`Verdict::Delete`]
-//! has taken budget; [`Decider::deleted`] records the result of the deletion.
+//! with the current views at each of the two moments. A decision with [`Verdict::Delete`] has taken
+//! budget; [`Decider::deleted`] records the result of the deletion.
 //!
 //! A node is deleted only if all of these conditions hold, checked in this order: it is not Ready,
 //! selected, owned by this provider and past its grace period; two lookups of this node (same UID),
 //! a confirmation period apart, reported its instance as gone; its kubelet has not renewed its
-//! Lease in between; a list of the fleet that was read after the first of them does not contain it;
-//! the breaker is closed; there is budget. A cloud without a list needs three answers, and
-//! witnesses. `docs/explanation/deletion-court.md` explains this to operators.
+//! Lease in between; a list of the fleet that was read after the first lookup does not contain it;
+//! the breaker is closed; the budget is not used up. A cloud without a list needs three answers,
+//! and witnesses. `docs/explanation/deletion-court.md` explains this to operators.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -76,8 +76,8 @@ pub enum Deletion {
     Refused,
     /// Unknown. The case stays open and keeps its budget.
     Uncertain,
-    /// Nothing was sent, since the program only observes. The case stays open, and its budget
-    /// is released.
+    /// Nothing was sent, because the program only observes. The case stays open, and its budget is
+    /// released.
     Observed,
 }
 
@@ -106,7 +106,7 @@ pub struct Decider {
     shown_since: Option<At>,
     /// Nodes that the provider cannot answer for, by UID: they are missing in every list.
     unjudged: HashSet<Box<str>>,
-    /// Ready nodes that the last list lacks, and that have not been looked up since.
+    /// Ready nodes that the last list lacks, and that have not been looked up since then.
     unlisted: BTreeSet<Arc<str>>,
     /// The monitor period that determines when nodes are due.
     period: Duration,
@@ -114,12 +114,12 @@ pub struct Decider {
 }
 
 impl Decider {
-    /// An empty memory, but for what the last leader has deleted.
+    /// Returns a memory that is empty except for the last leader's deletions.
     pub fn resume(now: At, window: Window) -> Self {
         Self { brake: Brake::resume(now, window), ..Self::default() }
     }
 
-    /// The deletions that still count for the budget, for the next leader.
+    /// Returns the deletions that still count for the budget, for the next leader.
     pub fn window(&self, now: At, policy: &Policy) -> Window {
         let changes = self.brake.window().after(now - policy.deletions().window);
         changes.map(|(at, uid)| (at, uid.into())).collect()
@@ -130,17 +130,17 @@ impl Decider {
         self.abilities = abilities;
     }
 
-    /// The breaker: holds deletions because of what the last list showed.
+    /// Returns the breaker: holds deletions because of what the last list showed.
     pub fn breaker(&self) -> &Breaker {
         self.brake.breaker()
     }
 
-    /// The current budget, for gauges.
+    /// Returns the current budget, for gauges.
     pub fn budget(&self, now: At, views: &[NodeView], policy: &Policy) -> Usage {
         self.brake.usage(now, self.known(views, policy).count(), policy.deletions())
     }
 
-    /// The number of watched and suspected nodes.
+    /// Returns the number of watched and suspected nodes.
     pub fn counts(&self) -> Counts {
         let cases = self.records.values().filter(|record| record.case.is_some());
         Counts {
@@ -150,7 +150,7 @@ impl Decider {
         }
     }
 
-    /// How long the oldest open case has been open; `None` if there is none.
+    /// Returns how long the oldest open case has been open; `None` without an open case.
     pub fn oldest_case(&self, now: At) -> Option<Duration> {
         let cases = self.records.values().filter_map(|record| record.case.as_ref());
         cases.map(|case| now.since(case.opened())).max()
@@ -180,9 +180,8 @@ impl Decider {
         }
     }
 
-    /// Forgets nodes that were deleted, turned Ready, were recreated or left the policy's
-    /// reach, and adds the new ones in reach. Returns a decision for each case that this
-    /// closed.
+    /// Forgets nodes that were deleted, became Ready, were recreated or left the policy's reach,
+    /// and adds new nodes in reach. Returns a decision for each case that this closed.
     fn track(&mut self, views: &[NodeView]) -> Vec<Decision> {
         let by_name: HashMap<&str, &NodeView> =
             views.iter().map(|view| (&*view.name, view)).collect();

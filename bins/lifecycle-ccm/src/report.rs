@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// How long a recurring state is not reported again, so that flapping answers do not cause a
-/// flood of events.
+/// The time for which a recurring state is not reported again, so that flapping answers do not
+/// cause a flood of events.
 const FLAP_SUPPRESSION: Duration = Duration::from_mins(1);
 
 /// The longest text about a node of another provider.
@@ -31,19 +31,19 @@ const FOREIGN: usize = 400;
 /// The topic of verdicts.
 const VERDICT: &str = "verdict";
 
-/// The reports of this program.
+/// Returns the reports of this program.
 pub(crate) fn reports(events: EventRecorder) -> Arc<Reports> {
     Arc::new(Reports::new(events, FLAP_SUPPRESSION, ccm_controller::log_here!()))
 }
 
-/// Says why a node is another provider's.
+/// Returns why a node belongs to another provider.
 pub(crate) fn foreign(cloud: &dyn Cloud, node: &Node) -> String {
     let id = node.provider_id.as_deref().unwrap_or_default();
     one_line(&format!("its provider ID {id} {}", cloud.why_foreign(id)), FOREIGN)
 }
 
-/// Reports the decision about a node, unless nothing is done. `foreign` says why the node is another
-/// provider's, if that is the reason.
+/// Reports the decision about a node, unless nothing is done. `foreign` says why the node belongs
+/// to another provider, if that is the reason.
 pub(crate) fn decided(reports: &Reports, decided: &Decided, foreign: Option<String>) {
     let Decided { node, decision, message, .. } = decided;
     let Decision { name, verdict, evidence, since, .. } = decision;
@@ -53,7 +53,7 @@ pub(crate) fn decided(reports: &Reports, decided: &Decided, foreign: Option<Stri
     if matches!(verdict, Verdict::Keep(Reason::Exists | Reason::Ready)) && !is_case {
         return reports.memory().forget(name);
     }
-    // Usually a node that this controller has just deleted.
+    // Usually this controller has just deleted the node.
     let Some(node) = node.as_ref().filter(|_| *verdict != Verdict::Keep(Reason::AnotherNode))
     else {
         return tracing::debug!(node = &**name, "the node was deleted or replaced");
@@ -74,7 +74,8 @@ pub(crate) fn decided(reports: &Reports, decided: &Decided, foreign: Option<Stri
     reports.report(&node.reference(), When::Changed, report);
 }
 
-/// Reports the result of a write that was sent. A write that is not stored was reported with its answer.
+/// Reports the result of a write that was sent. A write that was not stored has been reported with
+/// its answer.
 pub(crate) fn told(reports: &Reports, metrics: &LifecycleMetrics, told: &Told) {
     let Told { action, result, open_for } = told;
     let answer = result.as_ref().map(|_| ());
@@ -96,7 +97,8 @@ pub(crate) fn told(reports: &Reports, metrics: &LifecycleMetrics, told: &Told) {
     }
 }
 
-/// If the node has changed in the meantime, lifecycle-ccm does not report a failure: it looks the node up again.
+/// Reports a failed write. If the node has changed in the meantime, that is not a failure:
+/// lifecycle-ccm looks the node up again.
 fn failed(reports: &Reports, action: &Action, error: &ApiError) {
     if matches!(error, ApiError::Conflict | ApiError::NotFound) {
         return postponed(action, error);
@@ -111,7 +113,8 @@ fn failed(reports: &Reports, action: &Action, error: &ApiError) {
     reports.report(&action.node.reference(), When::Changed, report);
 }
 
-/// The same if this replica does not lead any more, or the decision does not hold.
+/// Reports a write that was not sent because this replica does not lead any more, or the decision
+/// does not hold.
 pub(crate) fn postponed(action: &Action, reason: &impl Display) {
     let (name, what) = (&action.node.name, action.write.words().what);
     tracing::info!(node = &**name, %reason, "node {name}: {what} postponed until the next lookup");

@@ -48,8 +48,8 @@ ccm_settings::settings! {
         /// Maximum number of nodes that are deleted within --node-deletion-budget-window: a number,
         /// or a percentage of all nodes of this cloud, rounded up and at least 3. 0 stops
         /// deletions, also after it disappears from the file, until the file names another value.
-        /// Nodes with the annotation quartet.dev/deletion-approved are exempt. A new leader goes on
-        /// with the window of the last one.
+        /// Nodes with the annotation quartet.dev/deletion-approved are exempt. A new leader
+        /// continues with the window of the last one.
         budget: Limit = live(Limit, "node-deletion-budget", "10%"), parsed;
         /// Sliding window of --node-deletion-budget. At least 1s.
         budget_window: Duration = live(Duration, "node-deletion-budget-window", "10m0s"), at_least("1s");
@@ -67,8 +67,9 @@ ccm_settings::settings! {
         /// deletion policy. Its kubelet registers it again when it is restarted.
         replaced: Replaced = live(Text, "replaced-nodes", "report"),
             one_of(&[("report", Replaced::Report), ("delete", Replaced::Delete)]);
-        /// Keys of taints that mark a node for scale-down, separated by commas. The deletion of a marked node needs
-        /// proof and confirmation, but does not count for --node-deletion-budget and --fleet-shrink-threshold.
+        /// Keys of taints that mark a node for scale-down, separated by commas. The deletion of a
+        /// marked node needs proof and confirmation, but counts neither against
+        /// --node-deletion-budget nor for --fleet-shrink-threshold.
         scale_down_taints: Vec<String> = live(
             List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
         /// Only nodes with these labels are looked up, tainted and deleted, for instance

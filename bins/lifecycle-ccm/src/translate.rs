@@ -1,4 +1,4 @@
-//! Turns what is heard of nodes, the cloud and the settings into events of the machine.
+//! Turns changes of nodes, answers of the cloud and new settings into events of the machine.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
     settings::LifecycleSettings,
 };
 
-/// Turns what is heard into events.
+/// Turns changes and answers into events.
 #[derive(Clone)]
 pub(crate) struct Translator {
     door: Door<Machine>,
@@ -29,7 +29,7 @@ impl Translator {
         Self { door: door.clone(), store: store.clone(), cloud: Arc::clone(cloud) }
     }
 
-    /// A change of a node. Never blocks.
+    /// Returns a change of a node. Never blocks.
     pub(crate) fn changed(&self, change: Change<Node>) -> Event {
         // The nodes of the initial list may be older than this process.
         let is_new = matches!(change, Change::Added(_)) && self.store.is_synced();
@@ -43,14 +43,14 @@ impl Translator {
         }
     }
 
-    /// The settings, if the machine has others.
+    /// Returns the settings, if the machine has others.
     pub(crate) fn settings(&self, settings: &LifecycleSettings) -> Option<Event> {
         let parameters = parameters(settings);
         let is_known = self.door.read(|machine, _| *machine.parameters() == parameters);
         (!is_known).then(|| Event::Parameters(Box::new(parameters)))
     }
 
-    /// A look at the nodes. The claims change when the provider learns its schemes.
+    /// Returns the state of the nodes. The claims change when the provider discovers its schemes.
     pub(crate) fn sight(&self) -> Sight {
         let claims = self.door.read(|machine, _| machine.claims());
         let changed = claims.into_iter().filter_map(|(node, known)| {
@@ -71,7 +71,7 @@ impl Translator {
     }
 }
 
-/// The settings that the machine uses.
+/// Returns the settings that the machine uses.
 pub(crate) fn parameters(settings: &LifecycleSettings) -> Parameters {
     Parameters {
         policy: settings.policy.clone(),

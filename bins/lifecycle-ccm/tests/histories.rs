@@ -2,7 +2,7 @@
 
 use ccm_tests::histories::{Sabotage, Tally, Variant, play};
 
-/// The events of the histories of one variant. Without optimisation they take longer.
+/// The number of events of the histories of one variant. Without optimisation they take longer.
 const EVENTS: u64 = if cfg!(debug_assertions) { 60_000 } else { 400_000 };
 
 #[test]
@@ -23,8 +23,8 @@ fn no_history_ends_wrongly() {
     }
 }
 
-/// The seed from which to search for a history that needs the rule. Few need some of them: the search begins where
-/// it has found one.
+/// Returns the seed at which the search for a history that needs the rule begins. For some rules
+/// few histories do, so the search begins where it has found one.
 const fn seldom(sabotage: Sabotage) -> u64 {
     match sabotage {
         Sabotage::Memory => 994,
@@ -46,7 +46,7 @@ fn a_missing_rule_is_noticed() {
             let from = seldom(*sabotage);
             let caught = (from..from + 20_000).find(is_noticed);
             println!("{variant:?} without {sabotage:?}: {caught:?}");
-            assert!(caught.is_some(), "nothing notices that this is missing: {sabotage:?}");
+            assert!(caught.is_some(), "no history shows that this rule is missing: {sabotage:?}");
         }
     }
 }

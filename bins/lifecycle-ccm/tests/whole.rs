@@ -36,7 +36,7 @@ fn name(number: usize) -> String {
     SimInstance::numbered(number).name
 }
 
-/// A node as the kubelet of this machine registers it.
+/// Registers a node as the kubelet of this machine does.
 fn register(api: &ApiServer, number: usize) {
     let id = SimInstance::numbered(number).provider_id();
     let node = json!({
@@ -52,7 +52,7 @@ fn set_ready(api: &ApiServer, number: usize, status: &str) {
     api.patch("nodes", &name(number), "status", PatchKind::Strategic, ready).unwrap();
 }
 
-/// The program's writes to nodes.
+/// Returns the program's writes to nodes.
 fn writes(api: &ApiServer) -> Vec<String> {
     let records = api.audit().records();
     let is_own = |record: &&Record| {

@@ -10,13 +10,13 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`plan`] | the steps for one node: pure |
-//! | `machine` | everything that is remembered, and the only place that changes it: pure |
+//! | `machine` | the whole memory, and the only code that changes it: pure |
 //! | `translate` | changes of nodes and of settings as events |
 //! | `translate::lookups` | first stage: the nodes of the queue are looked up, one cloud call per batch |
 //! | `translate::workers` | second stage: planned and written, many nodes concurrently |
 //! | `translate::refresh` | looks up all nodes once per period |
 //! | `perform` | the queue, reports, metrics and pages; sends one API request per step of a plan |
-//! | `show` | what metrics and pages show of the memory |
+//! | `show` | shows the memory in metrics and on pages |
 //! | `report` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_node_*` and upstream's histograms |
 
@@ -72,7 +72,7 @@ pub struct NodeCcm {
     performer: Arc<Performer>,
     fleet: Condition,
     stores: Stores,
-    /// Cancelled by the drain: pending cloud calls are dropped.
+    /// Cancelled by the drain, which drops pending cloud calls.
     closing: CancellationToken,
     left_over: Arc<left_over::Survey>,
 }

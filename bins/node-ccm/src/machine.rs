@@ -1,19 +1,19 @@
-//! Everything that node-ccm remembers, and the only place that changes it: pure.
+//! The memory of node-ccm, and the only code that changes it: pure.
 //!
-//! | module | what it is about |
+//! | module | content |
 //! |---|---|
-//! | `event`, `effect` | what the machine hears and says |
-//! | `intake` | nodes come, change and go; the settings change |
-//! | `lookups` | which nodes of the queue are looked up, and the cloud's answers |
-//! | `work` | a node with its answer: the plan, and what becomes of it |
+//! | `event`, `effect` | the machine's input and output |
+//! | `intake` | nodes that are added, changed and deleted; changed settings |
+//! | `lookups` | selects the nodes of the queue to look up, and keeps the cloud's answers |
+//! | `work` | a node with its answer: the plan, and its execution |
 //! | `written` | the answers of the API server to the steps of a plan |
-//! | `refresh` | all nodes are compared with the cloud's answers; the census |
-//! | `brake`, `gathered` | changes of Ready nodes, held if they are too many |
-//! | `corrections`, `turns` | which changes of initialised nodes wait |
+//! | `refresh` | compares all nodes with the cloud's answers; the census |
+//! | `brake`, `gathered` | changes of Ready nodes, which are held if they are too many |
+//! | `corrections`, `turns` | changes of initialised nodes that wait for their turn |
 //! | `entry` | the memory of one node |
 //! | `explain` | what the page `/explain` says about one node |
 //! | `inventory` | the instances that lookups have found |
-//! | `recorded` | which node an event or effect is about |
+//! | `recorded` | names the node that an event or effect is about |
 
 mod brake;
 mod corrections;
@@ -113,7 +113,7 @@ impl Pure for Machine {
 }
 
 impl Machine {
-    /// Nothing is known yet.
+    /// Creates a machine that knows nothing yet.
     pub(crate) fn new(params: Params) -> Self {
         Self {
             leads: false,
@@ -134,17 +134,17 @@ impl Machine {
         self.leads
     }
 
-    /// The state of a node, if it is known.
+    /// Returns the state of a node, if it is known.
     pub(crate) fn state(&self, name: &str) -> Option<NodeState> {
         self.entries.get(name)?.state
     }
 
-    /// The number of initialised nodes that wait for their turn.
+    /// Returns the number of initialised nodes that wait for their turn.
     pub(crate) fn waiting(&self) -> usize {
         self.turns.waiting()
     }
 
-    /// The instances that lookups have found.
+    /// Returns the instances that lookups have found.
     pub(crate) fn inventory(&self) -> &Inventory {
         &self.inventory
     }
@@ -165,20 +165,20 @@ impl Machine {
         self.entries.entry(Name::clone(name)).or_default()
     }
 
-    /// Takes note of a node as it is now.
+    /// Records the current state of a node.
     fn saw(&mut self, node: &Arc<Node>, claim: Option<Claim>) {
         let entry = self.entry(&node.name);
         (entry.node, entry.claim) = (Some(Arc::clone(node)), claim);
     }
 
-    /// Takes note of a node as it is now, and of the cloud's answer about it.
+    /// Records the current state of a node, and the cloud's answer about it.
     fn note_agreement(&mut self, node: &Node, inputs: &Inputs) {
         if let Ok(Lookup::Found(instance)) = &inputs.answer {
             self.entry(&node.name).agreed.note(node, instance);
         }
     }
 
-    /// Takes note of what came of the work on a node, and when it is tried again.
+    /// Records the outcome of the work on a node, and when it is retried.
     fn came(&mut self, name: &Name, came: Came, again: Option<Again>) {
         let (at, pace) = (self.now, again.map(Again::pace));
         if let Some(entry) = self.entries.get_mut(name) {
@@ -186,7 +186,7 @@ impl Machine {
         }
     }
 
-    /// The node whose work has ended is tried again.
+    /// Tries the node again, now that its work has ended.
     fn again(&mut self, name: &Name, again: Again) {
         if let Some(last) = &mut self.entry(name).last {
             last.pace = Some(again.pace());
@@ -194,7 +194,7 @@ impl Machine {
         self.queue(name, Queued::Again(again));
     }
 
-    /// The node is in this state now.
+    /// Records the state of the node.
     fn set_state(&mut self, name: &Name, state: NodeState) {
         let old = self.entry(name).state.replace(state);
         if old == Some(state) {
@@ -215,8 +215,8 @@ impl Machine {
         self.entry(name).is_required = true;
     }
 
-    /// The provider's claim to the node; `None` while the claim is unknown. node-ccm treats a node that is not
-    /// selected like another provider's.
+    /// Returns the provider's claim to the node; `None` while the claim is unknown. node-ccm treats
+    /// a node that is not selected like a node of another provider.
     fn claim(&self, seen: &SeenNode) -> Option<Claim> {
         if !self.params.selector.matches(&seen.node) {
             return Some(Claim::Foreign);
@@ -224,8 +224,8 @@ impl Machine {
         seen.claim
     }
 
-    /// Returns true if the node may be this provider's; `None` while this is unknown. Takes note if it is
-    /// another provider's.
+    /// Returns true if the node may belong to this provider; `None` while this is unknown. Records
+    /// if it belongs to another provider.
     fn is_ours(&mut self, seen: &SeenNode) -> Option<bool> {
         let is_ours = self.claim(seen)? != Claim::Foreign;
         if !is_ours {
@@ -234,8 +234,8 @@ impl Machine {
         Some(is_ours)
     }
 
-    /// The node is another provider's or is not selected. It is not written any more: it holds up no other
-    /// node, and waits for no turn.
+    /// Records that the node belongs to another provider or is not selected. It is not written any
+    /// more: it does not delay other nodes, and does not wait for a turn.
     fn left_out(&mut self, node: &Arc<Node>) {
         self.leaves_brake(&node.uid);
         self.leaves_turns(&node.name);
@@ -245,7 +245,7 @@ impl Machine {
         self.set_state(&node.name, state);
     }
 
-    /// The node is up to date.
+    /// Records that the node is up to date.
     fn settled(&mut self, name: &Name) {
         let entry = self.entry(name);
         entry.drop_answer();

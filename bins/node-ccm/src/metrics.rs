@@ -21,7 +21,7 @@ const REFRESH: [f64; 10] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.
 const BATCH: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0];
 
 impl NodeState {
-    /// The reason why the node waits, in the words of `ccm_node_waiting`.
+    /// Returns the reason why the node waits, in the words of `ccm_node_waiting`.
     pub(crate) fn why(self) -> Option<&'static str> {
         self.waits_for().map(|what| what.map_or_else(ErrorKind::reason, Into::into))
     }
@@ -67,7 +67,7 @@ enum IpChange {
     Held,
 }
 
-/// Says if a node waits because nothing confirms its provider ID.
+/// The handling of a node whose provider ID nothing confirms.
 #[derive(Clone, Copy, Debug, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 enum Unconfirmed {

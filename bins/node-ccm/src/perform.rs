@@ -1,4 +1,4 @@
-//! Does what the machine says. Decides nothing, and remembers only what is in flight.
+//! Carries out the machine's effects. It does not decide, and remembers only requests in flight.
 
 mod brake;
 pub(crate) mod writes;
@@ -36,7 +36,7 @@ use crate::{
 /// Upstream's name of the queue: the label of its metrics.
 pub(crate) const QUEUE: &str = "Nodes";
 
-/// A field of [`Plan::fields`] in the metric of repeated writes.
+/// Returns the name of a field of [`Plan::fields`] in the metric of repeated writes.
 fn kind(field: &str) -> &'static str {
     match field {
         TAINTS => TAINTS,
@@ -77,22 +77,23 @@ impl Performer {
         })
     }
 
-    /// The way to the machine's memory.
+    /// Returns the way to the machine's memory.
     pub(crate) fn door(&self) -> &Door<Machine> {
         &self.door
     }
 
-    /// The nodes that need work.
+    /// Returns the nodes that need work.
     pub(crate) fn queue(&self) -> &WorkQueue<Name> {
         &self.queue
     }
 
-    /// The metrics of the program.
+    /// Returns the metrics of the program.
     pub(crate) fn metrics(&self) -> &NodeMetrics {
         &self.metrics
     }
 
-    /// Tells the machine of an event, and performs what needs no answer. Returns the rest.
+    /// Tells the machine of an event, and performs the effects without an answer. Returns the
+    /// others.
     pub(crate) fn hear(&self, event: Event) -> Vec<Request> {
         let effects = self.door.apply(event);
         effects.into_iter().filter_map(|effect| self.perform(effect)).collect()
@@ -161,13 +162,13 @@ impl Performer {
         }
     }
 
-    /// Publishes a plan on the page `/plan`, or why there is none.
+    /// Publishes a plan on the page `/plan`, or the reason why the node does not have one.
     fn publish(&self, node: &Node, plan: &Plan, pause: Option<Pause>) {
         match &plan.outcome {
             Outcome::Initialised | Outcome::InSync => {
                 self.plans.set(&node.reference(), published(plan, pause));
             }
-            // It is said with the node that is left out whose it is.
+            // The report about the excluded node names its owner.
             Outcome::Foreign => {}
             outcome => self.plans.block(&node.reference(), &outcome.to_string()),
         }
@@ -205,12 +206,12 @@ impl Performer {
     }
 }
 
-/// How the queue spaces its retries.
+/// Returns how the queue spaces its retries.
 fn queue_config() -> QueueConfig {
     QueueConfig { waits: RETRY, ..QueueConfig::default() }
 }
 
-/// The steps of a plan as `/plan` shows them.
+/// Returns the steps of a plan as `/plan` shows them.
 fn published(plan: &Plan, pause: Option<Pause>) -> Vec<plans::Step> {
     let held = pause.and_then(Pause::held);
     let step = |step: &Step| plans::Step {

@@ -70,7 +70,7 @@ pub struct Policy {
     pub identity: IdentityPolicy,
     /// See [`LabelPolicy`].
     pub labels: LabelPolicy,
-    /// A node is initialised even if neither the cloud nor the node knows an IP address of it.
+    /// True if a node is initialised even if neither the cloud nor the node knows its IP address.
     pub without_address: bool,
     /// The provider's labels are only added: a missing one is not removed.
     pub labels_only_add: bool,
@@ -105,10 +105,11 @@ pub enum Outcome {
     NotOurs(String),
     /// It keeps its taint and waits.
     Waits(Wait),
-    /// It is not tainted and has no provider ID, and only its name says that this instance is
-    /// its: never written, because a provider ID cannot be taken back.
+    /// It is not tainted and has no provider ID, and only its name shows that this instance belongs
+    /// to it: never written, because a provider ID cannot be removed.
     Unconfirmed(String),
-    /// It is not tainted and has no provider ID, and its instance is another node's: never written.
+    /// It is not tainted and has no provider ID, and its instance belongs to another node: never
+    /// written.
     Doubted(Doubt),
     /// The steps initialise the node.
     Initialised,
@@ -117,7 +118,7 @@ pub enum Outcome {
     /// It is initialised, but its instance is gone. lifecycle-ccm decides whether to delete
     /// the node.
     InstanceGone,
-    /// It is initialised, and the cloud has no answer about it now.
+    /// It is initialised, and the cloud does not have an answer about it now.
     Unanswered(ErrorKind),
 }
 
@@ -189,7 +190,7 @@ pub enum Note {
     },
     /// Its instance may be another machine.
     Doubted(Doubt),
-    /// The cloud returns an invalid IP: it is left out.
+    /// The cloud returns an invalid IP: it is excluded.
     InvalidAddress(NodeAddress),
     /// The provided-node-ip annotation of an initialised node does not match its instance: the
     /// addresses stay.
@@ -204,8 +205,8 @@ pub enum Note {
     },
     /// The node's annotation is not a valid label policy: the configured one applies.
     InvalidLabelPolicy(String),
-    /// A property of a Ready node changes on which pods, probes or volumes depend: the brake is
-    /// asked before.
+    /// A property of a Ready node changes that pods, probes or volumes depend on: the brake is
+    /// asked first.
     Changes {
         /// The field.
         field: Field,
@@ -214,8 +215,8 @@ pub enum Note {
         /// The new one; `None` if it is removed.
         to: Option<String>,
     },
-    /// Another client has set the first InternalIP of a Ready node, and the cloud says the same as before: it
-    /// is set back, and the brake is not asked.
+    /// Another client has set the first InternalIP of a Ready node, and the cloud reports the same
+    /// as before: the change is reverted, and the brake is not asked.
     InternalIpRestored {
         /// The address of the other client.
         from: String,
@@ -235,7 +236,7 @@ pub enum Note {
 }
 
 impl Note {
-    /// The property that changes.
+    /// Returns the property that changes.
     pub fn change(&self) -> Option<Field> {
         match self {
             Self::Changes { field, .. } => Some(*field),
@@ -276,7 +277,7 @@ pub fn plan(
     }
 }
 
-/// The plan for a node of this provider whose instance is known.
+/// Returns the plan for a node of this provider whose instance is known.
 pub fn follow(node: &Node, instance: &Instance, policy: Policy, known: PlanInputs<'_>) -> Plan {
     let uninitialised = node.is_uninitialised();
     let outcome = if uninitialised { Outcome::Initialised } else { Outcome::InSync };
@@ -319,13 +320,14 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy, known: PlanInput
     plan
 }
 
-/// Returns true if changes of the node are held if they are too many: it works as it is.
+/// Returns true if changes of the node are held when they are too many, because the node already
+/// works.
 pub fn is_protected(node: &Node) -> bool {
     node.is_ready() && !node.is_uninitialised()
 }
 
-/// The note that the kubelet's `--node-ip` leaves a family out of this list. Usually the kubelet has
-/// left it out as well, so there is nothing to write.
+/// Returns the note that the kubelet's `--node-ip` leaves a family out of this list. Usually the
+/// kubelet has also left it out, so nothing has to be written.
 fn family_left_out(node: &Node, instance: &Instance, list: &[Address]) -> Option<Note> {
     let node_ip = node.annotation(PROVIDED_NODE_IP)?.to_owned();
     let addresses = addresses::left_out(instance, list);
@@ -344,7 +346,7 @@ impl Plan {
         Self { outcome, steps: Vec::new(), notes: Vec::new() }
     }
 
-    /// The changes of what the brake protects.
+    /// Returns the changes of what the brake protects.
     pub fn changes(&self) -> impl Iterator<Item = (Field, &Note)> {
         self.notes.iter().filter_map(|note| Some((note.change()?, note)))
     }
@@ -355,7 +357,7 @@ impl Plan {
     }
 
     /// Removes the approval with the last write that it approves: not later, so that it never
-    /// stays for another change, and not before, so that what is left stays approved.
+    /// applies to another change, and not earlier, so that the remaining changes stay approved.
     fn end_approval(&mut self, node: &Node, change: &mut NodeChange) {
         if self.changes().any(|(field, _)| !field.is_address()) {
             change.why.push("the approval is used up".to_owned());
@@ -371,7 +373,7 @@ impl Plan {
     fn change_node(&mut self, node: &Node, instance: &Instance, policy: Policy, agreed: Agreed) {
         let LabelChanges { labels, owned, mut notes } = labels::changes(node, instance, policy);
         if agreed.is_same_of_topology(node, instance) {
-            // Another client has edited them, and the cloud has not changed.
+            // Another client has edited them, and the cloud's values have not changed.
             notes.retain(|note| note.change().is_none());
         }
         self.notes.extend(notes);
@@ -402,12 +404,12 @@ impl Plan {
         }
     }
 
-    /// The fields that it sets, with their values; an empty value removes the field.
+    /// Returns the fields that it sets, with their values; an empty value removes the field.
     pub fn fields(&self) -> Vec<(String, String)> {
         self.steps.iter().flat_map(Step::fields).collect()
     }
 
-    /// The changes of protected fields that this step has made. `rest` is the plan for the
+    /// Returns the changes of protected fields that this step has made. `rest` is the plan for the
     /// API server's answer.
     pub fn made<'a>(&'a self, step: &'a Step, rest: &'a Self) -> impl Iterator<Item = &'a Note> {
         let is_left = |field: Field| rest.changes().any(|(other, _)| other == field);
@@ -446,8 +448,8 @@ impl Plan {
         self.steps.push(Step::SetAddresses { addresses: list, why, ends_approval: false });
     }
 
-    /// Notes what of the addresses of a Ready node changes. It is restored if the cloud says what it
-    /// said before.
+    /// Notes which addresses of a Ready node change. They are restored if the cloud still reports
+    /// the old ones.
     fn note_changes(
         &mut self,
         node: &Node,

@@ -47,7 +47,7 @@ impl NodeReports {
     /// Reports that a node keeps its taint, the reason, and the retry interval.
     pub(crate) fn wait(&self, node: &Node, Wait { reason, message }: &Wait, pace: Pace) {
         let (event, what) = reason.event();
-        // A message with different facts gets an event of its own.
+        // A message with different facts gets its own event.
         let state = match reason {
             WaitReason::Cloud(kind) => kind.reason(),
             _ => &**message,
@@ -70,9 +70,9 @@ impl NodeReports {
         self.report(node, When::Changed, report);
     }
 
-    /// Reports that a node is another provider's. A waiting node also gets an event, because
-    /// users debug its taint there: a warning, because it may wait for a controller that is not
-    /// there.
+    /// Reports that a node belongs to another provider. A waiting node also gets an event, because
+    /// users debug its taint there: a warning, because it may wait for a controller that does not
+    /// run.
     pub(crate) fn foreign(&self, node: &Node, why: &str) {
         let waits = node.is_uninitialised();
         let what = match waits {
@@ -100,8 +100,8 @@ impl NodeReports {
         self.report(node, When::Once, report);
     }
 
-    /// Reports that a node is skipped, and why. Most have no event, because they are another
-    /// provider's.
+    /// Reports that a node is skipped, and why. Most do not get an event, because they belong to
+    /// another provider.
     pub(crate) fn skipped(&self, node: &Node, outcome: &Outcome) {
         let text = outcome.to_string();
         let line = format!("Skip sync node {}: {text}", node.name);
@@ -132,7 +132,7 @@ impl NodeReports {
         self.warn(node, repeat_reports::REASON, &repeated.kind, &text);
     }
 
-    /// Reports that the API server has answered a write as done and has not stored it.
+    /// Reports that the API server has answered a write as done but has not stored it.
     pub(crate) fn not_stored(&self, node: &Node, repeated: &Repeated) {
         if repeated.is_news {
             let text = repeated.to_string();
@@ -141,7 +141,7 @@ impl NodeReports {
         }
     }
 
-    /// A warning about a lasting state.
+    /// Reports a lasting state as a warning.
     fn warn(&self, node: &Node, topic: &'static str, state: &str, text: &str) {
         self.report(node, When::Changed, Report::of_node(node, topic, state, text));
     }
@@ -162,7 +162,7 @@ impl NodeReports {
         let text = about.to_string();
         let (topic, is_event) = about.event();
         let event = is_event.then(|| (topic, text.clone()));
-        // It is upstream's rule, and often what is meant.
+        // This is upstream's rule, and often intended.
         let warning = !matches!(about, Note::FamilyLeftOut { .. });
         let report = Report { warning, event, ..Report::line(topic, &text, &*text) };
         if self.report(node, when, report) {

@@ -31,15 +31,16 @@ ccm_settings::settings! {
         /// --concurrent-node-syncs. At most 1000.
         pub concurrent_node_status_updates: usize = live(Count, "concurrent-node-status-updates", "0"),
             within(0..=MOST_WRITERS);
-        /// Writes per second to initialised nodes that differ from their instances, for all nodes together; up to
-        /// one second's worth at once. A node whose turn has not come yet occupies no worker while it waits. New
-        /// nodes do not count and do not wait. Every write to a node is sent to all clients that watch nodes: one or more
-        /// per node of the cluster. 0 means the default, a negative number no limit.
+        /// Writes per second to initialised nodes that differ from their instances, for all nodes
+        /// together; up to one second's worth at once. A node whose turn has not come yet does not
+        /// occupy a worker while it waits. New nodes do not count and do not wait. Every write to a
+        /// node is sent to all clients that watch nodes: one or more per node of the cluster. 0
+        /// means the default, a negative number no limit.
         pub node_correction_qps: Option<f64> = live(Number, "node-correction-qps", "50"), per_second;
-        /// Interval between two lookups of all nodes, which keep the nodes' addresses and labels in sync with
-        /// their instances. Each interval varies at random by up to 10%. The provider decides whether that takes a
-        /// list of the project or single requests. The shortest interval is 10s, which also takes the place of a
-        /// shorter one, with a warning.
+        /// Interval between two lookups of all nodes, which keep the nodes' addresses and labels in
+        /// sync with their instances. Each interval varies at random by up to 10%. The provider
+        /// decides whether that takes a list of the project or single requests. The shortest
+        /// interval is 10s, which also replaces a shorter one, with a warning.
         #[serde(serialize_with = "duration::serialize")]
         pub node_status_update_frequency: Duration = live(Duration, "node-status-update-frequency", "5m0s");
         /// Time limit of one lookup or list, including retries, all pages and waiting for the rate limit. Nodes
@@ -52,16 +53,18 @@ ccm_settings::settings! {
         /// ccm_node_internal_ip_changes_total.
         pub node_internal_ip_change: InternalIpChange = live(Text, "node-internal-ip-change", "apply"),
             one_of(&[("apply", InternalIpChange::Apply), ("hold", InternalIpChange::Hold)]);
-        /// Decides about a new node whose provider ID comes from its kubelet, if another node has it, or if neither
-        /// the node's name nor its system UUID nor an address agrees with the instance: strict keeps the taint and
-        /// writes nothing; report initialises the node. Both are reported by an event on the node and by
-        /// ccm_node_unconfirmed_identities_total. Nodes that are initialised already are only reported.
+        /// Decides about a new node whose provider ID comes from its kubelet, if another node has
+        /// it, or if neither the node's name nor its system UUID nor an address agrees with the
+        /// instance: strict keeps the taint and does not write the node; report initialises the
+        /// node. Both are reported by an event on the node and by
+        /// ccm_node_unconfirmed_identities_total. Nodes that are initialised already are only
+        /// reported.
         pub node_identity: IdentityPolicy = live(Text, "node-identity", "strict"), one_of(IdentityPolicy::WORDS);
         /// Maximum number of Ready nodes whose first InternalIP, zone, region or instance type
         /// changes, or which lose all InternalIPs of a family, within --node-change-budget-window:
         /// a number, or a percentage of the Ready nodes of this cloud, rounded up and at least 3.
         /// If the cloud returns more than that at once, none of them is changed. New nodes, nodes
-        /// that are not Ready and approved ones are exempt. 0 changes no node, 100% all.
+        /// that are not Ready and approved ones are exempt. 0 changes no nodes, 100% all of them.
         pub node_change_budget: Limit = live(Limit, "node-change-budget", "10%"), parsed;
         /// Sliding window of --node-change-budget. At least 1m.
         #[serde(serialize_with = "duration::serialize")]
@@ -71,11 +74,12 @@ ccm_settings::settings! {
         /// only when it is initialised; off, never. The annotation quartet.dev/node-label-policy of a node takes
         /// precedence.
         pub node_label_policy: LabelPolicy = live(Text, "node-label-policy", "follow"), one_of(LabelPolicy::WORDS);
-        /// Keep the taint of a new node while neither the cloud nor the kubelet knows an IP address of it. false is for
-        /// clouds that do not know addresses.
+        /// Keep the taint of a new node while neither the cloud nor the kubelet knows its IP
+        /// address. false is for clouds that do not know addresses.
         pub node_addresses_required: bool = live(Switch, "node-addresses-required", "true");
-        /// Only nodes with these labels are initialised and kept in sync, for instance pool=workers,!edge. Empty selects
-        /// all nodes. A node that is left out stays as it is, with its taint until another controller removes it.
+        /// Only nodes with these labels are initialised and kept in sync, for instance
+        /// pool=workers,!edge. Empty selects all nodes. An excluded node is not changed: it keeps
+        /// its taint until another controller removes it.
         pub node_selector: NodeSelector = live(Text, "node-selector", ""), node_selector;
     } => |settings, raw, problems| {
         let period = settings.node_status_update_frequency.max(SHORTEST_PERIOD);
@@ -96,7 +100,7 @@ ccm_settings::settings! {
 }
 
 impl NodeSettings {
-    /// The settings that the plan reads.
+    /// Returns the settings that the plan reads.
     pub fn policy(&self) -> Policy {
         Policy {
             internal_ip_change: self.node_internal_ip_change,
@@ -107,7 +111,7 @@ impl NodeSettings {
         }
     }
 
-    /// How many Ready nodes may change within which time.
+    /// Returns how many Ready nodes may change within which time.
     pub fn budget(&self) -> Budget {
         Budget { limit: self.node_change_budget, window: self.node_change_budget_window }
     }

@@ -1,8 +1,8 @@
 //! Shows the memory on metrics and pages: `ccm_inventory_*`, the page `/explain`, and how long the longest-waiting
 //! node has been unschedulable: `ccm_node_oldest_waiting_seconds`, and the line `new-nodes` of `/readyz?verbose`.
 //!
-//! The histograms only count nodes that were initialised. This gauge shows a node that never
-//! is.
+//! The histograms only count nodes that were initialised. This gauge also shows nodes that never
+//! are.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     translate::Translator,
 };
 
-/// A node that is older has waited for long, as for the alert NodeCCMNodeWaiting.
+/// A node that is older has waited for a long time, as for the alert NodeCCMNodeWaiting.
 const LONG: Duration = Duration::from_mins(5);
 
 computed! {
@@ -45,8 +45,8 @@ computed! {
     }
 }
 
-/// Computes the metrics on each scrape. A standby replica reports the age zero: it does not know which
-/// nodes are its provider's.
+/// Computes the metrics on each scrape. A standby replica reports the age zero: it does not know
+/// which nodes belong to its provider.
 pub(crate) fn collect(metrics: &Metrics, door: &Door<Machine>, store: &Store<Node>) {
     let (machine, store) = (door.clone(), store.clone());
     metrics.collect(WAITING.collector(move || {
@@ -63,8 +63,8 @@ pub(crate) fn collect(metrics: &Metrics, door: &Door<Machine>, store: &Store<Nod
     }));
 }
 
-/// Shows on `/readyz?verbose` how many nodes wait. Fails if one has waited for long, unless this process only
-/// observes: then another program initialises them.
+/// Shows on `/readyz?verbose` how many nodes wait. Fails if one has waited for a long time, unless
+/// this process only observes: then another program initialises them.
 pub(crate) fn show(health: &Health, door: &Door<Machine>, store: &Store<Node>, is_observing: bool) {
     let (machine, store) = (door.clone(), store.clone());
     health.add("new-nodes", Scope::Information, move || match waits(&machine, &store) {
@@ -86,7 +86,7 @@ pub(crate) fn explain<P: Program<Settings = NodeSettings>>(
     });
 }
 
-/// One series of each without a controller, for the metrics reference.
+/// Creates one series of each without a controller, for the metrics reference.
 pub(crate) fn specimens(metrics: &Metrics) {
     metrics.collect(WAITING.collector(|| vec![(Vec::new(), Duration::ZERO)]));
     metrics.collect(INVENTORY.collector(|| vec![(Vec::new(), (0, Some(Duration::ZERO)))]));
@@ -101,7 +101,7 @@ struct Waiting {
     first: Option<(Name, &'static str)>,
 }
 
-/// The nodes that this program has to initialise now; `None` if this replica does not lead.
+/// Returns the nodes that this program has to initialise now; `None` if this replica does not lead.
 fn waits(door: &Door<Machine>, store: &Store<Node>) -> Option<Waiting> {
     let (nodes, now) = (store.matching(is_new), clock::wall());
     door.read(|machine, _| {

@@ -1,4 +1,4 @@
-//! Turns what comes from outside into events: changes of nodes, the queue, lists, settings.
+//! Turns changes of nodes, the queue, lists and settings into events.
 
 pub(crate) mod lookups;
 pub(crate) mod refresh;
@@ -20,7 +20,7 @@ use crate::{
     settings::NodeSettings,
 };
 
-/// Makes events out of nodes, settings and the cloud's traits.
+/// Turns nodes, settings and the cloud's traits into events.
 #[derive(Clone)]
 pub(crate) struct Translator {
     cloud: Arc<dyn Cloud>,
@@ -42,7 +42,7 @@ impl Translator {
         }
     }
 
-    /// The settings of the machine.
+    /// Returns the settings of the machine.
     pub(crate) fn params(&self) -> Params {
         let settings = self.settings.borrow();
         Params {
@@ -65,7 +65,8 @@ impl Translator {
         }
     }
 
-    /// The other nodes with the provider ID of the instance that the cloud has found for this one.
+    /// Returns the other nodes with the provider ID of the instance that the cloud has found for
+    /// this one.
     fn rivals(&self, node: &Node, answer: &LookupResult) -> Vec<Arc<Node>> {
         let Ok(Lookup::Found(instance)) = answer else { return Vec::new() };
         let has_its_id = |other: &Node| instances::has_id_of(&*self.cloud, other, instance);
@@ -99,14 +100,15 @@ impl Translator {
         self.settings.borrow().node_selector.matches(node)
     }
 
-    /// The taint of this node that lifecycle-ccm should remove. lifecycle-ccm reports it on nodes that are left out.
+    /// Returns the taint of this node that lifecycle-ccm should remove. lifecycle-ccm reports it on
+    /// excluded nodes.
     pub(crate) fn left_over(&self, node: &Node) -> Option<LeftOver> {
         let is_off = |taint: &Taint| taint.is(node_keys::SHUTDOWN, "NoSchedule");
         let is_left = node.is_ready() && node.taints.iter().any(is_off);
         (is_left && self.is_ours(node)?).then_some(LeftOver::Shutdown)
     }
 
-    /// Returns true if the node may be this provider's; `None` while this is unknown.
+    /// Returns true if the node may belong to this provider; `None` while this is unknown.
     fn is_ours(&self, node: &Node) -> Option<bool> {
         if !self.selects(node) {
             return Some(false);
@@ -114,7 +116,7 @@ impl Translator {
         instances::claim(&*self.cloud, node).map(|claim| claim != Claim::Foreign)
     }
 
-    /// The event of a change of a node.
+    /// Returns the event of a change of a node.
     pub(crate) fn change(&self, change: Change<Node>) -> Event {
         match change {
             Change::Added(node) => Event::Added(self.seen(&node)),
@@ -125,7 +127,7 @@ impl Translator {
 
     /// Starts leading, when the store is new.
     pub(crate) fn start_leading(&self, performer: &Performer) {
-        // Before the list, so that no node is missed between the list and the first change.
+        // Before the list, so that nodes between the list and the first change are not missed.
         performer.hear(Event::Leads);
         for node in self.store.list() {
             performer.hear(Event::Listed(self.seen(&node)));
@@ -133,7 +135,7 @@ impl Translator {
         }
     }
 
-    /// A node may go while the machine is told of it.
+    /// Tells the machine of a node that has gone in the meantime.
     fn if_gone(&self, performer: &Performer, name: &Name) {
         if self.store.get(name).is_none() {
             performer.hear(Event::Gone(Name::clone(name)));

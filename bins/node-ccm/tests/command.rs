@@ -25,12 +25,12 @@ impl Files {
         path.display().to_string()
     }
 
-    /// The flags for a cloud that does not answer now.
+    /// Returns the flags for a cloud that does not answer now.
     fn unavailable(&self) -> Vec<String> {
         self.cloud("unavailable", "endpoint: unix:///nowhere/cloud.sock\n")
     }
 
-    /// The flags for a cloud whose configuration is wrong.
+    /// Returns the flags for a cloud whose configuration is wrong.
     fn invalid(&self) -> Vec<String> {
         self.cloud("invalid", "endpoint: nowhere\n")
     }
@@ -110,7 +110,7 @@ fn check_config_validates_the_files_that_settings_name() {
     check(&[kubeconfig("/nowhere/kubeconfig")], USAGE);
     check(&[kubeconfig(&files.file("bad", "a: ["))], USAGE);
     check(&["--master=nonsense://".to_owned()], USAGE);
-    // Its token would cross the network in clear.
+    // The token would cross the network in clear.
     let clear = kubeconfig(&files.file("clear", &cluster.replace("{}", "{token: hush}")));
     check(std::slice::from_ref(&clear), USAGE);
     check(&[clear, "--kube-api-credentials-over-http".to_owned()], DONE);
@@ -123,7 +123,7 @@ fn check_config_validates_the_files_that_settings_name() {
     check(&[certificate, key, "--secure-port=0".to_owned()], DONE);
 }
 
-/// The cluster of a person's kubectl may be in production, with all rights.
+/// The cluster of a person's kubectl may be a production cluster, with all rights.
 #[test]
 fn the_cluster_of_the_shell_is_not_taken() {
     let files = Files::new();

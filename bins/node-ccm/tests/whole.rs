@@ -53,7 +53,7 @@ impl Whole {
         whole
     }
 
-    /// The environment without the program.
+    /// Returns the environment without the program.
     fn before_start(arguments: &[&str]) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
         let cloud = SimCloud::new();
@@ -102,7 +102,7 @@ impl Whole {
         sleep(Duration::from_millis(100)).await;
     }
 
-    /// The next patches get this response, this number of times.
+    /// Answers the next patches with this response, as often as given.
     fn conflicts(&self, times: usize) {
         let conflict = Action::Status { code: 409, retry_after: None };
         self.api
@@ -110,7 +110,7 @@ impl Whole {
             .add(Fault::new(conflict).verb(Verb::Patch).resource("nodes").times(times));
     }
 
-    /// The writes to nodes, as `patch nodes/status`.
+    /// Returns the writes to nodes, as `patch nodes/status`.
     fn writes(&self) -> Vec<String> {
         let records = self.api.audit().records();
         let writes = records
@@ -119,14 +119,14 @@ impl Whole {
         writes.map(Record::what).collect()
     }
 
-    /// The sample of `/metrics` of this name.
+    /// Returns the sample of `/metrics` of this name.
     fn metric(&self, name: &str) -> u64 {
         let text = self.context().metrics.encode().unwrap();
         let sample = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
         sample.trim().parse().unwrap()
     }
 
-    /// The events on this node: reason and message.
+    /// Returns the events on this node: reason and message.
     fn events(&self, name: &str) -> Vec<(String, String)> {
         let about = |event: &Value| event["involvedObject"]["name"] == name;
         let text = |event: &Value, field: &str| event[field].as_str().unwrap().to_owned();
@@ -134,14 +134,14 @@ impl Whole {
         events.map(|event| (text(&event, "reason"), text(&event, "message"))).collect()
     }
 
-    /// Lookups of these nodes fail.
+    /// Makes lookups of these nodes fail.
     fn fail(&self, nodes: &[&str], kind: ErrorKind) -> faults::FaultId {
         let nodes = nodes.iter().map(|name| (*name).to_owned()).collect();
         let effect = Effect::FailNodes(nodes, CloudError::new(kind, "no"));
         self.cloud.faults().add(faults::Fault::new(effect).on(Operation::Lookup))
     }
 
-    /// The line about the last refresh on `/readyz`.
+    /// Returns the line about the last refresh on `/readyz`.
     fn fleet(&self) -> String {
         let findings = self.context().health.findings();
         let fleet = findings.into_iter().find(|finding| finding.name == "fleet").unwrap();
@@ -213,7 +213,7 @@ async fn an_observer_plans_once_and_again_after_changes() {
     let asked = whole.cloud.calls();
     sleep(Duration::from_hours(1)).await;
     let calls = whole.cloud.calls().since(&asked);
-    // Each node is retried every five minutes; without an initialised node there is no refresh.
+    // Each node is retried every five minutes. Without an initialised node no refresh happens.
     assert!(calls.lookup <= 12 && calls.list == 0, "{calls}");
     assert_eq!(whole.metric("ccm_plan_steps_total{step=\"taint\"}"), NODES as u64);
 
@@ -288,7 +288,7 @@ async fn a_tainted_foreign_node_gets_one_event() {
     assert_eq!(whole.events("foreign").len(), 1);
 }
 
-/// kubelet may set the provider ID of its node: it writes no lines of its own into the log.
+/// The kubelet may set the provider ID of its node, but cannot write lines into the log with it.
 #[tokio::test(start_paused = true)]
 async fn a_text_of_the_node_stays_on_one_line() {
     let whole = Whole::start(&[]).await;
@@ -434,7 +434,7 @@ async fn a_refresh_fails_per_node() {
     sleep(Duration::from_secs(30)).await;
     assert_eq!(zone(&names[7]), "elsewhere", "within half a minute");
 
-    // While it fails for long, it waits for the refresh.
+    // A node whose lookup fails for long waits for the refresh.
     whole.fail(&[&names[7]], ErrorKind::Unavailable);
     sleep(Duration::from_mins(6)).await;
     let before = whole.cloud.calls();
@@ -443,7 +443,7 @@ async fn a_refresh_fails_per_node() {
     assert!((55..=84).contains(&lookups), "{lookups}: 11 to 13 refreshes with 5 more each");
 }
 
-/// Known data of an instance is no longer written once refreshes have failed for long.
+/// Known data of an instance is not written any more after refreshes have failed for long.
 #[tokio::test(start_paused = true)]
 async fn an_edit_is_not_corrected_by_old_data() {
     let whole = Whole::start(&["--node-status-update-frequency=1m"]).await;

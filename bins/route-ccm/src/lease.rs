@@ -30,14 +30,14 @@ impl handover::Shorten for Left {
         if self.deleted.sum_up() {
             return true;
         }
-        // The next leader frees a block a little earlier if its route is gone by then.
+        // The next leader frees a block a little earlier if the route is gone by then.
         let half = self.held.len() / 2;
         self.held.truncate(half);
         half > 0
     }
 }
 
-/// All parts.
+/// All parts of the data.
 pub(crate) type Handover = handover::Handover<Left>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! route-ccm: the controllers that give each node its pod CIDRs, and the routes of them.
+//! route-ccm: the controllers that give each node its pod CIDRs, and the routes to them.
 //!
 //! ```text
 //! informer --node changed--> routes -----calls------> cloud
@@ -15,7 +15,7 @@
 //! | `node_ipam` | gives nodes their pod CIDRs |
 //! | `node_ipam::ipam` | which blocks of the cluster CIDRs nodes get: pure |
 //! | `networks` | the networks of the cluster, from the flags: pure |
-//! | `lease` | what a leader leaves to the next one |
+//! | `lease` | the data that a leader leaves to the next one |
 //! | `settings` | flags |
 
 mod lease;
@@ -90,7 +90,7 @@ impl Program for RouteCcm {
     }
 
     fn rights() -> Vec<Right> {
-        // The node itself for its pod CIDRs, its status for the condition.
+        // The node itself is written for its pod CIDRs, its status for the condition.
         let writes = [writer::patch::<Node>(), writer::patch_status::<Node>()];
         [watch::rights::<Node>().as_slice(), &writes, &[cluster::right()]].concat()
     }

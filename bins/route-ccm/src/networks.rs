@@ -16,8 +16,8 @@ pub use self::{
     max_pod_cidr::MaxPodCidr,
 };
 
-/// A network as Kubernetes reads it: one of IPv4 that is written as IPv6 (`::ffff:10.244.1.0/120`) is IPv4. `None` for
-/// any other text.
+/// Returns a network as Kubernetes reads it: one of IPv4 that is written as IPv6
+/// (`::ffff:10.244.1.0/120`) is IPv4. `None` for any other text.
 pub fn network(text: &str) -> Option<IpNet> {
     let network = text.parse().ok()?;
     let IpNet::V6(v6) = network else { return Some(network) };
@@ -26,7 +26,7 @@ pub fn network(text: &str) -> Option<IpNet> {
     v4.map_or(Some(network), |(address, length)| IpNet::new(address.into(), length).ok())
 }
 
-/// The family of a network.
+/// Returns the family of a network.
 pub fn family(network: IpNet) -> IpFamily {
     IpFamily::of(network.addr())
 }
@@ -41,7 +41,7 @@ pub fn is_inside(cidr: IpNet, cluster_cidrs: &[IpNet]) -> bool {
     cluster_cidrs.iter().any(|cluster| cluster.contains(&cidr))
 }
 
-/// Networks as one text.
+/// Returns networks as one text.
 pub(crate) fn join(networks: &[IpNet]) -> String {
     networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
@@ -56,7 +56,7 @@ mod tests {
             ("10.244.1.7/24", Some("10.244.1.7/24")),
             ("::ffff:10.244.1.7/120", Some("10.244.1.7/24")),
             ("::ffff:0.0.0.0/96", Some("0.0.0.0/0")),
-            // Wider than all of IPv4.
+            // This is wider than all of IPv4.
             ("::ffff:0:0/95", Some("::ffff:0.0.0.0/95")),
             ("fd00::/64", Some("fd00::/64")),
             ("10.244.1.0", None),

@@ -10,10 +10,10 @@
 //! |---|---|
 //! | [`ipam`] | which blocks of the cluster CIDRs nodes get: pure |
 //! | `machine` | the memory, and the events that change it: pure |
-//! | `translate` | makes events of changes of nodes, turns of the queue, answers of the cloud, and time |
-//! | `perform` | performs what follows, and writes pod CIDRs |
+//! | `translate` | turns changes of nodes, turns of the queue, answers of the cloud, and time into events |
+//! | `perform` | performs the effects, and writes pod CIDRs |
 //! | `report`, `metrics` | events and log lines; upstream's `node_ipam_controller_*`, and `ccm_ipam_*` |
-//! | this file | what the rest of the program asks and tells |
+//! | this file | the interface for the rest of the program |
 
 pub mod ipam;
 pub(crate) mod machine;
@@ -59,8 +59,8 @@ use crate::settings::RouteSettings;
 
 /// The queue's name in its metrics: upstream's.
 pub(crate) const QUEUE: &str = "cidrallocator_node";
-/// How long the blocks of a node that is gone are not given out again: connections to its pods end,
-/// and caches forget them.
+/// For this long, the blocks of a node that is gone are not assigned again, so that connections to
+/// its pods end and caches forget them.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Gives nodes their pod CIDRs.
@@ -70,13 +70,13 @@ pub(crate) struct NodeIpam {
     config: Config,
     cloud: Arc<dyn Cloud>,
     settings: watch::Receiver<Arc<RouteSettings>>,
-    /// Cancelled by the drain: pending lookups are dropped.
+    /// Is cancelled by the drain. Then pending lookups are dropped.
     closing: CancellationToken,
 }
 
 /// The inputs of a new term.
 pub(crate) struct Term {
-    /// Proves that the store is of this term.
+    /// Proves that the store belongs to this term.
     pub(crate) stores: Stores,
     /// The note of the last leader.
     pub(crate) held: Vec<HeldBlocks>,
@@ -94,7 +94,7 @@ pub(crate) struct Common {
     /// The nodes whose condition may have to be written.
     pub(crate) conditions: WorkQueue<Name>,
     pub(crate) queues: QueueMetrics,
-    /// Tells the routes that a node has got its pod CIDRs; `None` if nodes get no routes.
+    /// Tells the routes that a node has got its pod CIDRs. `None` if nodes do not get routes.
     pub(crate) assigned: Option<Assigned>,
 }
 
@@ -213,17 +213,18 @@ impl NodeIpam {
         self.tell(intake::event(change));
     }
 
-    /// The reason why the node does not have pod CIDRs, if node IPAM does not assign any now.
+    /// Returns the reason why the node does not have pod CIDRs, if node IPAM does not assign any
+    /// now.
     pub(crate) fn lack(&self, name: &str) -> Option<String> {
         self.door.read(|machine, _| machine.lack(name))
     }
 
-    /// The same for all nodes.
+    /// Returns these reasons for all nodes.
     pub(crate) fn lacks(&self) -> BTreeMap<Name, String> {
         self.door.read(|machine, _| machine.lacks())
     }
 
-    /// The networks whose routes must end before nodes get them.
+    /// Returns the networks whose routes must end before nodes get them.
     pub(crate) fn awaited(&self) -> Vec<IpNet> {
         self.door.read(|machine, _| machine.awaited())
     }

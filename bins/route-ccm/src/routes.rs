@@ -1,4 +1,4 @@
-//! The routes of nodes, and the condition `NetworkUnavailable` that says if they exist.
+//! The routes of nodes, and the condition `NetworkUnavailable` that shows if they exist.
 //!
 //! ```text
 //! informer, loop, queue, lanes --translate--> Event --> machine --> effects --perform--> cloud, API server
@@ -11,8 +11,8 @@
 //! | [`plan`] | what to change in the route table, and the condition of each node: pure |
 //! | `machine` | the memory, and the events that change it: pure |
 //! | `nodes`, `look` | the nodes as the machine sees them; all that a look at them depends on |
-//! | `translate` | makes events of changes of nodes, looks, approvals and turns of the queue |
-//! | `perform` | performs what follows; makes calls to the cloud, and writes conditions |
+//! | `translate` | turns changes of nodes, passes, approvals and turns of the queue into events |
+//! | `perform` | performs the effects: calls to the cloud, and writes of conditions |
 //! | `report`, `metrics` | events and log lines; `ccm_route_*` and upstream's metric |
 //! | this file | joins them |
 
@@ -68,10 +68,10 @@ use crate::{
 pub(crate) const QUEUE: &str = "route-conditions";
 /// How many calls may wait for a lane.
 const CALLS: usize = 1024;
-/// How often the drain looks if all calls have ended.
+/// How often the drain checks if all calls have ended.
 const DRAIN: Duration = Duration::from_millis(50);
 
-/// The machine, with what its events are made of and what performs its effects. Clones share it.
+/// The machine, with the sources of its events and the performers of its effects. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Parts {
     pub(crate) door: Door<Machine>,
@@ -233,7 +233,7 @@ impl Controller {
         let looks = Looks { parts: parts.clone(), calls };
         let passes = parts.perform.passes.clone();
         let passes = passes.run(looks, context.settings.clone(), token.clone());
-        // An old store does not have the newest nodes: route-ccm would delete their routes.
+        // An old store does not have the newest nodes, so route-ccm would delete their routes.
         tasks.spawn("passes", stores.clone().before(passes, token.clone()));
     }
 
@@ -249,7 +249,8 @@ impl Controller {
     }
 }
 
-/// How node IPAM tells the machine that a node has got its pod CIDRs: the next look gives it its routes.
+/// Returns the function with which node IPAM tells the machine that a node has got its pod CIDRs:
+/// the next look gives the node its routes.
 fn told(door: &Door<Machine>, nodes: &Arc<Nodes>, passes: &Passes) -> node_ipam::Assigned {
     let (door, nodes, passes) = (door.clone(), Arc::clone(nodes), passes.clone());
     Box::new(move |node| {

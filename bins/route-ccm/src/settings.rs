@@ -32,23 +32,23 @@ ccm_settings::settings! {
     #[derive(Clone, Debug, PartialEq, Serialize)]
     pub struct RouteSettings {
         /// Give nodes routes for their pod CIDRs. Without routes and --allocate-node-cidrs the
-        /// program is idle.
-        /// --controllers=*,-route switches them off as well, and *,-nodeipam the other part.
+        /// program is idle. --controllers=*,-route also switches routes off, and *,-nodeipam the
+        /// other part.
         pub configure_cloud_routes: bool = fixed(Switch, "configure-cloud-routes", "true");
         /// Networks of the cluster's pods: one CIDR, or one of each family, separated by a comma. Routes inside of
         /// them may be this program's.
         pub cluster_cidr: Vec<String> = fixed(List, "cluster-cidr", "");
-        /// Give nodes their pod CIDRs. Only one program of a cluster may do so. While this one
-        /// leads, two nodes that get from another client, within 10 minutes, pod CIDRs that are
-        /// this program's to give stop it, until a node has waited for 5 minutes and no other
-        /// client has assigned any.
+        /// Give nodes their pod CIDRs. Only one program of a cluster may do so. If another client
+        /// gives two nodes pod CIDRs of this program's networks within 10 minutes while this one
+        /// leads, it stops assigning until a node has waited for 5 minutes without pod CIDRs from
+        /// another client.
         pub allocate_node_cidrs: bool = fixed(Switch, "allocate-node-cidrs", "false");
-        /// Where the pod CIDRs of nodes come from: RangeAllocator takes blocks of --cluster-cidr, CloudAllocator what
-        /// the cloud has assigned to each instance.
+        /// Where the pod CIDRs of nodes come from: RangeAllocator takes blocks of --cluster-cidr,
+        /// CloudAllocator takes the pod CIDRs that the cloud has assigned to each instance.
         pub cidr_allocator_type: AllocatorType = fixed(Text, "cidr-allocator-type", "RangeAllocator"),
             one_of(&AllocatorType::ALL);
-        /// Networks of the cluster's Services: one CIDR, or one of each family, separated by a comma. No node gets a
-        /// block that overlaps one of them.
+        /// Networks of the cluster's Services: one CIDR, or one of each family, separated by a
+        /// comma. Nodes do not get blocks that overlap one of them.
         pub service_cluster_ip_range: Vec<String> = fixed(List, "service-cluster-ip-range", "");
         /// Prefix length of a node's pod CIDR, for clusters of one family. 0 means 24 for IPv4 and 64 for IPv6.
         pub node_cidr_mask_size: usize = fixed(Count, "node-cidr-mask-size", "0"), within(0..=128);
@@ -58,33 +58,34 @@ ccm_settings::settings! {
         pub node_cidr_mask_size_ipv6: usize = fixed(Count, "node-cidr-mask-size-ipv6", "0"), within(0..=128);
         /// The shortest prefix that the pod CIDR of a node may have if this program has not
         /// assigned it: one length of IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64; in
-        /// a cluster with IPv6 alone, one length such as 64. A wider pod CIDR gets no route. 0
-        /// allows each size. Without it, a pod CIDR that is wider than most nodes have gets no
-        /// route until a person approves it. An existing route stays. With --allocate-node-cidrs a
-        /// pod CIDR of the size of a block is never too wide.
+        /// a cluster with IPv6 alone, one length such as 64. A wider pod CIDR does not get a route.
+        /// 0 allows each size. Without it, a pod CIDR that is wider than most nodes' pod CIDRs does
+        /// not get a route until a person approves it. An existing route stays. With
+        /// --allocate-node-cidrs a pod CIDR of the size of a block is never too wide.
         pub max_pod_cidr: MaxPodCidr = live(Text, "max-pod-cidr", ""), parsed;
-        /// Interval between two lists of the route table, which find what others have changed. Changes of nodes are
-        /// handled at once, whatever the interval is. cloud-controller-manager defaults to 10s and does nothing in
-        /// between. At least 10s.
+        /// Interval between two lists of the route table, which find changes of others. Changes of
+        /// nodes are handled at once, whatever the interval is. cloud-controller-manager defaults
+        /// to 10s and does nothing in between. At least 10s.
         #[serde(serialize_with = "duration::serialize")]
         pub route_reconciliation_period: Duration = live(Duration, "route-reconciliation-period", "10m0s"),
             at_least("10s");
-        /// Maximum number of routes that are deleted within --route-loss-window, or moved to another address of their
-        /// node, unless their nodes were marked for scale-down or the cloud proves twice that their targets are gone: a
-        /// number, or a percentage rounded up and at least 3. The others are held and reported. 0 lets go only routes of
-        /// marked nodes, and those that a person approves.
+        /// Maximum number of routes that are deleted within --route-loss-window, or moved to
+        /// another address of their node, unless their nodes were marked for scale-down or the
+        /// cloud proves twice that their targets are gone: a number, or a percentage rounded up and
+        /// at least 3. The others are held and reported. With 0 only routes of marked nodes, and
+        /// routes that a person approves, are deleted.
         pub route_loss: Limit = live(Limit, "route-loss", "10%"), parsed;
         /// Sliding window of --route-loss. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
         pub route_loss_window: Duration = live(Duration, "route-loss-window", "10m0s"),
             at_least("1s");
-        /// Keys of taints that mark a node for scale-down, separated by commas. The routes of a marked node that goes
-        /// count for no limit.
+        /// Keys of taints that mark a node for scale-down, separated by commas. The routes of a
+        /// marked node that is deleted do not count for any limit.
         pub scale_down_taints: Vec<String> = live(
             List, "scale-down-taints", "ToBeDeletedByClusterAutoscaler,karpenter.sh/disrupted"), taint_keys;
-        /// Only nodes with these labels get routes, and the condition that says whether they have them, for instance
-        /// pool=workers,!edge. Empty selects all nodes. The route of a node that is left out stays as it is until a
-        /// person approves that it goes. Pod CIDRs are assigned to all nodes.
+        /// Only nodes with these labels get routes, and the condition that says whether they have
+        /// them, for instance pool=workers,!edge. Empty selects all nodes. The route of an excluded
+        /// node stays until a person approves its deletion. Pod CIDRs are assigned to all nodes.
         pub node_selector: NodeSelector = live(Text, "node-selector", ""), node_selector;
         /// Time limit of one call to the cloud, including retries, all pages and waiting for the rate limit. From 1s
         /// to 10m0s.
@@ -110,7 +111,7 @@ ccm_settings::settings! {
 }
 
 impl RouteSettings {
-    /// A part whose controller `--controllers` disables is off.
+    /// Switches off the parts whose controllers `--controllers` disables.
     fn with_controllers(mut self, raw: &RawSettings, problems: &mut Problems) -> Self {
         let route = Controller { name: ROUTE_CCM.controller, alias: ROUTE_CCM.alias };
         for (is_on, flag, controller) in [
@@ -166,7 +167,7 @@ impl RouteSettings {
         }
     }
 
-    /// `--cluster-cidr`, which was checked.
+    /// Returns the values of `--cluster-cidr`, which was checked.
     pub fn cluster_cidrs(&self) -> Vec<IpNet> {
         networks::cluster_networks(&self.cluster_cidr)
             .map(|(networks, _)| networks)
@@ -177,24 +178,24 @@ impl RouteSettings {
         self.cluster_cidrs().iter().any(|one| matches!(one, IpNet::V4(_)))
     }
 
-    /// `--max-pod-cidr` for the families of this cluster.
+    /// Returns `--max-pod-cidr` for the families of this cluster.
     pub fn max_pod_cidr(&self) -> MaxPodCidr {
         if self.has_ipv4() { self.max_pod_cidr } else { self.max_pod_cidr.of_ipv6() }
     }
 
-    /// How nodes get their pod CIDRs; `None` if they do not get them from this program.
+    /// Returns how nodes get their pod CIDRs; `None` if they do not get them from this program.
     pub fn ipam(&self) -> Option<networks::Config> {
         let checked = self.allocate_node_cidrs.then(|| self.flags().check())?;
         checked.ok().map(|(config, _)| config)
     }
 
-    /// How many routes may be deleted.
+    /// Returns how many routes may be deleted.
     pub const fn budget(&self) -> Budget {
         Budget { limit: self.route_loss, window: self.route_loss_window }
     }
 
-    /// The capabilities that the cloud must offer. Blocks of `--cluster-cidr` are given out without
-    /// any call to it.
+    /// Returns the capabilities that the cloud must offer. Blocks of `--cluster-cidr` are assigned
+    /// without a call to the cloud.
     pub fn needs(&self) -> Vec<Need> {
         let asks = self.cidr_allocator_type == AllocatorType::CloudAllocator;
         match (self.configure_cloud_routes, self.allocate_node_cidrs) {
@@ -208,7 +209,7 @@ impl RouteSettings {
         }
     }
 
-    /// Why the program has nothing to do with these settings, if so.
+    /// Returns why the program has nothing to do with these settings, if so.
     pub fn idle(&self) -> Option<String> {
         (!self.configure_cloud_routes && !self.allocate_node_cidrs).then(|| {
             "--configure-cloud-routes and --allocate-node-cidrs are false, or --controllers disables their controllers".to_owned()

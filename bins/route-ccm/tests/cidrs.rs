@@ -26,12 +26,12 @@ use route_ccm::RouteCcm;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-/// Four blocks.
+/// The arguments for a network of four blocks.
 const SMALL: [&str; 3] =
     ["--allocate-node-cidrs", "--cluster-cidr=10.64.0.0/22", "--node-cidr-mask-size=24"];
 const LARGE: [&str; 2] = ["--allocate-node-cidrs", "--cluster-cidr=10.64.0.0/10"];
 const NO_ROUTES: &str = "--configure-cloud-routes=false";
-/// Longer than the grace time of a block and the waits around it.
+/// This is longer than the grace time of a block and the waits around it.
 const FREE: Duration = Duration::from_secs(40);
 
 /// An API server and a cloud.
@@ -54,19 +54,19 @@ impl World {
         let system = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"},
         });
-        // It may be there from the start.
+        // It may exist from the start.
         drop(api.create(system));
         Self { api, cloud: SimCloud::new() }
     }
 
-    /// A leader.
+    /// Returns a leader.
     async fn lead(&self, arguments: &[&str]) -> Replica {
         let replica = self.stand_by(arguments, None).await;
         replica.lead();
         replica
     }
 
-    /// A replica that does not lead yet; what it leads after is a former leader.
+    /// Returns a replica that does not lead yet. `last` is the former leader.
     async fn stand_by(&self, arguments: &[&str], last: Option<&Replica>) -> Replica {
         let settings = loaded::<RouteCcm>(arguments).unwrap();
         let leadership = match (settings.common.mode, last) {
@@ -105,7 +105,7 @@ impl World {
         self.api.delete("nodes", name).unwrap();
     }
 
-    /// The node's pod CIDRs, as one text.
+    /// Returns the node's pod CIDRs, as one text.
     fn cidrs(&self, name: &str) -> String {
         let node = self.api.get("nodes", name).unwrap();
         let all = node["spec"]["podCIDRs"].as_array().cloned().unwrap_or_default();
@@ -127,7 +127,7 @@ impl World {
         self.are_distinct();
     }
 
-    /// No block is on two nodes.
+    /// Checks that no block is on two nodes.
     fn are_distinct(&self) {
         let mut seen = BTreeSet::new();
         for node in self.api.list("nodes") {
@@ -146,7 +146,7 @@ impl World {
         Some((text("status"), text("reason"), text("message")))
     }
 
-    /// The writes of nodes by all replicas, as `patch nodes/status`.
+    /// Returns the writes of nodes by all replicas, as `patch nodes/status`.
     fn writes(&self) -> Vec<String> {
         let records = self.api.audit().records();
         let writes = records.iter().filter(|record| {
@@ -156,12 +156,12 @@ impl World {
         writes.map(Record::what).collect()
     }
 
-    /// The number of writes of pod CIDRs.
+    /// Returns the number of writes of pod CIDRs.
     fn patches(&self) -> usize {
         self.writes().iter().filter(|what| *what == "patch nodes").count()
     }
 
-    /// The reasons and texts of the events on this node.
+    /// Returns the reasons and texts of the events on this node.
     fn events(&self, name: &str) -> Vec<(String, String)> {
         let about = |event: &Value| event["involvedObject"]["name"] == name;
         let text = |event: &Value, field: &str| event[field].as_str().unwrap().to_owned();
@@ -173,7 +173,7 @@ impl World {
         self.events(name).iter().filter(|(given, _)| given == reason).count()
     }
 
-    /// A fault of writes of pod CIDRs.
+    /// Returns a fault of writes of pod CIDRs.
     fn fault(action: Action) -> Fault {
         Fault::new(action).verb(Verb::Patch).resource("nodes").subresource("")
     }
@@ -192,7 +192,7 @@ impl Replica {
         assert!((sample - expect).abs() < 1e-9, "{name} is {sample}, not {expect}");
     }
 
-    /// No node waits, and no node is on `/plan`.
+    /// Checks that no node waits, and no node is on `/plan`.
     fn has_nothing_to_do(&self) {
         self.shows("ccm_ipam_nodes_waiting", 0.0);
         let verdict = self.health("pod-cidrs");
@@ -201,7 +201,7 @@ impl Replica {
         assert_eq!((&page["due"], &page["held"]), (&json!({}), &json!({})), "{page}");
     }
 
-    /// A line of `/readyz?verbose`.
+    /// Returns a line of `/readyz?verbose`.
     fn health(&self, name: &str) -> Verdict {
         let findings = self.process.context.health.findings();
         findings.into_iter().find(|finding| finding.name == name).unwrap().verdict

@@ -1,4 +1,5 @@
-//! A large cluster, to the last block. Alone in its process, so that its memory can be measured.
+//! A large cluster, until the last block. The test is alone in its process, so that its memory can
+//! be measured.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -13,7 +14,7 @@ const GRACE: Duration = Duration::from_secs(60);
 /// The most memory of one node with blocks of both families.
 const MOST: u64 = 800;
 
-/// The resident memory, in bytes.
+/// Returns the resident memory, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
@@ -43,7 +44,8 @@ fn a_large_range_is_filled_to_the_last_block() {
         let reserved = allocator.reserve(node, At::default()).unwrap();
         node.pod_cidrs = reserved.cidrs.iter().map(|cidr| cidr.to_string().into()).collect();
     }
-    // The same once more, measured: what a node itself takes is not the allocator's.
+    // The same is repeated and measured: the memory of a node itself does not belong to the
+    // allocator.
     let before = resident();
     let mut measured = fresh();
     for shown in &nodes {
@@ -66,6 +68,6 @@ fn a_large_range_is_filled_to_the_last_block() {
     assert!(matches!(early, Err(Refusal::Exhausted(_))), "{early:?}");
     let reserved = measured.reserve(&node(NODES), At(GRACE)).unwrap();
     let texts: Vec<_> = reserved.cidrs.iter().map(ToString::to_string).collect();
-    // IPv6 has more blocks than there are nodes, so the next one is new.
+    // IPv6 has more blocks than the cluster has nodes, so the next one is new.
     assert_eq!(texts, ["10.91.88.0/24", "fd00:0:0:4000::/64"]);
 }

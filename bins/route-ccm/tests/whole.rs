@@ -1,5 +1,6 @@
 //! The whole controller with a simulated API server and a simulated cloud in one process with
-//! paused time: what would take minutes of a scenario, or a table of a cloud of another kind.
+//! paused time: cases that would take minutes as a scenario, or that need a table of another kind
+//! of cloud.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 

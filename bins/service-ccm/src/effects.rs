@@ -1,5 +1,5 @@
-//! Performs the effects of events that need no answer: reports, metrics, pages, work for queues, wake-ups. The
-//! others are requests: `perform` makes them.
+//! Performs the effects of events that do not need an answer: reports, metrics, pages, work for
+//! queues, wake-ups. The others are requests, which `perform` makes.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -45,7 +45,7 @@ pub(crate) const QUEUE: &str = "service";
 pub(crate) const SLOW_QUEUE: &str = "service-slow";
 /// The kind of load balancers without a Service on the page `/plan`.
 const LOAD_BALANCER: &str = "LoadBalancer";
-/// How often a Service may change until each change waits, and for how long.
+/// How often a Service may change before each change waits, and for how long it waits.
 const CHANGES: KeyRate = KeyRate { burst: 5, interval: Duration::from_secs(10) };
 
 /// Performs the effects of events.
@@ -56,7 +56,7 @@ pub(crate) struct Performer {
     pub(crate) slow: WorkQueue<Name>,
     pub(crate) wakes: Wakes,
     pub(crate) lease: LeaseAnnotations,
-    /// Held while a note for the next leader is made.
+    /// Is held while a note for the next leader is made.
     pub(crate) noting: Mutex<()>,
     pub(crate) metrics: ServiceMetrics,
     reports: ServiceReports,
@@ -106,7 +106,7 @@ impl Performer {
         })
     }
 
-    /// This replica begins to lead.
+    /// Begins to lead with this replica.
     pub(crate) fn start_leading(&self) {
         self.listed.pass("not listed yet");
     }
@@ -119,7 +119,7 @@ impl Performer {
         }
     }
 
-    /// The queue of a lane.
+    /// Returns the queue of a lane.
     pub(crate) fn queue(&self, lane: Lane) -> &WorkQueue<Name> {
         match lane {
             Lane::Normal => &self.queue,
@@ -211,7 +211,7 @@ impl handover::Shorten for LeaderNote {
     }
 }
 
-/// The group of a Service in the queues: tenants take turns.
+/// Returns the group of a Service in the queues: tenants take turns.
 fn namespace(key: &Name) -> u64 {
     let mut hasher = DefaultHasher::new();
     key.split('/').next().hash(&mut hasher);

@@ -11,7 +11,7 @@
 //! | `machine` | everything that this program remembers, and what follows from each event: pure |
 //! | [`plan`] | the decisions: the next step for one Service, its members, its status: pure |
 //! | `translate` | turns changes of objects, settings and the provider into events |
-//! | `effects` | performs the effects that need no answer |
+//! | `effects` | performs the effects that do not need an answer |
 //! | `perform` | makes the requests of the others: lanes of calls and writes, lists, polls, deletions |
 //! | `report` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_service_*` and upstream's four metrics |
@@ -91,7 +91,8 @@ impl Program for ServiceCcm {
             watch::rights::<Service>().as_slice(),
             &watch::rights::<Node>(),
             &[writer::patch_status::<Service>(), Right::mark("services"), cluster::right()],
-            // Before a load balancer without a Service is deleted. The setting is live.
+            // It is needed before a load balancer without a Service is deleted. The setting is
+            // live.
             &[reader::get::<Service>()],
             // An event is stored in the namespace of its Service.
             &["create", "patch"].map(|verb| Right::new(verb, "events")),
@@ -123,7 +124,7 @@ impl Program for ServiceCcm {
         let cluster_name = &translator.performer.cluster.name;
         if cluster_name == "kubernetes" {
             tracing::warn!(
-                "--cluster-name is the default, {cluster_name}: clusters that share a cloud project should have names of their own"
+                "--cluster-name is the default, {cluster_name}: clusters that share a cloud project should have different names"
             );
         }
         translator.performer.start_leading();

@@ -1,24 +1,24 @@
 //! The memory of service-ccm, and the events that change it: pure.
 //!
-//! No other code changes it, and nothing but events does. `translate` makes events out of objects, lists and
-//! answers, and `perform` makes requests out of effects.
+//! Only events change it. `translate` turns objects, lists and answers into events, and `perform`
+//! turns effects into requests.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `event`, `effect` | what the machine hears, and what follows |
+//! | `event`, `effect` | what the machine is told, and what follows |
 //! | `balancers`, `entry` | the memory of all load balancers, and of one |
-//! | `services`, `reading` | Services change, and what they depend on; what is read of them |
+//! | `services`, `reading` | changes of Services and of what they depend on; the parts of them that are read |
 //! | `nodes` | the nodes that load balancers should have |
 //! | `due` | a Service is due: what is done next |
 //! | `planned`, `page` | the plan of a Service; how the page `/plan` shows it |
 //! | `last_plan` | what the last plan of a Service leaves for its explanation and for metrics |
-//! | `rooms`, `unclaimed` | the room in namespaces; finalizers that nobody removes |
-//! | `asks`, `answers`, `answered` | calls: what is asked; what follows from answers for all, and for one |
+//! | `rooms`, `unclaimed` | the room in namespaces; finalizers that no controller removes |
+//! | `asks`, `answers`, `answered` | calls: the questions; what follows from answers for all, and for one |
 //! | `writes` | the API server answers writes: what follows |
-//! | `audits`, `adoptable`, `listed` | lists, what others have made, and what a list says about one |
+//! | `audits`, `adoptable`, `listed` | lists, the load balancers of others, and what a list says about one |
 //! | `polls`, `polled` | polls, and what one says about a load balancer |
 //! | `orphans` | load balancers without a Service |
-//! | `left`, `note` | what is left to the next leader, and when |
+//! | `left`, `note` | the note to the next leader, and when it is left |
 //! | `explain` | what the page `/explain` says about one Service or load balancer |
 //! | `counts` | what metrics and `/readyz?verbose` show |
 //! | `recorded` | which Service an event or effect is about |
@@ -92,7 +92,8 @@ pub(crate) struct Machine {
     changes: u64,
     /// True if this replica leads, so that Services are queued.
     leads: bool,
-    /// The sets that the Lease approves: that members leave, and that load balancers are replaced.
+    /// The sets that the Lease approves: for members that leave, and for load balancers that are
+    /// replaced.
     approved: [Option<SetApproval>; 2],
     balancers: Balancers,
     nodes: Nodes,
@@ -169,7 +170,7 @@ impl machine::Machine for Machine {
 }
 
 impl Machine {
-    /// Nothing is known.
+    /// Creates a machine that knows nothing.
     pub(crate) fn new(cluster: ClusterId, parameters: Parameters, is_observing: bool) -> Self {
         let unknown = "the offer of the provider is not known yet";
         Self {
@@ -202,7 +203,7 @@ impl Machine {
         self.offer.as_deref() == offer.as_ref()
     }
 
-    /// The specifics of the provider's load balancers.
+    /// Returns the specifics of the provider's load balancers.
     fn traits(&self) -> Arc<LoadBalancerTraits> {
         Arc::clone(&self.traits)
     }

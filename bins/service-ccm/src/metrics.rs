@@ -93,7 +93,7 @@ pub(crate) fn collect(metrics: &Metrics, door: Option<&Door<Machine>>) {
     }));
 }
 
-/// One series for each value of a label.
+/// Returns one series for each value of a label.
 fn series<K>(counts: &BTreeMap<K, usize>) -> Vec<(Vec<Cow<'static, str>>, usize)>
 where
     K: VariantArray + Ord,

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`front_end`] | which load balancer a Service asks for, and what is wrong with the Service |
 //! | [`eligible`] | which nodes are members of load balancers |
-//! | [`labels`], [`marks`] | which labels of nodes count; what a node said about its end |
+//! | [`labels`], [`marks`] | which labels of nodes count; the marks of nodes that leave |
 //! | [`members`] | the members that one load balancer should have, and the members that may not leave it yet |
 //! | [`losses`] | which load balancers that are gone or have failed are replaced, and when |
 //! | [`orphans`] | which load balancers without a Service are deleted, and when |
@@ -17,10 +17,10 @@
 //! | [`hangs`] | which Services are served by slow lanes, and when one of these makes a call |
 //! | `named` | the load balancers that a Service names, and the errors about them |
 //! | `state` | what is known of one load balancer |
-//! | `pools` | the members behind the ports, and when the cloud is asked again if there are none |
+//! | `pools` | the members behind the ports, and when the cloud is asked again if a pool is empty |
 //! | [`reason`] | the conditions of a Service and their reasons |
 //! | `wanted_status` | the wanted status of a Service |
-//! | [`status`] | what of that is written now |
+//! | [`status`] | which part of it is written now |
 //! | this file | what is done next: the state machine of one load balancer |
 
 pub mod debounce;
@@ -80,7 +80,7 @@ impl Classes {
     }
 }
 
-/// Everything that the plan looks at.
+/// Everything that the plan depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// The Service as it is now.
@@ -106,7 +106,8 @@ pub struct View<'a> {
     pub may_release: bool,
     /// The verdict if the load balancer is gone or has failed.
     pub loss: losses::LossVerdict,
-    /// Why the Service has to wait for a load balancer, if its namespace has as many as it may have.
+    /// The reason why the Service has to wait for a load balancer, if its namespace has as many as
+    /// it may have.
     pub full: Option<&'a str>,
     /// True if its namespace has a limit.
     pub is_limited: bool,
@@ -135,7 +136,7 @@ pub enum List {
 /// The next step for a Service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Step {
-    /// Write finalizer and condition, before anything is created.
+    /// Write the finalizer and the condition before anything is created.
     Protect,
     /// Ask the cloud what it would change.
     Preview(Arc<FrontEnd>),
@@ -143,11 +144,11 @@ pub enum Step {
     Ensure(Arc<FrontEnd>),
     /// Change its members, and nothing else.
     SetMembers(String),
-    /// Delete it, or what is left of it.
+    /// Delete it, or the rest of it.
     Delete,
     /// Delete the second load balancer of the same owner.
     DeleteDuplicate(String),
-    /// Take off the finalizer and what this program wrote.
+    /// Remove the finalizer and everything that this program wrote.
     Release,
     /// Write status and annotations.
     Write(StatusPatch),
@@ -171,7 +172,7 @@ impl Step {
 pub enum Plan {
     /// One step; then plan again.
     Next(Step),
-    /// Nothing: it is as it should be.
+    /// Nothing: it is as wanted.
     Settled,
     /// Nothing now: something is waited for.
     Waits,
@@ -179,7 +180,7 @@ pub enum Plan {
     NotOurs,
 }
 
-/// The annotation or label that approves that members leave which are held.
+/// The annotation or label that approves that held members leave.
 pub const APPROVED: &str = "quartet.dev/member-loss-approved";
 /// The annotation that approves that service-ccm deletes the load balancer of a Service
 /// because it does not serve the class of the Service any more.
@@ -190,7 +191,7 @@ pub const REPLACEMENT_APPROVED: &str = "quartet.dev/replacement-approved";
 /// The annotation with the ID of a load balancer to adopt.
 pub const ADOPT: &str = "quartet.dev/adopt-load-balancer";
 
-/// The plan for one Service.
+/// Returns the plan for one Service.
 pub fn plan(view: View<'_>) -> Plan {
     let service = view.service;
     if service.details.is_none() {
@@ -219,8 +220,8 @@ pub fn plan(view: View<'_>) -> Plan {
     }
 }
 
-/// The plan for a load balancer that stays although service-ccm does not serve the Service any more:
-/// its members follow the nodes, and nothing else changes.
+/// Returns the plan for a load balancer that stays although service-ccm does not serve the Service
+/// any more: its members follow the nodes, and nothing else changes.
 fn keep(view: View<'_>) -> Plan {
     let id = match &view.state.known {
         Known::There(balancer) if balancer.phase == Phase::Ready => Some(&balancer.id),
@@ -231,7 +232,7 @@ fn keep(view: View<'_>) -> Plan {
     id.filter(|_| !waits).and_then(|id| members_step(view, id)).map_or(Plan::Waits, Plan::Next)
 }
 
-/// The plan for a Service whose load balancer must be deleted.
+/// Returns the plan for a Service whose load balancer must be deleted.
 fn clean_up(view: View<'_>, part: CleanUp) -> Plan {
     let state = view.state;
     if !repeated::may_set_finalizer(&state.repeats, view.now, false) {
@@ -249,7 +250,7 @@ fn clean_up(view: View<'_>, part: CleanUp) -> Plan {
     due(view, Step::Delete).map_or(Plan::Waits, Plan::Next)
 }
 
-/// The plan for a Service that should have a load balancer.
+/// Returns the plan for a Service that should have a load balancer.
 fn provision(view: View<'_>) -> Plan {
     let View { service, state, .. } = view;
     if view.full.is_some() {
@@ -257,7 +258,7 @@ fn provision(view: View<'_>) -> Plan {
     }
     if !service.has_finalizer {
         return match view.spec.front_end {
-            // Before the first list it is not known if there is room.
+            // Before the first list it is not known if the namespace has room.
             _ if view.is_limited && view.list == List::Awaited => Plan::Waits,
             Some(_) if repeated::may_set_finalizer(&state.repeats, view.now, true) => {
                 Plan::Next(Step::Protect)
@@ -291,10 +292,10 @@ fn provision(view: View<'_>) -> Plan {
     }
 }
 
-/// The change that takes over a Service from another service-ccm: it writes the name of this
-/// program. It removes the recorded ID and digest if they belong to another load balancer, and the
-/// provider's annotation with the same ID: it would name a load balancer of others. If they do not, the
-/// other service-ccm may be this program under another name.
+/// Returns the change that takes over a Service from another service-ccm: it writes the name of
+/// this program. It removes the recorded ID and digest if they belong to another load balancer, and
+/// the provider's annotation with the same ID: it would name a load balancer of others. If they do
+/// not, the other service-ccm may be this program under another name.
 fn taken_over(view: View<'_>) -> StatusPatch {
     let mut annotations = view.classes.signature();
     let named = view.service.annotation(ID);
@@ -318,7 +319,8 @@ fn waits_for_list(view: View<'_>) -> bool {
     }
 }
 
-/// The change that comes with the finalizer. An annotation of this program may come from a copied manifest.
+/// Returns the change that comes with the finalizer. An annotation of this program may come from a
+/// copied manifest.
 pub fn protection(service: &Service, classes: &Classes) -> StatusPatch {
     let mut annotations = classes.signature();
     annotations.retain(|key, value| service.annotation(key) != value.as_deref());
@@ -326,7 +328,7 @@ pub fn protection(service: &Service, classes: &Classes) -> StatusPatch {
     StatusPatch { ingress: None, conditions, annotations }
 }
 
-/// The next call to the cloud, if one is due now.
+/// Returns the next call to the cloud, if one is due now.
 fn next_call(view: View<'_>) -> Option<Step> {
     let state = view.state;
     if state.waits_for_cloud(view.now) {
@@ -370,7 +372,7 @@ pub fn awaits_members(view: View<'_>) -> bool {
 fn members_step(view: View<'_>, id: &str) -> Option<Step> {
     let state = view.state;
     let is_blind = state.gap.as_ref().is_some_and(|gap| gap.is_blind(view.now));
-    // The provider may read more of the Service than is known here.
+    // The provider may read parts of the Service that are not known here.
     let is_cut = view.service.details.as_ref().is_some_and(|details| details.too_large.is_some());
     let changes = view.members_known
         && view.members.changes
@@ -395,12 +397,12 @@ fn due(view: View<'_>, step: Step) -> Option<Step> {
     repeated::may_call(&state.repeats, now, &step, service, members).then_some(step)
 }
 
-/// The calls that are due but for a failure, with that.
+/// Returns the calls that are due but for a failure, with that.
 pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
     let state = view.state;
     let held = |failed: &'_ Failed| {
         let is_kept = view.holds_release() && failed.call == CallKind::Members;
-        // The Service has changed its mind since that call.
+        // The Service asks for something else since that call.
         if !is_kept && view.wants() == (failed.call == CallKind::Delete) {
             return None;
         }
@@ -438,7 +440,7 @@ fn is_configured(view: View<'_>, front_end: &FrontEnd) -> bool {
     configured == Some(front_end.digest)
 }
 
-/// The plan when no call is due: the status, if it differs.
+/// Returns the plan when no call is due: the status, if it differs.
 fn settled(view: View<'_>) -> Plan {
     let change = status_change(view);
     if !change.is_empty() {
@@ -448,21 +450,21 @@ fn settled(view: View<'_>) -> Plan {
     if waits { Plan::Waits } else { Plan::Settled }
 }
 
-/// The conditions of a Service that this program serves or cleans up, with their messages.
+/// Returns the conditions of a Service that this program serves or cleans up, with their messages.
 pub fn conditions(view: View<'_>) -> Vec<NewCondition> {
     wanted_status::wanted_status(view).conditions
 }
 
-/// The change of the status that is due now.
+/// Returns the change of the status that is due now.
 pub fn status_change(view: View<'_>) -> StatusPatch {
     let wanted = wanted_status::wanted_status(view);
     let change = difference(view.service, wanted, view.state.condition_written, view.now);
     repeated::that_may_be_written(&view.state.repeats, view.now, change)
 }
 
-/// The change of the status of a Service while the provider offers no load balancers; `None` if
-/// this program has no part in it. If it does not serve the Service, it cannot know its load
-/// balancer then.
+/// Returns the change of the status of a Service while the provider offers no load balancers;
+/// `None` if this program has no part in it. If it does not serve the Service, it cannot know its
+/// load balancer then.
 pub fn not_offered(
     service: &Service,
     classes: &Classes,

@@ -23,7 +23,7 @@ use crate::plan::{
     shown::{Part, Refused},
 };
 
-/// How many names of nodes a text holds.
+/// The maximum number of names of nodes in a text.
 const NAMES: usize = 20;
 /// The maximum number of remarks about one load balancer that are reported one by one.
 const NOTES: usize = 8;
@@ -103,7 +103,7 @@ impl ServiceReports {
         if !of_status.is_empty() {
             let text = of_status.join("; ");
             let line = format!(
-                "The Service does not show what the provider gives: {text}; if that is right, the operator allows it with --load-balancer-allowed-addresses"
+                "The Service does not show everything from the provider: {text}; if it is right, the operator can allow it with --load-balancer-allowed-addresses"
             );
             self.say(service, Said::warning("LoadBalancerAddressRefused", text, line));
         }
@@ -199,17 +199,17 @@ impl Said {
     }
 }
 
-/// The load balancer whose address a Service shows is gone.
+/// Returns the load balancer whose address a Service shows is gone.
 fn gone(id: &str, by: Option<&str>) -> Said {
     let next = by.map_or_else(
-        || "no other one could be created yet, and the Service keeps its address".to_owned(),
-        |by| format!("{by} takes its place"),
+        || "a new one could not be created yet, and the Service keeps its address".to_owned(),
+        |by| format!("{by} replaces it"),
     );
     let text = format!("load balancer {id} is not in the cloud any more; {next}");
     Said::warning("LoadBalancerGone", id, text)
 }
 
-/// A call to the cloud has failed.
+/// Returns the report that a call to the cloud has failed.
 fn failed(call: CallKind, members: &Decision, error: &CloudError, pace: Pace) -> Said {
     let (event, text) = match call {
         CallKind::Ensure => (
@@ -229,7 +229,7 @@ fn failed(call: CallKind, members: &Decision, error: &CloudError, pace: Pace) ->
     Said::warning(event, error.kind.reason(), format!("{text}: {error}; retrying {pace}"))
 }
 
-/// The Service has mistakes.
+/// Returns the report that the Service has mistakes.
 fn invalid(problems: &[SpecProblem]) -> Said {
     let problems: Vec<&SpecProblem> = problems.iter().collect();
     let text = format!("Error syncing load balancer: {}", in_words(&problems));
@@ -237,19 +237,19 @@ fn invalid(problems: &[SpecProblem]) -> Said {
     Said { topic: "InvalidService", ..said }
 }
 
-/// Members are held.
+/// Returns the report that members are held.
 fn members_held(members: &Decision) -> Said {
     let names: Vec<&str> = members.held.keys().take(NAMES).map(|name| &**name).collect();
     let count = members.held.len();
     let text = format!(
-        "{count} members stay although their nodes are gone, changed or excluded, because that happened to too many at once: {}; check whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
+        "{count} members stay although their nodes are gone, changed or excluded, because these are too many at once: {}; check whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
         names.join(" "),
         crate::plan::APPROVED,
     );
     Said::warning("LoadBalancerMembersHeld", format!("{count} held"), text)
 }
 
-/// The first remarks, and one that says how many more there are.
+/// Returns the first remarks, and one that says how many more there are.
 fn first_notes(notes: &[Note]) -> (&[Note], Option<Note>) {
     let (first, others) = notes.split_at(notes.len().min(NOTES));
     let more = (!others.is_empty()).then(|| Note {

@@ -1,4 +1,4 @@
-//! Turns what this program hears into events.
+//! Turns changes and answers into events.
 
 mod due;
 mod nodes;
@@ -25,10 +25,10 @@ use crate::{
     settings::ServiceSettings,
 };
 
-/// Where this program looks, and what performs the effects of what it hears.
+/// The sources of events, and the performer of their effects.
 pub(crate) struct Translator {
     pub(crate) cloud: Arc<dyn Cloud>,
-    /// Tells if this is the cloud in which the load balancers were made.
+    /// Checks that this is the cloud in which the load balancers were made.
     same_cloud: SameCloud,
     pub(crate) services: Store<Service>,
     pub(crate) nodes: Store<Node>,
@@ -37,7 +37,7 @@ pub(crate) struct Translator {
     /// `None` with the default Lease.
     instance: Option<String>,
     pub(crate) performer: Arc<Performer>,
-    /// Locked while the machine is told what the provider offers.
+    /// Is locked while the machine is told what the provider offers.
     telling: Mutex<()>,
 }
 
@@ -63,14 +63,14 @@ impl Translator {
         })
     }
 
-    /// A call to the cloud with the time limit of the settings.
+    /// Returns a call to the cloud with the time limit of the settings.
     pub(crate) fn call(&self, is_urgent: bool) -> Call {
         let limit = self.settings.borrow().cloud_call_timeout;
         if is_urgent { Call::waiting(limit) } else { Call::routine(limit) }
     }
 }
 
-/// The object before and after a change.
+/// Returns the object before and after a change.
 fn changed<K>(change: &Change<K>) -> Changed<K> {
     let (old, new) = match change {
         Change::Added(new) => (None, Some(new)),
@@ -80,8 +80,8 @@ fn changed<K>(change: &Change<K>) -> Changed<K> {
     Changed { old: old.cloned(), new: new.cloned() }
 }
 
-/// The name of a program with this Lease on Services. The default Lease has no name: most Services
-/// belong to it, and an upgrade writes nothing to them.
+/// Returns the name of a program with this Lease on Services. The default Lease has no name: most
+/// Services belong to it, and an upgrade writes nothing to them.
 fn instance<P: Program>(election: &ElectionSettings) -> Option<String> {
     let is_default = election.lease == P::IDENTITY.lease && election.namespace == "kube-system";
     (!is_default).then(|| format!("{}/{}", election.namespace, election.lease))

@@ -11,7 +11,7 @@ const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-cont
     "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
     "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}]}"#;
 
-/// The exit code and the lines that are printed, without what all of them begin with.
+/// Returns the exit code and the lines that are printed, without what all of them begin with.
 fn check(name: &str) -> (Option<i32>, Vec<String>) {
     let files = repository().join("shared/openstack/tests/cloud_conf");
     let folder = tempfile::tempdir().unwrap();
@@ -33,7 +33,7 @@ fn check(name: &str) -> (Option<i32>, Vec<String>) {
     (out.status.code(), said.lines().map(str::to_owned).collect())
 }
 
-/// The result of one file: the exit code, and what its lines contain, one after the other.
+/// Checks the result of one file: the exit code, and the content of its lines, one after the other.
 fn leads_to(name: &str, code: i32, expect: &[&str]) {
     let (exit, lines) = check(name);
     assert_eq!((exit, lines.len()), (Some(code), expect.len()), "{name}: {lines:#?}");

@@ -1,5 +1,5 @@
-//! The whole controller in one process and paused time: cases that need more than the machine, because they are
-//! about queues, lanes, requests or the text that users read.
+//! The whole controller in one process and paused time: cases that need more than the machine,
+//! because they are about queues, lanes, requests or texts for users.
 //!
 //! The random histories cover the machine alone: `src/machine/tests/histories.rs`.
 

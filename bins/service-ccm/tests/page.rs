@@ -1,4 +1,4 @@
-//! The table of reasons in docs/reference/conditions.md is written from the code.
+//! Checks that the table of reasons in docs/reference/conditions.md is written from the code.
 
 use std::path::Path;
 

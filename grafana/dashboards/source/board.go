@@ -12,7 +12,7 @@ import (
 // dashboards need no table.
 type board struct {
 	name, title, description string
-	// program is the one that the dashboard is about; empty for all of them.
+	// program is the program that the dashboard is about, or empty for all of them.
 	program string
 	rows    []row
 }
@@ -33,7 +33,7 @@ const (
 	minute = "1m"
 )
 
-// links to the page that says more; `docs` is a variable of every dashboard.
+// links to the page with details. `docs` is a variable of every dashboard.
 func (a about) links() []cog.Builder[dashboard.DashboardLink] {
 	var links []cog.Builder[dashboard.DashboardLink]
 	if a.alert != "" {
@@ -53,7 +53,7 @@ func page(title, path string) *dashboard.DashboardLinkBuilder {
 		TargetBlank(true)
 }
 
-// build makes the dashboard as Grafana has it.
+// build makes the dashboard in Grafana's format.
 func (b board) build(docs string) (dashboard.Dashboard, error) {
 	builder := dashboard.NewDashboardBuilder(b.title).
 		Uid("quartet-"+b.name).
@@ -168,7 +168,7 @@ func (b board) variables(docs string) []cog.Builder[dashboard.VariableModel] {
 			`label_values(ccm_build_info{cluster=~"$cluster"}, namespace)`).AllValue(".*"),
 	}
 	if b.program != "" {
-		// No value of their own for "All": it expands to those that are listed, the
+		// "All" does not have its own value: it expands to the listed values, the
 		// processes of this program, whatever their job is called.
 		mine := fmt.Sprintf(`ccm_build_info{%s,program=%q}`, somewhere, b.program)
 		its := fmt.Sprintf(`ccm_build_info{%s,program=%q,job=~"$job"}`, somewhere, b.program)

@@ -29,7 +29,7 @@ func selector(metric, scope string, matchers []string) string {
 	return metric + "{" + strings.Join(append([]string{scope}, matchers...), ",") + "}"
 }
 
-// rate is how often per second, on average since the point before.
+// rate is how often per second, on average since the previous point.
 func rate(selector string) string {
 	return "rate(" + selector + "[$__rate_interval])"
 }
@@ -61,7 +61,7 @@ func quantile(q float64, window, by, buckets string) string {
 	return quantileOf(q, by, "rate("+buckets+window+")")
 }
 
-// average of a histogram over a window: exact, where a quantile is between two bounds.
+// average of a histogram over a window. It is exact, while a quantile is between two bounds.
 func average(window, by string, total, count string) string {
 	return sum(by, "rate("+total+window+")") + " / " + sum(by, "rate("+count+window+")")
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // kustomization makes a ConfigMap of each dashboard, as the sidecar of Grafana looks for
-// them. One each: `kubectl apply` notes what it applied in an annotation of at most 256 KiB.
+// them. Each has its own, because `kubectl apply` stores the object in an annotation of at most 256 KiB.
 func kustomization(names []string) []byte {
 	var text strings.Builder
 	text.WriteString(`# Written by ` + "`make dashboards`" + `. The dashboards as ConfigMaps, for Grafana's sidecar:

@@ -1,5 +1,5 @@
 // Writes the dashboards of Quartet, one JSON file for each, and the kustomization that makes
-// ConfigMaps of them: the same bytes each time.
+// ConfigMaps of them. The bytes are the same each time.
 package main
 
 import (

@@ -25,7 +25,7 @@ func (a about) text() string {
 	return a.shows + "\n\n**Normal:** " + a.normal + "\n\n**Otherwise:** " + a.do
 }
 
-// line is one query and the name of what it draws.
+// line is one query and the name of its line.
 type line struct{ expression, legend string }
 
 // panel is one panel of a row.
@@ -88,7 +88,7 @@ type graph struct {
 	lines []line
 	// bad draws a line at each of these values.
 	bad []step
-	// stacked fills the areas on top of each other: only where the sum means something.
+	// stacked fills the areas on top of each other. Use it only if the sum means something.
 	stacked bool
 	// log is for times between milliseconds and minutes.
 	log  bool
@@ -138,7 +138,7 @@ func (g graph) panel() panel {
 	return built
 }
 
-// number is one figure as it is now, in a colour that says whether it is good.
+// number is one current figure, in a colour that shows whether it is good.
 type number struct {
 	title string
 	about about

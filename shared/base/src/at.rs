@@ -10,22 +10,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 use crate::steps;
 
-/// A point in time since the Unix epoch, for decisions that read no clock and for values
-/// that another process reads. As text it is RFC 3339 with milliseconds.
+/// A point in time since the Unix epoch, for decisions that do not read a clock and for values that
+/// another process reads. As text it is RFC 3339 with milliseconds.
 ///
-/// It counts by the wall clock as it was when the process began; a text has the time of the wall clock
-/// as it is when the text is made or read. So neither a window that this process has begun nor one that
-/// another process has left changes its length when the wall clock is set.
+/// It counts from the time of the wall clock when the process began. A text has the time of the
+/// wall clock when the text is made or read. So neither a window that this process has begun nor
+/// one that another process has left changes its length when the wall clock is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At(pub Duration);
 
 impl At {
-    /// The time since `earlier`; zero if it is not earlier.
+    /// Returns the time since `earlier`; zero if it is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The first later point in time that is a multiple of `step`, in whole seconds.
+    /// Returns the first later point in time that is a multiple of `step`, in whole seconds.
     #[must_use]
     pub fn next_multiple_of(self, step: Duration) -> Self {
         let step = step.as_secs().max(1);
@@ -34,7 +34,7 @@ impl At {
 }
 
 impl At {
-    /// The time of the wall clock then.
+    /// Returns the time of the wall clock then.
     fn wall(self) -> Result<Timestamp, jiff::Error> {
         Timestamp::UNIX_EPOCH.checked_add(self.0)?.checked_add(steps::since_start())
     }
@@ -56,7 +56,8 @@ impl Sub<Duration> for At {
     }
 }
 
-/// The moment when the wall clock has this time. Times before the epoch become the epoch.
+/// Converts to the moment at which the wall clock has this time. Times before the epoch become the
+/// epoch.
 impl From<Timestamp> for At {
     fn from(time: Timestamp) -> Self {
         let time = time.as_duration() - steps::since_start();

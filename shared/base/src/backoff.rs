@@ -14,15 +14,15 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The wait after this many consecutive failures; 1 is the first.
+    /// Returns the wait after this many consecutive failures. 1 is the first failure.
     pub fn after(self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(31);
         self.first.saturating_mul(1 << doublings).min(self.longest)
     }
 }
 
-/// `wait` times a random factor from `range`, so that many callers or processes do not act in
-/// step.
+/// Returns `wait` times a random factor from `range`, so that many callers or processes do not act
+/// in step.
 pub fn jittered(wait: Duration, range: Range<f64>) -> Duration {
     wait.mul_f64(rand::random_range(range))
 }

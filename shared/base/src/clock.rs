@@ -4,9 +4,9 @@
 //! lint bans the standard library's clocks everywhere else. Waiting is done with
 //! the async runtime's timers, which tests can pause.
 //!
-//! A wall clock is set, above all soon after a machine has started. Moments ([`At`]) do not follow that:
-//! what counts is how long ago something was. They follow it where they become text, which others read,
-//! and where such a text is read.
+//! A wall clock may be set, above all soon after a machine has started. Moments ([`At`]) do not
+//! follow that, because they measure how long ago something was. They follow it where they become
+//! text, which others read, and where such a text is read.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::{At, steps};
 
-/// Wall-clock time, for timestamps that other programs read: events, leases, logs.
+/// Returns the wall-clock time, for timestamps that other programs read: events, leases, logs.
 /// Never measure durations with it: it can jump.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
 pub fn wall() -> Timestamp {
@@ -30,32 +30,32 @@ pub fn wall() -> Timestamp {
 /// By how much a test has set the wall clock, in milliseconds.
 static TEST: AtomicI64 = AtomicI64::new(0);
 
-/// Sets the wall clock of this process ahead, or back, as NTP does: for tests.
+/// Sets the wall clock of this process forward or back, as NTP does. For tests.
 pub fn set_wall(by: SignedDuration) {
     let by = i64::try_from(by.as_millis()).unwrap_or_default();
     TEST.fetch_add(by, Ordering::Relaxed);
 }
 
-/// By how much the wall clock has been set since the process began: the difference between moments and
-/// their texts.
+/// Returns by how much the wall clock has been set since the process began: the difference between
+/// moments and their texts.
 pub fn set_since_start() -> SignedDuration {
     steps::since_start()
 }
 
-/// Runs this on the present thread as if the wall clock had been set by so much since the process began. So
-/// moments and texts that another process has written, or this one before its clock was set, are the same
-/// to each other as they were there.
+/// Runs this on the current thread as if the wall clock had been set by this much since the process
+/// began. So the moments and the texts of another process, or of this one before its clock was set,
+/// correspond to each other as they did there.
 pub fn while_set_by<R>(set: SignedDuration, run: impl FnOnce() -> R) -> R {
     steps::pinned(set, run)
 }
 
-/// The clock of the timers, which tests cannot pause here.
+/// Returns the clock of the timers, which tests cannot pause here.
 fn monotonic() -> SignedDuration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     SignedDuration::new(now.tv_sec, i32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Time since boot including suspend (`CLOCK_BOOTTIME`).
+/// Returns the time since boot, including suspend (`CLOCK_BOOTTIME`).
 ///
 /// The monotonic clock stops while a machine sleeps or a VM is paused: a leader that
 /// relies on it would still believe in a term that has ended.
@@ -65,7 +65,7 @@ pub fn since_boot() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Time since boot. Systems other than Linux offer only the monotonic clock here.
+/// Returns the time since boot. Systems other than Linux offer only the monotonic clock here.
 #[cfg(not(target_os = "linux"))]
 pub fn since_boot() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -82,25 +82,25 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Begins a measurement now.
+    /// Begins a timeline now.
     pub fn begin() -> Self {
         Self { begins: wall().into(), started: Instant::now() }
     }
 
-    /// This moment. Notices a step of the wall clock.
+    /// Returns this moment. Notices a step of the wall clock.
     pub fn now(&self) -> At {
         wall();
         self.begins + self.started.elapsed()
     }
 
-    /// When the timers of this process reach the moment; what is before the beginning is
-    /// the beginning.
+    /// Returns when the timers of this process reach the moment. A moment before the beginning
+    /// counts as the beginning.
     pub fn instant(&self, at: At) -> Instant {
         self.started + at.since(self.begins)
     }
 }
 
-/// Seconds since the Unix epoch, with fractions. Metrics such as
+/// Returns the seconds since the Unix epoch, with fractions. Metrics such as
 /// `process_start_time_seconds` are defined in these units.
 pub fn unix_seconds() -> f64 {
     wall().as_duration().as_secs_f64()

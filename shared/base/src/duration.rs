@@ -69,7 +69,7 @@ fn split_where(text: &str, end: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(end).unwrap_or(text.len()))
 }
 
-/// `number`, which may have a fraction, in nanoseconds.
+/// Returns `number`, which may have a fraction, in nanoseconds.
 fn scaled(number: &str, scale: u64) -> Result<u128, DurationError> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -103,7 +103,8 @@ pub fn format(duration: Duration) -> String {
     format!("{hours}{minutes}m{}s", rest.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// For people, who need no seconds of an hour: `40 s`, `12 min`, `1 h 3 min`, `2 d 3 h`.
+/// Formats a duration for people, who do not need the seconds of an hour: `40 s`, `12 min`, `1 h 3
+/// min`, `2 d 3 h`.
 pub fn in_words(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);

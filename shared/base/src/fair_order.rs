@@ -9,7 +9,7 @@ pub struct FairOrder {
 }
 
 impl FairOrder {
-    /// One routine item after `streak` urgent ones (0 counts as 1).
+    /// Lets one routine item through after `streak` urgent ones (0 counts as 1).
     pub fn new(streak: u32) -> Self {
         Self { streak: streak.max(1), urgent_in_a_row: 0 }
     }

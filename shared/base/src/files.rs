@@ -1,7 +1,7 @@
 //! Files that are read again when they change.
 //!
-//! Their content is polled, because a Secret or a ConfigMap that is mounted changes by
-//! symbolic links, which a watch on the file loses sight of.
+//! Their content is polled: a mounted Secret or ConfigMap changes by symbolic links, which a watch
+//! on the file does not notice.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ const LARGEST: usize = 1 << 20;
 /// The period of looking at files.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// The files that something was made from, and what they held when they were read.
+/// The files that something was made from, and their content when they were read.
 ///
 /// What counts as a change is the content that the reader got, so a file that changes while
 /// it is read, or right after, is noticed as well.
@@ -40,34 +40,34 @@ impl Default for Files {
 }
 
 impl Files {
-    /// Files of at most this number of bytes.
+    /// Watches files of at most this number of bytes.
     pub fn of_at_most(largest: usize) -> Self {
         Self { seen: BTreeMap::new(), next_look: Instant::now() + PERIOD, largest }
     }
 
-    /// The content of a file, or in words why it cannot be read. Blocks while it reads.
+    /// Returns the content of a file, or in words why it cannot be read. Blocks while it reads.
     pub fn read(&mut self, path: &Path) -> Result<Vec<u8>, String> {
         let content = read(path, self.largest);
         self.remember(path, &content);
         content
     }
 
-    /// The text of a file, or in words why it cannot be read. Blocks while it reads.
+    /// Returns the text of a file, or in words why it cannot be read. Blocks while it reads.
     pub fn text(&mut self, path: &Path) -> Result<String, String> {
         String::from_utf8(self.read(path)?).map_err(|_| "is not a text file (UTF-8)".to_owned())
     }
 
-    /// Remembers what a file holds now, before something else reads it. Blocks while it reads.
+    /// Remembers the content of a file before something else reads it. Blocks while it reads.
     pub fn notice(&mut self, path: &Path) {
         self.remember(path, &read(path, self.largest));
     }
 
-    /// Remembers what was read elsewhere. What a file held first stays remembered.
+    /// Remembers content that was read elsewhere. The content that was remembered first stays.
     pub fn remember(&mut self, path: &Path, content: &Result<Vec<u8>, String>) {
         self.seen.entry(path.to_owned()).or_insert_with(|| fingerprint(content));
     }
 
-    /// Waits until a file holds something else than was read, then forgets all of them: the
+    /// Waits until the content of a file differs from what was read, then forgets all files: the
     /// caller reads them again. Can be cancelled at any time.
     pub async fn changed(&mut self) {
         loop {
@@ -86,7 +86,8 @@ impl Files {
     }
 }
 
-/// The reason why a file cannot be read is part of it: a file that appears is a change.
+/// Returns a hash of the content, or of the reason why a file cannot be read: a file that appears
+/// is a change.
 fn fingerprint(content: &Result<Vec<u8>, String>) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
@@ -98,7 +99,7 @@ fn read(path: &Path, largest: usize) -> Result<Vec<u8>, String> {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),
         _ => format!("cannot be read: {error}"),
     };
-    // Looked at before it is opened: opening a pipe waits for its writer.
+    // The type is checked before the file is opened, because opening a pipe waits for its writer.
     let about = fs::metadata(path).map_err(words)?;
     if about.is_dir() {
         return Err("is a folder; give the path of the file in it".to_owned());
@@ -122,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than one period.
+    /// This is longer than one period.
     const SOON: Duration = Duration::from_secs(6);
 
     async fn is_noticed(files: &mut Files) -> bool {

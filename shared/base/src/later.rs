@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// `now` plus `wait`, capped at one year, so that a wait from an external source cannot
+/// Returns `now` plus `wait`, capped at one year, so that a wait from an external source cannot
 /// overflow the clock.
 pub fn later(now: Instant, wait: Duration) -> Instant {
     now + wait.min(Duration::from_hours(365 * 24))

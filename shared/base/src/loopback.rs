@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-/// Returns true if a URL's host is this machine: such requests cross no network and need no proxy.
-/// An IPv6 address may be in brackets.
+/// Returns true if a URL's host is this machine: such requests do not cross a network and do not
+/// need a proxy. An IPv6 address may be in brackets.
 pub fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

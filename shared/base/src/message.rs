@@ -15,7 +15,7 @@ fn is_control(c: char) -> bool {
         || matches!(c, '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// `text` on one line, without control characters and truncated to `most` characters; a
+/// Returns `text` on one line, without control characters and truncated to `most` characters; a
 /// final `…` marks the truncation.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
@@ -40,8 +40,8 @@ pub fn one_line(text: &str, most: usize) -> String {
     line
 }
 
-/// A path for messages, with escapes for invisible characters: without them a path that is not there may look
-/// like one that is.
+/// Returns a path for messages, with escapes for invisible characters: without them a path that is
+/// not there may look like one that is.
 pub fn escaped(path: &Path) -> String {
     let mut shown = String::new();
     for c in path.to_string_lossy().chars() {
@@ -53,7 +53,7 @@ pub fn escaped(path: &Path) -> String {
     shown
 }
 
-/// An error with its causes, for messages that show only text. A cause whose text is
+/// Returns an error with its causes, for messages that show only text. A cause whose text is
 /// already part of the message is left out: some libraries repeat it.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut line = String::new();

@@ -1,6 +1,6 @@
 //! "Did you mean ...?" for misspelt names.
 
-/// The known name that `name` most likely misspells, if one is close enough. Of equally
+/// Returns the known name that `name` most likely misspells, if one is close enough. Of equally
 /// close names the alphabetically first wins. Case, dashes and underscores are ignored.
 ///
 /// ```
@@ -28,7 +28,7 @@ impl Plain {
         Self { letters: text.chars().count(), text }
     }
 
-    /// The edit distance to `known`: letters added, removed, replaced or swapped with their
+    /// Returns the edit distance to `known`: letters added, removed, replaced or swapped with their
     /// neighbour. `None` if it is too large for a misspelling.
     fn away_from(&self, known: &Self) -> Option<usize> {
         let away = strsim::osa_distance(&self.text, &known.text);

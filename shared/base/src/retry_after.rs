@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
-/// The wait that a `Retry-After` header asks for: seconds, or a date relative to `now`
-/// (RFC 9110, 10.2.3). `None` for anything else. It may exceed what a clock can hold:
-/// callers cap it.
+/// Returns the wait that a `Retry-After` header asks for: seconds, or a date relative to `now` (RFC
+/// 9110, 10.2.3). `None` for anything else. It may exceed what a clock can hold: callers cap it.
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -29,14 +29,16 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// The waits of this back-off alone: a wait that the other side asks for stays within its bounds, and
-    /// after a permanent error the caller waits as long as it ever does.
+    /// Returns the waits of this back-off alone: a wait that the other side asks for stays within
+    /// its bounds, and after a permanent error the caller waits for the longest time of the
+    /// back-off.
     pub const fn within(backoff: Backoff) -> Self {
         let Backoff { first, longest } = backoff;
         Self { backoff, asked: (first, longest), permanent: longest }
     }
 
-    /// The wait after this many consecutive failures, of which the last one has this class; 1 is the first.
+    /// Returns the wait after this many consecutive failures, of which the last one has this class.
+    /// 1 is the first failure.
     pub fn after(&self, class: RetryClass, failures: u32) -> Duration {
         let (shortest, longest) = self.asked;
         match class {

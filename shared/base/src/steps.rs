@@ -1,4 +1,4 @@
-//! By how much the wall clock has been set since the process began.
+//! Finds out by how much the wall clock has been set since the process began.
 
 use std::{
     cell::Cell,
@@ -21,7 +21,7 @@ thread_local! {
     static PINNED: Cell<Option<i64>> = const { Cell::new(None) };
 }
 
-/// By how much the wall clock has been set since the first reading, as of the last one.
+/// Returns by how much the wall clock has been set since the first reading, as of the last one.
 pub(crate) fn since_start() -> SignedDuration {
     PINNED.get().map_or_else(noticed, SignedDuration::from_millis)
 }
@@ -30,9 +30,10 @@ fn noticed() -> SignedDuration {
     SignedDuration::from_millis(SET.load(Ordering::Relaxed))
 }
 
-/// Runs this as if the wall clock had been set by so much, whatever else happens to it in between.
+/// Runs this as if the wall clock had been set by this much, whatever else happens to it in
+/// between.
 pub(crate) fn pinned<R>(set: SignedDuration, run: impl FnOnce() -> R) -> R {
-    /// Takes back the pin, also when `run` panics.
+    /// Removes the pin, also when `run` panics.
     struct Back(Option<i64>);
     impl Drop for Back {
         fn drop(&mut self) {

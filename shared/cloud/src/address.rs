@@ -24,7 +24,7 @@ pub enum AddressKind {
 }
 
 impl AddressKind {
-    /// The spelling of the Kubernetes API.
+    /// Returns the spelling of the Kubernetes API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InternalIp => "InternalIP",
@@ -59,7 +59,7 @@ pub struct NodeAddress {
 }
 
 impl NodeAddress {
-    /// An address of this kind.
+    /// Creates an address of this kind.
     pub fn new(kind: AddressKind, address: impl Into<String>) -> Self {
         Self { kind, address: address.into() }
     }

@@ -16,8 +16,8 @@ pub struct LoadBalancerTraits {
     /// ([`LoadBalancer::annotations`](crate::LoadBalancer::annotations)): keys, or prefixes of keys
     /// with `*` at the end. They are not configuration.
     pub own_annotations: Vec<String>,
-    /// True if the provider's code is part of this program: nobody has to confirm that it may write
-    /// [`Self::own_annotations`]. Never true of a provider in another process.
+    /// True if the provider's code is part of this program: then nobody has to confirm that it may
+    /// write [`Self::own_annotations`]. Always false for a provider in another process.
     pub is_built_in: bool,
     /// The annotation with the ID of the Service's load balancer, if others write it as well as the
     /// provider: another controller of this cloud, or a user who asks for an existing load
@@ -71,8 +71,8 @@ impl Default for LoadBalancerTraits {
 }
 
 impl LoadBalancerTraits {
-    /// Returns true if the provider gets annotations with this key: it reads them or remarks on
-    /// them, and does not write them.
+    /// Returns true if the provider gets annotations with this key: it reads or remarks on them,
+    /// and does not write them.
     pub fn passes(&self, key: &str) -> bool {
         let is_remarked = || self.remarked.iter().any(|start| key.starts_with(start.as_str()));
         self.configures(key) || is_remarked() && !self.writes(key)

@@ -18,7 +18,7 @@ pub enum Priority {
     Routine,
 }
 
-/// No call takes longer than this, whatever its caller asks for: timers need a bound.
+/// No call takes longer than this, whatever its caller asks for, because timers need a bound.
 const LONGEST: Duration = Duration::from_hours(24);
 
 /// The parameters of a call. Its time runs from the moment this value is made.
@@ -36,44 +36,44 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call that takes at most this long, from now on.
+    /// Creates a call that takes at most this long, from now on.
     pub fn new(timeout: Duration, priority: Priority) -> Self {
         let timeout = timeout.min(LONGEST);
         Self { end: Instant::now() + timeout, timeout, priority, term: None }
     }
 
-    /// An urgent call.
+    /// Returns an urgent call.
     pub fn waiting(timeout: Duration) -> Self {
         Self::new(timeout, Priority::Waiting)
     }
 
-    /// A routine call.
+    /// Returns a routine call.
     pub fn routine(timeout: Duration) -> Self {
         Self::new(timeout, Priority::Routine)
     }
 
-    /// The same call, made in this term.
+    /// Returns the same call, made in this term.
     #[must_use]
     pub fn in_term(mut self, term: Option<u64>) -> Self {
         self.term = term;
         self
     }
 
-    /// The error of what was not answered in its time.
+    /// Returns the error of what was not answered in its time.
     pub fn late(&self) -> CloudError {
         let what = format!("no answer within {} s", self.timeout.as_secs_f64());
         CloudError::new(ErrorKind::Timeout, what)
     }
 
-    /// The time that is left.
+    /// Returns the time that is left.
     pub fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
 }
 
-/// The answers to a batch as they arrive: the item's index in the request, and its answer. An
-/// item without an answer within the time of the call gets an error of its own; for a write it
-/// says that it may have taken effect.
+/// The answers to a batch as they arrive: the item's index in the request, and its answer. An item
+/// without an answer within the time of the call gets its own error, which for a write says that it
+/// may have taken effect.
 pub type Answers<'a, T> = BoxStream<'a, (usize, Result<T, CloudError>)>;
 
 /// The kind of a request to the cloud: it selects the metrics label and the rate limit, and
@@ -87,22 +87,22 @@ pub struct CallClass {
     /// True if it changes anything in the cloud.
     pub write: bool,
     /// True if it may be repeated when the result of the first attempt is unknown. A request that
-    /// creates something may not: first check whether it exists.
+    /// creates something must not be repeated: the caller first checks whether the thing exists.
     pub repeatable: bool,
 }
 
 impl CallClass {
-    /// A request that changes nothing.
+    /// Returns a request that changes nothing.
     pub const fn read(service: &'static str, operation: &'static str) -> Self {
         Self { service, operation, write: false, repeatable: true }
     }
 
-    /// An idempotent write: a replacement, a deletion by ID.
+    /// Returns an idempotent write: a replacement, a deletion by ID.
     pub const fn write(service: &'static str, operation: &'static str) -> Self {
         Self { service, operation, write: true, repeatable: true }
     }
 
-    /// A write that is not idempotent.
+    /// Returns a write that is not idempotent.
     pub const fn write_once(service: &'static str, operation: &'static str) -> Self {
         Self { repeatable: false, ..Self::write(service, operation) }
     }
@@ -121,12 +121,12 @@ pub struct Permit {
     abandoned: Option<Abandoned>,
 }
 
-/// Called when no caller waits for the answer to a write any more.
+/// Is called when no caller waits for the answer to a write any more.
 type Abandoned = Box<dyn FnOnce() + Send + Sync>;
 
 impl Permit {
-    /// A permit for a write in this term. `abandoned` lives as long as the request, and is called
-    /// if the permit is dropped before the answer.
+    /// Returns a permit for a write in this term. `abandoned` lives as long as the request, and is
+    /// called if the permit is dropped before the answer.
     pub fn for_write(term: Option<u64>, abandoned: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self { term, abandoned: Some(Box::new(abandoned)) }
     }
@@ -158,7 +158,7 @@ pub struct CallReport {
     pub error: Option<ErrorKind>,
     /// The delay that the cloud asked for.
     pub retry_after: Option<Duration>,
-    /// From sending the request to the end of the answer, without the wait at the gate.
+    /// The time from sending the request to the end of the answer, without the wait at the gate.
     pub took: Duration,
 }
 
@@ -172,12 +172,12 @@ pub trait CallGate: Send + Sync {
     /// term: the sender must not abandon it earlier.
     fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<Permit, CloudError>>;
 
-    /// Reports how the request ended. The gate keeps a pause that the cloud asked for: until
-    /// its end it admits no request of that service.
+    /// Reports how the request ended. The gate keeps a pause that the cloud asked for: until its
+    /// end it does not admit requests of that service.
     fn report(&self, class: CallClass, report: CallReport);
 
-    /// Reports the result of each item of one request for many, `None` for success. A failed item
-    /// counts as a failure even if the request succeeded.
+    /// Reports the result of each item of one request for many items. `None` is a success. A failed
+    /// item counts as a failure even if the request succeeded.
     fn items(&self, _class: CallClass, _results: &[Option<ErrorKind>]) {}
 }
 

@@ -40,8 +40,8 @@ pub enum ErrorKind {
     /// Something else changes the object at the moment, or has just changed it. Not a mistake;
     /// retry soon.
     Busy,
-    /// The cloud is still making this change, and has not answered if it succeeds. Not a mistake: look
-    /// at the object again, and repeat the change if it is still needed.
+    /// The cloud is still making this change, and its result is not known yet. Not a mistake: the
+    /// caller looks at the object again, and repeats the change if it is still needed.
     Pending,
     /// Two facts contradict each other, for instance two servers with one name.
     Conflict,
@@ -69,7 +69,7 @@ impl ErrorKind {
         matches!(self, Self::Busy | Self::Pending)
     }
 
-    /// A short, stable name for metric labels, event reasons and log fields.
+    /// Returns a short, stable name for metric labels, event reasons and log fields.
     pub fn reason(self) -> &'static str {
         self.into()
     }
@@ -89,12 +89,12 @@ pub struct CloudError {
     pub request_id: Option<String>,
     /// The delay that the cloud asked for.
     pub retry_after: Option<Duration>,
-    /// For a write: it may have been executed nevertheless. Check the state in the cloud
-    /// before repeating it.
+    /// For a write: it may have been executed nevertheless. The caller checks the state in the
+    /// cloud before it repeats the write.
     #[serde(default)]
     pub maybe_done: bool,
-    /// It was not sent, because the call had too little time left after other work: nothing is
-    /// wrong, and the next call may have the time.
+    /// It was not sent, because the call had too little time left after other work. Nothing is
+    /// wrong, and the next call may have enough time.
     #[serde(default)]
     pub unsent: bool,
 }
@@ -116,7 +116,7 @@ impl fmt::Display for CloudError {
             self.kind,
             ErrorKind::QuotaExceeded | ErrorKind::Invalid | ErrorKind::Forbidden
         );
-        // A provider cannot always tell; the words of a refusal say that nothing was done.
+        // A provider cannot always tell. The kinds of a refusal say that nothing was done.
         if self.maybe_done && !is_refused {
             write!(f, " (it may have taken effect)")?;
         }
@@ -125,8 +125,8 @@ impl fmt::Display for CloudError {
 }
 
 impl CloudError {
-    /// An error of this kind with the cloud's message, in which control characters become spaces: it is
-    /// one line of a log, and part of an event.
+    /// Creates an error of this kind with the cloud's message, in which control characters become
+    /// spaces: it is one line of a log, and part of an event.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -134,7 +134,7 @@ impl CloudError {
             subject: None,
             request_id: None,
             retry_after: None,
-            // Of such a change nobody knows more.
+            // Nothing more is known about such a change.
             maybe_done: kind == ErrorKind::Pending,
             unsent: false,
         }

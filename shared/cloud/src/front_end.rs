@@ -32,7 +32,7 @@ impl IpFamily {
     /// Both families.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The family of an address.
+    /// Returns the family of an address.
     pub fn of(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
@@ -100,7 +100,7 @@ pub enum Traffic {
 /// The configuration of one load balancer, without its members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrontEnd {
-    /// To whom it belongs.
+    /// Its owner.
     pub owner: Owner,
     /// The digest of all fields below.
     pub digest: Digest,
@@ -148,7 +148,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// The member's address of this family: the first internal one, else the first external one.
+    /// Returns the member's address of this family: the first internal one, else the first external
+    /// one.
     pub fn address(&self, family: IpFamily) -> Option<IpAddr> {
         use crate::AddressKind::{ExternalIp, InternalIp};
         let of_kind = |kind| {
@@ -163,9 +164,9 @@ impl Member {
     }
 
     /// Returns true if `shown`, from the cloud or as sent to it, is this node unchanged. It
-    /// compares one address per family, the one that a load balancer uses: a node may have several.
-    /// What `shown` lacks is not a difference: a cloud shows only the addresses that it uses, and
-    /// not always the provider ID.
+    /// compares one address per family, the one that a load balancer uses, although a node may have
+    /// several. A part that `shown` lacks is not a difference: a cloud shows only the addresses
+    /// that it uses, and not always the provider ID.
     pub fn is_shown_as(&self, shown: &Self) -> bool {
         let same_id = shown.provider_id.is_none() || shown.provider_id == self.provider_id;
         let is_same = |family| {
@@ -182,7 +183,8 @@ impl Member {
     }
 }
 
-/// Returns true if a cloud shows exactly these members, each as it is. Both are sorted by node.
+/// Returns true if a cloud shows exactly these members, all unchanged. Both lists are sorted by
+/// node.
 pub fn are_shown_as<'a>(
     members: &[Member],
     shown: impl IntoIterator<Item = &'a Member, IntoIter: ExactSizeIterator>,
@@ -197,15 +199,15 @@ pub fn are_shown_as<'a>(
 
 /// A change of a load balancer's members, as the state after it.
 ///
-/// What is named in neither list stays as it is: a controller whose view of the nodes is
-/// incomplete removes nothing by it.
+/// A member that is named in neither list stays as it is, so that a controller with an incomplete
+/// view of the nodes does not remove members by mistake.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members {
-    /// The members after the change: all that the controller knows. A member that lacks what
-    /// members need ([`LoadBalancerTraits`](crate::LoadBalancerTraits)) stays as it is. A member
-    /// whose labels the provider does not select is removed.
+    /// The members after the change: all members that the controller knows. A member that lacks
+    /// what members need ([`LoadBalancerTraits`](crate::LoadBalancerTraits)) stays as it is. A
+    /// member whose labels the provider does not select is removed.
     pub present: Arc<[Member]>,
-    /// The members that are not. A provider never removes the last member of a load balancer.
+    /// The members to remove. A provider never removes the last member of a load balancer.
     pub absent: Arc<[Member]>,
 }
 

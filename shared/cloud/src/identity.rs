@@ -54,17 +54,17 @@ impl ProviderId {
         Ok(Self { text: text.into(), scheme: scheme.len() })
     }
 
-    /// The part before `://`.
+    /// Returns the part before `://`.
     pub fn scheme(&self) -> &str {
         self.text.get(..self.scheme).unwrap_or_default()
     }
 
-    /// The part after `://`, which only the provider can interpret.
+    /// Returns the part after `://`, which only the provider can interpret.
     pub fn rest(&self) -> &str {
         self.text.get(self.scheme + "://".len()..).unwrap_or_default()
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -89,7 +89,7 @@ impl From<ProviderId> for String {
     }
 }
 
-/// A node's identity: all that a provider may use to find its instance.
+/// A node's identity: everything that a provider may use to find its instance.
 ///
 /// Providers try the provider ID first, then the system UUID, then the exact name.
 /// More than one match is an error ([`crate::ErrorKind::Conflict`]), never a guess.
@@ -110,7 +110,7 @@ pub struct NodeIdentity {
 }
 
 impl NodeIdentity {
-    /// An identity with only a name.
+    /// Returns an identity with only a name.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
@@ -121,7 +121,7 @@ impl NodeIdentity {
 pub enum Claim {
     /// The provider ID's scheme is this provider's.
     Ours,
-    /// The provider ID is another provider's: the node is counted, never written.
+    /// The provider ID belongs to another provider: the node is counted, never written.
     Foreign,
     /// The node has no provider ID yet; only a lookup can decide.
     Unclaimed,

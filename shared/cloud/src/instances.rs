@@ -49,14 +49,15 @@ pub struct Instance {
     /// The networks that the cloud has assigned to its pods, if the cloud does so. Host bits have
     /// no meaning.
     pub pod_cidrs: Vec<IpNet>,
-    /// Addresses that the provider's own settings leave out, and which settings, if that leaves no
-    /// InternalIP: in words for people. What was left out is not missing in the cloud.
+    /// The addresses that the provider's own settings exclude, and the names of these settings, in
+    /// words for people: only set if no InternalIP is left. These addresses are not missing in the
+    /// cloud.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
 }
 
 impl Instance {
-    /// An instance with only ID and name.
+    /// Creates an instance with only ID and name.
     pub fn new(provider_id: ProviderId, name: impl Into<String>) -> Self {
         Self {
             provider_id,
@@ -93,7 +94,7 @@ pub enum ProofMethod {
 }
 
 impl ProofMethod {
-    /// A short, stable name.
+    /// Returns a short, stable name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ById => "by_id",
@@ -107,11 +108,11 @@ impl ProofMethod {
 
 /// The cloud's own statement that an instance does not exist.
 ///
-/// Only an authoritative answer about the object is a proof; an error, an empty list, a cache
-/// or a wrong path never is. By ID or system UUID an instance is gone only if the cloud was
-/// asked for exactly that ID. By name a list may prove it as well, if the list was read for
-/// this lookup, is complete, shows other instances, contains the name of each, and came with
-/// the request ID where the cloud provides one.
+/// Only an authoritative answer about the object is a proof. An error, an empty list, a cache or a
+/// wrong path never is. By ID or system UUID an instance is gone only if the cloud was asked for
+/// exactly that ID. By name a list may prove it as well, if the list was read for this lookup, is
+/// complete, shows other instances, contains the name of each, and came with the request ID where
+/// the cloud provides one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AbsenceProof {
     /// The key of the lookup.
@@ -127,7 +128,7 @@ pub struct AbsenceProof {
 }
 
 impl AbsenceProof {
-    /// A proof by this method, with the cloud's words.
+    /// Creates a proof by this method, with the cloud's words.
     pub fn new(method: ProofMethod, evidence: impl Into<String>) -> Self {
         Self { method, evidence: evidence.into(), request_id: None, kept: None }
     }
@@ -147,7 +148,7 @@ pub enum Lookup {
     Found(Box<Instance>),
     /// It does not exist, with the proof.
     Gone(AbsenceProof),
-    /// It is not this provider's, with the reason.
+    /// It does not belong to this provider, for this reason.
     NotOurs(String),
 }
 
@@ -168,7 +169,7 @@ pub struct Fleet {
     pub malformed: Vec<String>,
 }
 
-/// The parts of an instance that the caller reads. A hint: an answer may contain more.
+/// The parts of an instance that the caller reads. This is a hint: an answer may contain more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Detail {
     /// All of it.
@@ -219,7 +220,7 @@ impl Default for InstanceTraits {
 /// The machines behind the nodes.
 #[async_trait]
 pub trait Instances: Send + Sync {
-    /// The specifics of these instances. Cheap, makes no request, and may change with the
+    /// Returns the specifics of these instances. Cheap, makes no request, and may change with the
     /// provider's configuration.
     fn traits(&self) -> InstanceTraits {
         InstanceTraits::default()
@@ -230,8 +231,8 @@ pub trait Instances: Send + Sync {
     async fn lookup(&self, nodes: &[NodeIdentity], detail: Detail, call: Call)
     -> Vec<LookupResult>;
 
-    /// The same as a stream, for callers that can use the first answer before the last. A node
-    /// without an answer within the call's time limit gets an error of its own.
+    /// Looks up many nodes and streams the answers, for callers that can use the first answer
+    /// before the last. A node without an answer within the call's time limit gets its own error.
     fn lookup_each<'a>(
         &'a self,
         nodes: &'a [NodeIdentity],

@@ -8,17 +8,17 @@
 //!
 //! 1. **Batch first**: calls take many objects and return one answer for each.
 //! 2. **Four answers**: found, gone (with proof), not ours, or an error.
-//! 3. **Never wait without end**: a call does its work within its deadline or says what
-//!    it waits for. A few repetitions and a pause that the cloud asked for may be in it;
-//!    waiting for a state of the cloud may not.
+//! 3. **Never wait without end**: a call does its work within its deadline or says what it waits
+//!    for. It may include a few repetitions and a pause that the cloud asked for, but never waits
+//!    for a state of the cloud.
 //! 4. **Typed errors** ([`CloudError`]), with the cloud's own message and request ID.
-//! 5. **Ownership**: what is not ours is counted and never touched.
+//! 5. **Ownership**: a resource that is not ours is counted and never touched.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `provider`, `registry` | the interface of a provider; providers by name |
 //! | `instances`, `load_balancers`, `routes` | the three capabilities |
-//! | `front_end`, `pools`, `balancer_traits` | the wanted state of a load balancer; its members by port; what a provider's load balancers can do |
+//! | `front_end`, `pools`, `balancer_traits` | the wanted state of a load balancer; its members by port; the features of a provider's load balancers |
 //! | `identity`, `owner` | the identity of a node, and which provider owns it; to whom an object in the cloud belongs |
 //! | `call`, `error` | the parameters of a call, and the gate that each request passes; the errors |
 //! | `address`, `node_selector` | addresses of instances; which nodes may be members, by their labels |

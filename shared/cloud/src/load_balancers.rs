@@ -2,25 +2,24 @@
 //!
 //! What a provider promises:
 //!
-//! * **It never waits for the cloud.** A call makes at most one change of each load balancer,
-//!   then answers [`Progress::InProgress`] if the cloud is still working or more changes follow.
-//!   The caller comes back. A provider keeps no plan in memory: what is left to do follows from
+//! * **It never waits for the cloud.** A call makes at most one change of each load balancer, then
+//!   answers [`Progress::InProgress`] if the cloud is still working or more changes follow. The
+//!   caller calls again. A provider does not keep a plan in memory: the remaining work follows from
 //!   what the cloud shows, so another process can continue.
-//! * **It finds before it creates.** What a call creates carries its [`Owner`], and each call
+//! * **It finds before it creates.** Whatever a call creates carries its [`Owner`], and each call
 //!   looks for it first. So a call may be repeated, by any process, from any state.
-//! * **It changes only what is its owner's.** A load balancer is [`Title::Ours`] by the recorded
-//!   owner, never by name.
-//! * **It waits its turn.** While the cloud works on a load balancer, a call about it changes
-//!   nothing and answers [`Progress::InProgress`] or
-//!   [`ErrorKind::Busy`](crate::ErrorKind::Busy).
-//! * **It asks before it replaces.** A new load balancer has another address, and an answer of the
-//!   cloud that is wrong would replace all of them. So without [`Wanted::may_replace`] a provider
-//!   does not replace a load balancer that is gone or has failed, and answers [`Progress::Lost`].
-//! * **Members and configuration are apart.** [`LoadBalancers::set_members`] changes nothing
+//! * **It changes only what belongs to its owner.** A load balancer is [`Title::Ours`] by the
+//!   recorded owner, never by name.
+//! * **It waits for its turn.** While the cloud works on a load balancer, a call about it changes
+//!   nothing and answers [`Progress::InProgress`] or [`ErrorKind::Busy`](crate::ErrorKind::Busy).
+//! * **It asks before it replaces.** A new load balancer has another address, and a wrong answer of
+//!   the cloud would replace all of them. So without [`Wanted::may_replace`] a provider does not
+//!   replace a load balancer that is gone or has failed, and answers [`Progress::Lost`].
+//! * **Members and configuration are separate.** [`LoadBalancers::set_members`] changes nothing
 //!   else, and works while the configuration is wrong.
-//! * **The state decides, not the digest.** The actual and the wanted configuration are compared in
-//!   full. A missing digest, or one of another version, does not cause a write; the new one is
-//!   stored with the next change.
+//! * **The state decides, not the digest.** The actual and the wanted configuration are compared
+//!   completely. A missing digest, or one of another version, does not cause a write; the new one
+//!   is stored with the next change.
 //! * **Two load balancers of one owner**: where the cloud cannot refuse the write of a former
 //!   leader, two may be created. Lists show both; the caller decides which one stays.
 
@@ -39,19 +38,19 @@ use crate::{
     LoadBalancerTraits, Member, Members, MembersSet, NodeSelector, Owner, Pool, Protocol,
 };
 
-/// Whose a load balancer is, as its record in the cloud says.
+/// The ownership of a load balancer, according to its record in the cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Title {
-    /// This cluster's: [`LoadBalancer::owner`] is complete and names its UID.
+    /// It belongs to this cluster: [`LoadBalancer::owner`] is complete and names the cluster's UID.
     Ours,
-    /// Made for a cluster of this name by another controller, or before a cluster was rebuilt.
-    /// It is changed only after it was adopted.
+    /// It was made for a cluster of this name by another controller, or before a cluster was
+    /// rebuilt. It is changed only after it has been adopted.
     Adoptable {
         /// The evidence.
         why: String,
     },
-    /// Several owners have ports on it. It is never deleted for one of them.
+    /// Several owners have ports on it. It is never deleted on behalf of one of them.
     Shared {
         /// The number of other owners.
         others: u32,
@@ -65,7 +64,7 @@ pub enum Title {
 pub struct Waiting {
     /// The state that it waits for, in the cloud's words: `PENDING_UPDATE: pool 2 of 3`.
     pub what: String,
-    /// When it is worth to look again.
+    /// How long to wait before looking again.
     pub check_after: Duration,
     /// The ID of the load balancer, once it has one.
     pub id: Option<String>,
@@ -83,19 +82,19 @@ pub enum Progress<T> {
     /// The cloud works on it, or more changes will follow: list it, and call again once it is
     /// [`Phase::Ready`].
     InProgress(Waiting),
-    /// Another controller of this cloud is responsible for it, with the reason. The Service
-    /// keeps its finalizer and its status.
+    /// Another controller of this cloud is responsible for it, for this reason. The Service keeps
+    /// its finalizer and its status.
     Elsewhere(String),
     /// The call has changed nothing because the provider could not see the members, for this
-    /// reason: `pool 2 has no member that shows its port`. [`LoadBalancers::ensure`] finds out if
-    /// the load balancer is as wanted. Only [`LoadBalancers::set_members`] answers this.
+    /// reason: `pool 2 has no member that shows its port`. [`LoadBalancers::ensure`] finds out
+    /// whether the load balancer is as wanted. Only [`LoadBalancers::set_members`] answers this.
     NotSeen(String),
     /// The call has changed nothing because only a new load balancer helps, and
     /// [`Wanted::may_replace`] is false. Only [`LoadBalancers::ensure`] answers this.
     Lost(Loss),
 }
 
-/// Why a load balancer cannot be used any more.
+/// The reason why a load balancer cannot be used any more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     /// The reason, one line: `GET /v2/lbaas/loadbalancers/1a2b: 404`.
@@ -159,7 +158,7 @@ pub enum IngressAddress {
 pub struct Ingress {
     /// Where.
     pub address: IngressAddress,
-    /// How traffic arrives. Without meaning for a DNS name.
+    /// How traffic arrives. Ignored for a DNS name.
     pub ip_mode: IpMode,
     /// The ports that failed, with a reason in the form of a Kubernetes condition (`QuotaExceeded`,
     /// `example.com/NoListener`). Empty if no port failed.
@@ -195,11 +194,11 @@ pub struct LoadBalancer {
     pub id: String,
     /// Its name there.
     pub name: String,
-    /// The owner recorded with it. Of a [`Title::Adoptable`] or [`Title::Shared`] one that this
-    /// program has not made, the Service that it was made for; the UIDs are empty if only its names
-    /// are known.
+    /// The owner recorded with it. For a [`Title::Adoptable`] or [`Title::Shared`] load balancer
+    /// that this program has not made, the Service that it was made for; the UIDs are empty if only
+    /// the names are known.
     pub owner: Option<Owner>,
-    /// Whose it is.
+    /// Its ownership.
     pub title: Title,
     /// The digest of the configuration that was applied completely. `None` if the provider does not
     /// store it, or while the configuration is applied in part. During a creation the digest may
@@ -208,7 +207,8 @@ pub struct LoadBalancer {
     pub digest: Option<Digest>,
     /// Its state.
     pub phase: Phase,
-    /// Changes with every write to it, no matter whose. `None` if the cloud has no such value.
+    /// Changes with every write to it, no matter which client writes. `None` if the cloud has no
+    /// such value.
     pub version: Option<String>,
     /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). `None` unless it was
     /// read with [`Depth::Members`]. Many load balancers with the same members share one list.
@@ -222,7 +222,7 @@ pub struct LoadBalancer {
     /// [`member_port`]: crate::FrontEndPort::member_port
     pub pools: Option<Vec<Pool>>,
     /// Where clients reach it. In a list it may be empty because a list does not show it: only an
-    /// answer of [`LoadBalancers::ensure`] says that there is none.
+    /// answer of [`LoadBalancers::ensure`] proves that the load balancer has no address.
     pub ingress: Vec<Ingress>,
     /// Annotations to set on the Service, or with `None` to remove from it.
     pub annotations: BTreeMap<String, Option<String>>,
@@ -235,7 +235,7 @@ pub struct LoadBalancer {
 }
 
 impl LoadBalancer {
-    /// A load balancer with ID, name and owner, ready and without anything else.
+    /// Creates a load balancer with ID, name and owner, ready and without anything else.
     pub fn new(id: impl Into<String>, name: impl Into<String>, owner: Option<Owner>) -> Self {
         Self {
             id: id.into(),
@@ -259,11 +259,12 @@ impl LoadBalancer {
 /// The load balancers to list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
-    /// All that the credentials can see. For orphans and adoption.
+    /// All load balancers that the credentials can see. For orphans and adoption.
     All,
-    /// Those with an owner in this cluster.
+    /// The load balancers with an owner in this cluster.
     Cluster,
-    /// Those with these IDs. What is missing in the answer does not exist or is not visible.
+    /// The load balancers with these IDs. One that is missing in the answer does not exist or is
+    /// not visible.
     Ids(Vec<String>),
 }
 
@@ -273,7 +274,7 @@ pub enum Depth {
     /// The fields that the cloud's list shows.
     #[default]
     Summary,
-    /// Also the members, and whether listeners and pools are as the digest says. May cost a
+    /// Also reads the members, and whether listeners and pools are as the digest says. May cost a
     /// request for each load balancer.
     Members,
 }
@@ -283,8 +284,8 @@ pub enum Depth {
 pub struct LoadBalancerList {
     /// The load balancers that could be read.
     pub load_balancers: Vec<LoadBalancer>,
-    /// Entries that could not be parsed, one line each. A list with such entries proves of no
-    /// load balancer that it is missing.
+    /// Entries that could not be parsed, one line each. A list with such entries does not prove
+    /// that any load balancer is missing.
     pub malformed: Vec<String>,
 }
 
@@ -295,22 +296,22 @@ pub struct Wanted {
     pub front_end: Arc<FrontEnd>,
     /// The members. A new load balancer is created with them.
     pub members: Members,
-    /// The ID of the load balancer as the Service has it. A hint where to look, no proof of
-    /// ownership: if it exists and is not the owner's, the call fails with
-    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and creates no other one. Of two load
-    /// balancers of one owner it is this one that is brought up to date, else the oldest.
+    /// The ID of the load balancer as the Service has it. It says where to look, but does not prove
+    /// ownership: if it exists and does not belong to the owner, the call fails with
+    /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and does not create another one. Of two
+    /// load balancers of one owner, this one is brought up to date, otherwise the oldest.
     pub known: Option<String>,
     /// The ID of a load balancer to adopt, if it is [`Title::Adoptable`] and the owner does not
     /// have one. This call only records its owner. If it already belongs to the owner, this is an
     /// ordinary call.
     pub adopt: Option<String>,
-    /// The addresses that the Service shows to clients. A hint: a load balancer that is created
-    /// again keeps them where the cloud can give them.
+    /// The addresses that the Service shows to clients. A load balancer that is created again keeps
+    /// them where the cloud can assign them.
     pub shown: Vec<IpAddr>,
-    /// True if the provider may make a new load balancer in the place of the one in `known`: if
-    /// that does not exist, or has failed and nothing else repairs it. If false, the provider
-    /// answers [`Progress::Lost`] then. Without meaning if `known` is `None`, or for a provider
-    /// without [`LoadBalancerTraits::asks_before_replacing`].
+    /// True if the provider may replace the load balancer in `known`: if that one does not exist,
+    /// or has failed and nothing else repairs it. If false, the provider answers [`Progress::Lost`]
+    /// in these cases. Ignored if `known` is `None`, and by a provider without
+    /// [`LoadBalancerTraits::asks_before_replacing`].
     pub may_replace: bool,
 }
 
@@ -326,8 +327,8 @@ pub struct MemberChange {
     /// The configuration that is applied, for providers whose interface needs it
     /// ([`LoadBalancerTraits::wants_service`]).
     pub front_end: Option<Arc<FrontEnd>>,
-    /// As [`FrontEnd::settings`], also while the configuration is wrong: a setting may say which
-    /// nodes may be members.
+    /// The same as [`FrontEnd::settings`], also while the configuration is wrong: a setting may say
+    /// which nodes may be members.
     pub settings: BTreeMap<String, String>,
 }
 
@@ -336,24 +337,25 @@ pub struct MemberChange {
 pub struct Unwanted {
     /// The owner. The provider deletes only what belongs to it.
     pub owner: Owner,
-    /// The ID of the load balancer, if it is known. A hint where to look: if it exists and is
-    /// not the owner's alone, the call fails with
+    /// The ID of the load balancer, if it is known. It says where to look: if it exists and does
+    /// not belong to the owner alone, the call fails with
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) and deletes nothing.
     pub known: Option<String>,
-    /// The load balancer in `known` is a second one of the same owner: only this one is
+    /// True if the load balancer in `known` is a second one of the same owner: only this one is
     /// deleted, and nothing that the other one uses. Refused if it is the only one.
     pub duplicate: bool,
-    /// As [`FrontEnd::settings`]: a setting may say to keep an address. `None` if the Service is not
-    /// known any more: the provider then keeps each address that can outlive its load balancer.
+    /// The same as [`FrontEnd::settings`]: a setting may say that an address should be kept. `None`
+    /// if the Service is not known any more: the provider then keeps each address that can outlive
+    /// its load balancer.
     pub settings: Option<BTreeMap<String, String>>,
-    /// As [`FrontEnd::address`], if it is known: the provider keeps this address.
+    /// The same as [`FrontEnd::address`], if it is known: the provider keeps this address.
     pub address: Option<IpAddr>,
-    /// As [`FrontEnd::service`].
+    /// The same as [`FrontEnd::service`].
     pub service: Option<Arc<str>>,
 }
 
-/// The answers to the items of one call whose owner an earlier item has, by their places: each is
-/// [`ErrorKind::Invalid`]. Owners are compared as by [`Owner::is`].
+/// Returns the answers to those items of one call whose owner an earlier item has already, by their
+/// places. Each answer is [`ErrorKind::Invalid`]. Owners are compared as by [`Owner::is`].
 pub fn repeated<'a>(owners: impl IntoIterator<Item = &'a Owner>) -> BTreeMap<usize, CloudError> {
     let mut seen = BTreeSet::new();
     let second = |owner: &Owner| {
@@ -374,8 +376,8 @@ pub fn repeated<'a>(owners: impl IntoIterator<Item = &'a Owner>) -> BTreeMap<usi
 /// get [`ErrorKind::Invalid`] ([`repeated`]), because their order would decide.
 #[async_trait]
 pub trait LoadBalancers: Send + Sync {
-    /// The specifics of these load balancers. Cheap, makes no request, and may change with the
-    /// provider's configuration.
+    /// Returns the specifics of these load balancers. Cheap, makes no request, and may change with
+    /// the provider's configuration.
     fn traits(&self) -> LoadBalancerTraits;
 
     /// Selects the nodes that may be members of a load balancer with these settings
@@ -399,8 +401,8 @@ pub trait LoadBalancers: Send + Sync {
         call: Call,
     ) -> Result<LoadBalancerList, CloudError>;
 
-    /// Creates load balancers, or brings them up to date, by at most one change of each. One
-    /// that has failed is repaired ([`Cure::Ensure`]), or fails with
+    /// Creates load balancers, or brings them up to date, by at most one change of each. A failed
+    /// load balancer is repaired ([`Cure::Ensure`]), or its item fails with
     /// [`ErrorKind::Conflict`](crate::ErrorKind::Conflict) ([`Cure::Person`]).
     fn ensure<'a>(
         &'a self,
@@ -408,21 +410,23 @@ pub trait LoadBalancers: Send + Sync {
         call: Call,
     ) -> Answers<'a, Progress<LoadBalancer>>;
 
-    /// The changes that [`LoadBalancers::ensure`] would make, one line each, until each load
-    /// balancer is as wanted. Changes nothing. `None` if another controller is responsible.
+    /// Returns the changes that [`LoadBalancers::ensure`] would make until each load balancer is as
+    /// wanted, one line each. Changes nothing. The answer is `None` if another controller is
+    /// responsible.
     fn preview<'a>(&'a self, wanted: &'a [Wanted], call: Call) -> Answers<'a, Vec<String>>;
 
     /// Changes members, and nothing else. `Done` contains the state after this write, so that the
-    /// caller does not take its own write for a write of another client.
+    /// caller does not mistake its own write for another client's.
     fn set_members<'a>(
         &'a self,
         changes: &'a [MemberChange],
         call: Call,
     ) -> Answers<'a, Progress<MembersSet>>;
 
-    /// Deletes load balancers and all that was created for them, also the remains of a partial
-    /// deletion. The proof says that nothing of this owner exists any more: the cloud's own answer
-    /// about the ID, or an empty list by owner. For a duplicate it says that this one does not.
+    /// Deletes load balancers and everything that was created for them, also the remains of a
+    /// partial deletion. The proof says that nothing of this owner exists any more: the cloud's own
+    /// answer about the ID, or an empty list by owner. For a duplicate it says that this one does
+    /// not.
     fn delete<'a>(
         &'a self,
         unwanted: &'a [Unwanted],

@@ -28,7 +28,7 @@ impl NodeSelector {
         Self { terms: Vec::new(), is_opaque: false }
     }
 
-    /// A selector that only the provider can evaluate: each label may decide.
+    /// Returns a selector that only the provider can evaluate: each label may decide.
     pub const fn opaque() -> Self {
         Self { terms: Vec::new(), is_opaque: true }
     }
@@ -43,7 +43,7 @@ impl NodeSelector {
         self.terms.is_empty() && !self.is_opaque
     }
 
-    /// The labels that it asks for: the key, and the value or `None` for any value.
+    /// Returns the labels that it asks for: the key, and the value or `None` for any value.
     pub fn terms(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.terms.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
     }
@@ -58,7 +58,7 @@ impl NodeSelector {
         })
     }
 
-    /// These labels with those that it asks for.
+    /// Returns these labels with those that it asks for.
     #[must_use]
     pub fn fulfilled(&self, labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let mut all = labels.clone();

@@ -1,4 +1,4 @@
-//! To whom an object in the cloud belongs, and which configuration it was made from.
+//! The owner of an object in the cloud, and the configuration that it was made from.
 
 use std::{fmt, str::FromStr};
 
@@ -45,7 +45,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The digest of a configuration. A provider that can stores it with what it configured, and
+/// The digest of a configuration. A provider stores it with the configured object if it can, and
 /// returns it in lists: equal digests mean that there is nothing to do.
 ///
 /// Digests of different versions cannot be compared.
@@ -67,8 +67,8 @@ pub struct DigestError(String);
 const DIGITS: usize = 32;
 
 impl Digest {
-    /// Returns true if this digest shows that `applied` was made from another configuration. An
-    /// absent digest, or one of another version, shows nothing.
+    /// Returns true if this digest shows that `applied` was made from another configuration. A
+    /// digest that is absent or of another version does not show anything.
     pub fn differs_from(self, applied: Option<Self>) -> bool {
         applied.is_some_and(|applied| applied.version == self.version && applied.hash != self.hash)
     }

@@ -13,20 +13,20 @@ pub struct Pool {
     pub port: u16,
     /// The number of members.
     pub members: usize,
-    /// Why the pool is empty although the controller has named members, in one line: the provider's
-    /// own rules leave them out (`node-selector "env=production" matches none of 2 nodes`). `None`
-    /// if the provider knows no reason: the pool should have members.
+    /// The reason why the pool is empty although the controller has named members, in one line: the
+    /// provider's own rules exclude them (`node-selector "env=production" matches none of 2
+    /// nodes`). `None` if the provider does not know a reason: then the pool should have members.
     pub why_empty: Option<String>,
 }
 
 /// The answer to a change of members: the members are as wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MembersSet {
-    /// `LoadBalancer::version` after this write, or the current one if there was nothing to change.
-    /// `None` if the cloud has no such value.
+    /// The `LoadBalancer::version` after this write, or the current one if nothing had to be
+    /// changed. `None` if the cloud has no such value.
     pub version: Option<String>,
     /// True if this call has changed something.
     pub changed: bool,
-    /// As `LoadBalancer::pools`, after this write.
+    /// The `LoadBalancer::pools` after this write.
     pub pools: Option<Vec<Pool>>,
 }

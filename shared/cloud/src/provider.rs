@@ -18,7 +18,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// The name used in logs, on `/readyz` and on the external protocol.
+    /// Returns the name used in logs, on `/readyz` and on the external protocol.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Instances => "instances",
@@ -34,7 +34,7 @@ impl fmt::Display for Capability {
     }
 }
 
-/// Something that is known not to work before anything has needed it.
+/// A setting that is known not to work before it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
     /// The capability that it concerns.
@@ -49,14 +49,14 @@ pub struct Shortfall {
 /// ready", never a crash. Discovery happens on first use.
 #[async_trait]
 pub trait Cloud: Send + Sync {
-    /// The provider's name as configured with `--cloud-provider`.
+    /// Returns the provider's name as configured with `--cloud-provider`.
     fn name(&self) -> &str;
 
-    /// The provider ID schemes of this provider. Empty while the provider has not discovered
-    /// them: then every provider ID counts as foreign.
+    /// Returns the provider ID schemes of this provider. Empty while the provider has not
+    /// discovered them: then every provider ID counts as foreign.
     fn schemes(&self) -> Vec<String>;
 
-    /// Tells which provider owns this node, by its provider ID alone. Cheap, makes no request.
+    /// Returns which provider owns this node, by its provider ID alone. Cheap, makes no request.
     fn claim(&self, provider_id: Option<&str>) -> Claim {
         let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
             return Claim::Unclaimed;
@@ -67,8 +67,8 @@ pub trait Cloud: Send + Sync {
         }
     }
 
-    /// Why a provider ID with [`Claim::Foreign`] does not belong to this provider. It continues a sentence
-    /// that begins with the ID. Cheap, makes no request.
+    /// Returns why a provider ID with [`Claim::Foreign`] does not belong to this provider. It
+    /// continues a sentence that begins with the ID. Cheap, makes no request.
     fn why_foreign(&self, provider_id: &str) -> String {
         match ProviderId::parse(provider_id) {
             Ok(_) => format!("has no scheme of this provider ({})", self.schemes().join(", ")),
@@ -83,52 +83,55 @@ pub trait Cloud: Send + Sync {
         Cow::Borrowed(provider_id)
     }
 
-    /// The identity of this cloud and of the tenant in it: a short text in one line, without
-    /// secrets, which people read as well. It stays the same for as long as everything that was
-    /// made here is still seen here, so it names the place and the tenant, never credentials,
-    /// versions or addresses that change. Another text means another cloud: then controllers change
+    /// Returns the identity of this cloud and of the tenant in it: a short text in one line,
+    /// without secrets, which people read as well. It stays the same as long as everything that was
+    /// made here can still be seen here, so it names the place and the tenant, never credentials,
+    /// versions or addresses that change. Another text means another cloud: controllers then change
     /// nothing until a person approves it.
     ///
-    /// `None` while it is not known, and of a provider that cannot tell. It is known before one of the
-    /// capabilities is offered. Cheap, makes no request.
+    /// Returns `None` while it is not known, and for a provider that cannot tell. It is known
+    /// before one of the capabilities is offered. Cheap, makes no request.
     fn identity(&self) -> Option<String> {
         None
     }
 
-    /// The machines behind the nodes, if the provider offers them.
+    /// Returns the machines behind the nodes, if the provider offers them.
     ///
     /// `Ok(None)` means "not offered"; an error means that this is not known yet.
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError>;
 
-    /// Layer-4 load balancers, if the provider offers them. Answers like [`Cloud::instances`].
+    /// Returns layer-4 load balancers, if the provider offers them. Answers like
+    /// [`Cloud::instances`].
     fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
         Ok(None)
     }
 
-    /// Routes to the nodes' pod CIDRs, if the provider offers them. Answers like
+    /// Returns routes to the nodes' pod CIDRs, if the provider offers them. Answers like
     /// [`Cloud::instances`].
     fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
         Ok(None)
     }
 
-    /// Why a capability is not offered, as far as the provider knows. Cheap, makes no request.
+    /// Returns why a capability is not offered, as far as the provider knows. Cheap, makes no
+    /// request.
     fn why_not_offered(&self, _capability: Capability) -> Option<String> {
         None
     }
 
-    /// The provider's settings that do not work: an option that is not managed yet, a name that the
-    /// cloud does not have. It may change while the process runs. Cheap, makes no request.
+    /// Returns the provider's settings that do not work: an option that is not managed yet, a name
+    /// that the cloud does not have. It may change while the process runs. Cheap, makes no request.
     fn shortfalls(&self) -> Vec<Shortfall> {
         Vec::new()
     }
 
-    /// The service on another machine that is asked in clear, such as `Keystone at http://keystone:5000`; `None` if
-    /// no such service is known. It may change while the process runs. Cheap, makes no request.
+    /// Returns the service on another machine that is asked in clear, such as `Keystone at
+    /// http://keystone:5000`; Returns `None` if such a service is not known. The answer may change
+    /// while the process runs. Cheap, makes no request.
     fn in_clear(&self) -> Option<String> {
         None
     }
 
-    /// One cheap call that shows whether the cloud answers and accepts our credentials.
+    /// Makes one cheap call that shows whether the cloud answers and accepts our credentials.
     async fn health(&self, call: Call) -> Result<(), CloudError>;
 
     /// Waits until the provider's configuration has changed in a way that takes effect only in a
@@ -139,7 +142,7 @@ pub trait Cloud: Send + Sync {
     }
 
     /// Waits until the provider's configuration, or what it offers, has changed while the process
-    /// runs: what it refused before may be right now. It may return without a change.
+    /// runs: a request that it refused before may succeed now. It may return without a change.
     async fn changed(&self) {
         std::future::pending::<()>().await;
     }

@@ -22,14 +22,15 @@ pub struct ProviderContext {
     /// The gate that each of its requests must pass.
     pub gate: Arc<dyn CallGate>,
     /// The registry for the provider's own metrics. A failed build is retried, so the provider
-    /// registers them only when nothing can fail any more.
+    /// registers them last, when nothing can fail any more.
     pub metrics: Arc<dyn MetricsSink>,
     /// The user agent for the cloud: `node-ccm/0.1.0`, with the user's own prefix.
     pub user_agent: String,
 }
 
 impl ProviderContext {
-    /// Outside of a running program: requests pass no gate, and metrics are not registered.
+    /// Returns a context outside of a running program: requests do not pass a gate, and metrics are
+    /// not registered.
     pub fn ungated(config: ProviderConfig, user_agent: &str) -> Self {
         let (gate, metrics) = (Arc::new(OpenGate), Arc::new(NoMetrics));
         Self { config, gate, metrics, user_agent: user_agent.to_owned() }
@@ -39,7 +40,7 @@ impl ProviderContext {
 /// Builds a provider. [`Cloud`] documents the rules for building.
 #[async_trait]
 pub trait ProviderFactory: Send + Sync {
-    /// The name for `--cloud-provider`.
+    /// Returns the name for `--cloud-provider`.
     fn name(&self) -> &'static str;
 
     /// Builds the provider. Fails with [`crate::ErrorKind::Invalid`] when the configuration is
@@ -52,7 +53,7 @@ pub trait ProviderFactory: Send + Sync {
     fn specimens(&self, _: &dyn MetricsSink) {}
 }
 
-/// Why the registry could not return a provider.
+/// The reason why the registry could not return a provider.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// No provider has this name.
@@ -72,7 +73,7 @@ pub struct ProviderRegistry {
 }
 
 impl ProviderRegistry {
-    /// A registry without providers.
+    /// Creates a registry without providers.
     pub fn new() -> Self {
         Self::default()
     }
@@ -84,12 +85,12 @@ impl ProviderRegistry {
         self
     }
 
-    /// The registered names, sorted.
+    /// Returns the registered names, sorted.
     pub fn names(&self) -> Vec<String> {
         self.factories.keys().map(|name| (*name).to_owned()).collect()
     }
 
-    /// The provider of this name.
+    /// Returns the provider of this name.
     pub fn get(&self, name: &str) -> Result<Arc<dyn ProviderFactory>, RegistryError> {
         self.factories
             .get(name)

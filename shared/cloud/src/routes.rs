@@ -3,14 +3,14 @@
 //! What a provider promises:
 //!
 //! * **It decides nothing.** A list shows every route of the tables that it manages, also the
-//!   routes of other clusters and of people. Which of them are the caller's is the caller's
-//!   decision, and [`Routes::apply`] changes exactly the routes that it is given.
-//! * **It changes what the caller saw.** A deletion or a replacement names the whole route. If
-//!   the route has another target or recorded owner by now, the change fails with
-//!   [`ErrorKind::Busy`] and the route stays.
+//!   routes of other clusters and of people. The caller decides which of them are its own, and
+//!   [`Routes::apply`] changes exactly the routes that it is given.
+//! * **It changes only what the caller saw.** A deletion or a replacement names the whole route. If
+//!   the route now has another target or recorded owner, the change fails with [`ErrorKind::Busy`]
+//!   and the route stays.
 //! * **Each change is idempotent.** A route that is already as wanted, or already gone, is a
 //!   success. So a call may be repeated, by any process.
-//! * **One change per route, one answer per change.** A change that fails affects no other one,
+//! * **One change per route, one answer per change.** A failed change does not affect the others,
 //!   unless the cloud can only write the table as a whole.
 //! * **It never waits for the cloud.** A change that the cloud is still making is answered with
 //!   [`ErrorKind::Pending`]; the caller lists the table and sends the change again if it is still needed.
@@ -80,7 +80,7 @@ pub enum RouteTarget {
     Instance(ProviderId),
     /// The node of this name.
     Node(String),
-    /// A target that the cloud itself shows as gone ("blackhole"), by a text that names it.
+    /// A target that the cloud itself shows as gone ("blackhole"), with a text that names it.
     Blackhole(String),
 }
 
@@ -102,19 +102,19 @@ pub struct Route {
     pub id: Option<String>,
     /// The packets that it takes. Host bits have no meaning.
     pub destination: IpNet,
-    /// Where it sends them. `None` for a route that drops them.
+    /// Where it sends the packets. `None` for a route that drops them.
     pub target: Option<RouteTarget>,
     /// The owner recorded with it: the Node, without a namespace. `None` if the cloud does not
     /// record owners, and for a route that was made by others.
     pub owner: Option<Owner>,
-    /// Why it exists but does not carry traffic, in the cloud's words: `the port of
+    /// The reason why it exists but does not carry traffic, in the cloud's words: `the port of
     /// 10.0.0.4 does not allow 10.244.3.0/24`. The next [`RouteChange::Create`] of the same route
     /// repairs it if the cloud lets it.
     pub defect: Option<String>,
 }
 
 impl Route {
-    /// A route without ID, owner and defect.
+    /// Creates a route without ID, owner and defect.
     pub fn new(destination: IpNet, target: RouteTarget) -> Self {
         Self { id: None, destination, target: Some(target), owner: None, defect: None }
     }
@@ -146,15 +146,16 @@ pub struct WantedRoute {
     pub addresses: Vec<NodeAddress>,
 }
 
-/// One change of the table. Cheap to clone if it makes a route: a burst of nodes makes thousands.
+/// One change of the table. A change that creates a route is cheap to clone, because a burst of
+/// nodes causes thousands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RouteChange {
     /// Adds a route, or repairs its defect. An existing route keeps its recorded owner. If the
     /// destination has another target, and may have only one, this fails with
     /// [`ErrorKind::Conflict`] and changes nothing.
     Create(Arc<WantedRoute>),
-    /// Gives a destination another target. Only for clouds where it may have one. If the old route
-    /// is gone, the new one is created.
+    /// Gives a destination another target. Only for clouds where a destination has one target. If
+    /// the old route is gone, the new one is created.
     Replace {
         /// The route as it was listed.
         old: Box<Route>,
@@ -167,7 +168,7 @@ pub enum RouteChange {
 }
 
 impl RouteChange {
-    /// The destination that it changes.
+    /// Returns the destination that it changes.
     pub fn destination(&self) -> IpNet {
         match self {
             Self::Create(new) | Self::Replace { new, .. } => new.destination.trunc(),
@@ -181,7 +182,7 @@ impl RouteChange {
 pub struct AppliedChange {
     /// The route after the change. `None` after a deletion.
     pub route: Option<Route>,
-    /// The version of the table after the change, so that the caller does not take its own write
+    /// The version of the table after the change, so that the caller does not mistake its own write
     /// for another client's. Of the answers of one call, the last one has the newest version.
     pub version: Option<String>,
 }
@@ -189,14 +190,14 @@ pub struct AppliedChange {
 /// The existence of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TargetState {
-    /// An instance or port with this ID, address or name exists, no matter whose.
+    /// An instance or port with this ID, address or name exists, whoever owns it.
     Exists,
     /// It does not exist, with the proof.
     Gone(AbsenceProof),
 }
 
-/// The answers to the changes of one call whose destination an earlier change has, by their places:
-/// each is [`ErrorKind::Invalid`].
+/// Returns the answers to those changes of one call whose destination an earlier change has
+/// already, by their places. Each answer is [`ErrorKind::Invalid`].
 pub fn repeated_destinations(changes: &[RouteChange]) -> BTreeMap<usize, CloudError> {
     let mut seen = BTreeSet::new();
     let places = changes.iter().map(RouteChange::destination).enumerate();
@@ -217,8 +218,8 @@ pub fn repeated_destinations(changes: &[RouteChange]) -> BTreeMap<usize, CloudEr
 /// their order would decide.
 #[async_trait]
 pub trait Routes: Send + Sync {
-    /// The specifics of these routes. Cheap, makes no request, and may change with the provider's
-    /// configuration.
+    /// Returns the specifics of these routes. Cheap, makes no request, and may change with the
+    /// provider's configuration.
     fn traits(&self) -> RouteTraits;
 
     /// Reads all routes, page by page as the cloud requires.
@@ -237,9 +238,9 @@ pub trait Routes: Send + Sync {
         call: Call,
     ) -> Answers<'a, AppliedChange>;
 
-    /// Looks up whether targets exist, anywhere in the networks of the tables: a route to a
-    /// target that exists may belong to another owner. An empty answer of the cloud about everything is
-    /// an error, not a proof.
+    /// Finds out whether targets exist, anywhere in the networks of the tables: a route to a target
+    /// that exists may belong to another owner. An answer of the cloud that is empty for all of
+    /// them is an error, not a proof.
     fn find_targets<'a>(
         &'a self,
         targets: &'a [RouteTarget],

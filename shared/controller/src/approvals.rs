@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::brake::approval::{InvalidApproval, KEYS, Keys, SetApproval};
 
-/// The time between two looks at the annotations: that between two renewals of the Lease.
+/// How often the annotations are read: as often as the Lease is renewed.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Follows these approvals until the token is cancelled. `changed` gets all of them, in their order, whenever one
@@ -42,24 +42,25 @@ pub struct Approvals {
 }
 
 impl Approvals {
-    /// Nothing is approved yet. `what` completes "the Lease approves".
+    /// Starts without an approval. `what` completes "the Lease approves".
     pub fn new(lease: &LeaseAnnotations, what: &'static str) -> Self {
         Self::of(lease, KEYS, what)
     }
 
-    /// The same with annotations of their own.
+    /// Returns the same with annotations of their own.
     pub fn of(lease: &LeaseAnnotations, keys: Keys, what: &'static str) -> Self {
         Self { lease: lease.clone(), keys, what, last: Ok(None) }
     }
 
     /// Reads the Lease's annotations. Logs a change and returns true if there was one. An approval
-    /// ends by the current wall clock: it may have been set since the process began. So the
+    /// ends by the current wall clock, which may have been set since the process began. So the
     /// approval stays in force until the next call.
     pub fn read(&mut self) -> bool {
         self.read_at(clock::wall().into())
     }
 
-    /// Returns the approval that this Lease has now, to compare it with an earlier one.
+    /// Returns the approval that this Lease has now, so that it can be compared with an earlier
+    /// one.
     pub fn right_now(lease: &LeaseAnnotations) -> Option<SetApproval> {
         Self::on(lease, KEYS, clock::wall().into()).ok().flatten()
     }
@@ -87,8 +88,8 @@ impl Approvals {
         true
     }
 
-    /// The approval; `None` if nothing is approved, or the annotations are invalid or their time is
-    /// over.
+    /// Returns the approval. Returns `None` if nothing is approved, if the annotations are invalid,
+    /// or if their time is over.
     pub fn current(&self) -> Option<&SetApproval> {
         self.last.as_ref().ok()?.as_ref()
     }
@@ -108,7 +109,8 @@ mod tests {
         Approvals::new(&LeaseAnnotations::with(texts), "tests")
     }
 
-    /// The timeline of a process is an hour ahead after the wall clock was set back by an hour.
+    /// After the wall clock is set back by an hour, the timeline of a process is an hour ahead of
+    /// it.
     #[tokio::test(start_paused = true)]
     async fn an_approval_ends_by_the_wall_clock_as_it_is_now() {
         let timeline = Timeline::begin();

@@ -1,8 +1,8 @@
-//! The batch size: how many keys one call to a cloud is about. Pure.
+//! Computes the batch size: how many keys one call to a cloud asks about. Pure.
 //!
-//! A provider that works key by key answers a large call too late, and then the whole call may
-//! be lost. How many keys it answers in time is learned from its calls: the size shrinks when
-//! most keys of a call got no answer, and grows again while calls are fast.
+//! A provider that works key by key answers a large call too late, and then the whole call may be
+//! lost. This module learns from the calls how many keys the provider answers in time: the size
+//! shrinks when most keys of a call got no answer, and grows again while calls are fast.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const FAST: u32 = 4;
 pub struct BatchCall {
     /// The number of keys.
     pub asked: usize,
-    /// The number of keys that were answered, be it by an error of their own.
+    /// The number of keys that were answered, if only by an error about the key.
     pub answered: usize,
     /// The duration of the call.
     pub took: Duration,
@@ -55,7 +55,7 @@ impl BatchSize {
         Self { now: most, most }
     }
 
-    /// The current size.
+    /// Returns the current size.
     pub const fn get(self) -> usize {
         self.now
     }
@@ -64,10 +64,11 @@ impl BatchSize {
     pub fn learn(&mut self, call: &BatchCall) {
         let &BatchCall { asked, answered, took, limit } = call;
         if call.is_too_large() {
-            // Fewer than were answered, so that the next call ends before its time limit.
+            // The next call asks about fewer keys than were answered, so that it ends before its
+            // time limit.
             self.now = self.now.min((answered - answered / 4).max(asked / SHRINK).max(1));
         } else if asked == 1 && answered == 0 {
-            // One key alone is as late: the size is not the reason.
+            // A single key is as late: the size is not the reason.
             self.now = self.now.max(self.most / SHRINK);
         } else if asked * 4 >= self.now * 3 && answered == asked && took * FAST <= limit {
             self.now = self.now.saturating_mul(2).min(self.most);
@@ -85,7 +86,7 @@ mod tests {
         BatchCall { asked, answered, took: Duration::from_secs(took), limit: LIMIT }
     }
 
-    /// The size after these calls.
+    /// Returns the size after these calls.
     fn learned(most: usize, calls: &[BatchCall]) -> usize {
         let mut size = BatchSize::new(most);
         for call in calls {
@@ -98,17 +99,17 @@ mod tests {
     fn the_size_follows_the_answers() {
         for (calls, expect) in [
             (&[] as &[BatchCall], 500),
-            // No answer: an eighth, down to one.
+            // Without any answer the size shrinks to an eighth, and to one at the least.
             (&[call(500, 0, 30)], 62),
             (&[call(500, 0, 30), call(62, 0, 30)], 7),
             (&[call(500, 0, 30), call(62, 0, 30), call(7, 0, 30)], 1),
-            // A small call that is late shows more than a large one.
+            // A small call that is late says more than a large one.
             (&[call(40, 0, 30)], 5),
             (&[call(40, 0, 30), call(400, 0, 30)], 5),
-            // Some answers: three quarters of them.
+            // With some answers the size shrinks to three quarters of them.
             (&[call(500, 200, 30)], 150),
             (&[call(500, 10, 30)], 62),
-            // Most of them: the others are late for a reason of their own.
+            // With most answers the size stays: the other keys are late for another reason.
             (&[call(500, 250, 30)], 500),
             (&[call(2, 1, 30)], 500),
             (&[call(3, 1, 30)], 1),
@@ -124,7 +125,7 @@ mod tests {
             (call(62, 62, 7), 124),
             (call(62, 62, 8), 62),
             (call(62, 61, 1), 62),
-            // Almost full; not full.
+            // The first call is almost full, the second is not.
             (call(47, 47, 1), 124),
             (call(46, 46, 1), 62),
         ] {
@@ -155,7 +156,8 @@ mod tests {
         }
     }
 
-    /// A provider that works key by key, in `lanes` calls at once, each with the same size.
+    /// Simulates a provider that works key by key, in `lanes` calls at once, each with the same
+    /// size.
     #[test]
     fn a_provider_that_needs_time_for_each_key_gets_what_it_can_answer() {
         for (millis, lanes) in [(50, 1), (50, 4), (200, 4), (1, 4)] {

@@ -13,8 +13,8 @@
 //! A change that a user has [approved](approval) passes both. [`Brake::observe`] returns
 //! what to report; [`Brake::usage`] and [`Brake::breaker`] are for gauges.
 //!
-//! lifecycle-ccm asks for its deletions, service-ccm for the members that leave a load balancer, route-ccm for
-//! the routes that go, node-ccm for the changes of Ready nodes.
+//! lifecycle-ccm asks for its deletions, service-ccm for the members that leave a load balancer,
+//! route-ccm for the routes that it deletes, node-ccm for the changes of Ready nodes.
 
 pub mod approval;
 mod breaker;
@@ -77,27 +77,27 @@ impl<C> Default for Brake<C> {
 }
 
 impl<C: Copy + PartialEq> Brake<C> {
-    /// A closed breaker, and the window that the last leader stored.
+    /// Returns a closed breaker, and the window that the last leader stored.
     pub fn resume(now: At, window: Window) -> Self {
         Self { breaker: Breaker::Closed, window: window.read_at(now) }
     }
 
-    /// The state of the breaker.
+    /// Returns the state of the breaker.
     pub const fn breaker(&self) -> &Breaker<C> {
         &self.breaker
     }
 
-    /// The window, to be stored for the next leader.
+    /// Returns the window, to be stored for the next leader.
     pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    /// The used and allowed part of this budget for this population.
+    /// Returns the used and allowed part of this budget for this population.
     pub fn usage(&self, now: At, population: usize, budget: Budget) -> Usage {
         self.window.usage(now, population, budget)
     }
 
-    /// Opens the breaker for this cause, or closes it if there is none.
+    /// Opens the breaker for this cause, or closes it without a cause.
     pub fn observe(&mut self, now: At, cause: Option<C>) -> Transition<C> {
         let before = self.breaker;
         self.breaker = before.after(now, cause);
@@ -123,8 +123,8 @@ impl<C: Copy + PartialEq> Brake<C> {
         self.window.take(now, uid, population, budget).map_err(|until| Hold::Budget { until })
     }
 
-    /// The object was changed at this time, and not when it was charged: the window begins now.
-    /// Nothing happens if it was not charged.
+    /// Records that the object was changed at this time instead of the time at which it was
+    /// charged: its window begins now. Does nothing if it was not charged.
     pub fn renew(&mut self, now: At, uid: &str) {
         self.window.renew(now, uid);
     }

@@ -1,4 +1,4 @@
-//! The identity of the cluster, which is stored with what is created in the cloud.
+//! The identity of the cluster, which is stored with each resource that is created in the cloud.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const NAMESPACE: &str = "kube-system";
 /// The wait between two attempts to read it.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// The rule for the UID of a cluster. A comma would split the tag filter of a list.
+/// The valid UIDs of a cluster, in words. A comma would split the tag filter of a list.
 pub const UID_RULE: &str =
     "must be empty, or at most 63 letters, digits, '-', '.' and '_', for instance a UUID";
 
@@ -28,13 +28,13 @@ pub fn is_uid(text: &str) -> bool {
     text.len() <= 63 && text.bytes().all(is_right)
 }
 
-/// The right to read it.
+/// Returns the right to read it.
 pub fn right() -> Right {
     Right { name: NAMESPACE.into(), ..Right::new("get", "namespaces") }
 }
 
-/// The identity of the cluster: the name from the settings, and the given UID, or the UID of the
-/// namespace `kube-system`. Waits for the API server; `/readyz` says so.
+/// Returns the identity of the cluster: the name from the settings, and the given UID, or the UID
+/// of the namespace `kube-system`. Waits for the API server, which `/readyz` shows.
 ///
 /// # Errors
 ///

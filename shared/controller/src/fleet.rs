@@ -19,7 +19,7 @@ const FIRST: usize = 400;
 /// An oddity of the nodes of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Oddity {
-    /// Most nodes are another provider's.
+    /// Most nodes belong to another provider.
     OtherProvider {
         /// The number of such nodes.
         nodes: usize,
@@ -28,7 +28,8 @@ pub enum Oddity {
         /// The schemes of their provider IDs.
         schemes: BTreeSet<String>,
     },
-    /// Most nodes have this provider's scheme, and are in a part of the cloud that it does not serve.
+    /// Most nodes have this provider's scheme, but are in a part of the cloud that it does not
+    /// serve.
     OtherPart {
         /// The number of such nodes.
         nodes: usize,
@@ -67,8 +68,8 @@ impl fmt::Display for Oddity {
 }
 
 impl Oddity {
-    /// Judges the provider IDs of the nodes that the settings select: most of them may be another
-    /// provider's.
+    /// Judges the provider IDs of the nodes that the settings select: most of them may belong to
+    /// another provider.
     pub fn of_ids(cloud: &dyn Cloud, nodes: &[Arc<Node>]) -> Option<Self> {
         let is_foreign = |node: &&Arc<Node>| instances::claim(cloud, node) == Some(Claim::Foreign);
         let foreign = nodes.iter().filter(is_foreign);
@@ -98,7 +99,7 @@ impl Oddity {
         Some(Self::OtherProvider { nodes: count, of, schemes: others })
     }
 
-    /// Judges the cloud's answers about `of` initialised nodes, of which it knows so many.
+    /// Judges the cloud's answers about `of` initialised nodes, of which it knows this many.
     pub fn of_answers(found: usize, of: usize) -> Option<Self> {
         (found == 0 && of > 0).then_some(Self::NoneFound { of })
     }
@@ -111,7 +112,7 @@ pub struct FleetLine {
 }
 
 impl FleetLine {
-    /// Shows it there.
+    /// Registers the line.
     pub fn new(condition: Condition) -> Self {
         Self { condition, last: None }
     }
@@ -123,7 +124,7 @@ impl FleetLine {
             return self.condition.pass(text);
         };
         self.condition.fail(what.to_string());
-        // Counts change while nodes come and go.
+        // The numbers change while nodes come and go.
         if self.last.replace(mem::discriminant(what)) != Some(mem::discriminant(what)) {
             tracing::warn!("the fleet: {what}");
         }

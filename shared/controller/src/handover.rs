@@ -1,5 +1,5 @@
-//! The data that a leader leaves to the next one, as JSON with the Lease: for budgets that a change
-//! of leader must not renew.
+//! The data that a leader leaves to the next one, as JSON in an annotation of the Lease: used for
+//! budgets that a change of leader must not renew.
 
 use ccm_runtime::leadership::{HANDOVER, LeaseAnnotations};
 use parking_lot::Mutex;
@@ -7,7 +7,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::brake::Window;
 
-/// The data that the last leader left; the default if nothing can be read.
+/// Returns the data that the last leader left, or the default if nothing can be read.
 pub fn found<T: DeserializeOwned + Default>(lease: &LeaseAnnotations) -> T {
     let text = lease.found();
     if text.is_empty() {
@@ -21,7 +21,7 @@ pub fn found<T: DeserializeOwned + Default>(lease: &LeaseAnnotations) -> T {
 
 /// A value that can be shortened without giving the next leader more budget.
 pub trait Shorten {
-    /// Removes details. Returns true if it could.
+    /// Removes details. Returns false if it cannot.
     fn shorten(&mut self) -> bool;
 }
 
@@ -31,8 +31,8 @@ impl Shorten for Window {
     }
 }
 
-/// Leaves this value to the next leader, shortened until it fits into the Lease. A default value
-/// leaves nothing.
+/// Leaves this value to the next leader, shortened until it fits into the Lease. A default value is
+/// not stored.
 pub fn keep<T>(lease: &LeaseAnnotations, value: &T)
 where
     T: Serialize + Default + PartialEq + Clone + Shorten + Send + Sync + 'static,
@@ -45,7 +45,7 @@ where
     loop {
         let text = match serde_json::to_string(&value) {
             Ok(text) => text,
-            Err(error) => return tracing::warn!("nothing is left to the next leader: {error}"),
+            Err(error) => return tracing::warn!("cannot leave data to the next leader: {error}"),
         };
         let (length, left) = (text.len(), value.clone());
         // A text that could be made once can be made again.
@@ -53,7 +53,9 @@ where
             return;
         }
         if !value.shorten() {
-            return tracing::warn!("too long to be left to the next leader: {length} bytes");
+            return tracing::warn!(
+                "the data is the data is too long to be left to the next leader: {length} bytes"
+            );
         }
     }
 }
@@ -114,7 +116,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert!(until >= Some(at(7200)), "{until:?}");
-        // The same for the leader after that one.
+        // The next leader but one sees the same.
         keep(&lease, brake.window());
         let left: Window = found(&lease.handed_over());
         assert_eq!(Brake::<()>::resume(at(5000), left).usage(at(5000), 9999, budget).used, 5000);

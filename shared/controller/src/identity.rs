@@ -15,14 +15,14 @@ pub enum Agreement {
     Unknown,
     /// Its system UUID, an address or a host name in its status. A kubelet can write all of these.
     Status,
-    /// Its name up to the first dot. The API server lets a kubelet have no other name.
+    /// Its name up to the first dot. The API server does not let a kubelet choose its node's name.
     FirstLabel,
     /// Its whole name.
     Name,
 }
 
 impl Agreement {
-    /// How far this node agrees with this instance.
+    /// Returns how far this node agrees with this instance.
     pub fn of(node: &Node, instance: &Instance) -> Self {
         let names = || names(instance);
         if names().any(|name| is_same_name(&node.name, name)) || has_ip_as_name(node, instance) {
@@ -38,7 +38,7 @@ impl Agreement {
             return Self::Status;
         }
         let both_have_ips = ips_of(node).next().is_some() && ips(instance).next().is_some();
-        // A cloud without names may give the ID as the name.
+        // A cloud without names may use the ID as the name.
         let is_name = |name| own_ids(instance).all(|id| id != name);
         if both_have_ips || names().any(is_name) { Self::Nothing } else { Self::Unknown }
     }
@@ -57,10 +57,10 @@ pub fn is_confirmed(node: &Node, instance: &Instance) -> bool {
         || node.system_uuid.as_deref().is_some_and(is_id)
 }
 
-/// Returns true if `other` has a better right to the instance than `node`, when both have its
-/// provider ID: the one whose name agrees with the instance, or agrees better. Else an
-/// initialised node has it before a new one, then one that agrees in something, then the older one.
-/// Without an instance only the nodes are compared.
+/// Returns true if `other` has a better claim to the instance than `node`, when both have its
+/// provider ID. The node whose name agrees better with the instance has the better claim. Otherwise
+/// an initialised node comes before a new one, then a node that agrees in something, then the older
+/// one. Without an instance only the nodes are compared.
 pub fn has_better_right(other: &Node, node: &Node, instance: Option<&Instance>) -> bool {
     let right = |node: &Node| {
         let agreement = instance.map_or(Agreement::Unknown, |one| Agreement::of(node, one));
@@ -72,7 +72,7 @@ pub fn has_better_right(other: &Node, node: &Node, instance: Option<&Instance>) 
     right(other) > right(node)
 }
 
-/// The names of the instance.
+/// Returns the names of the instance.
 fn names(instance: &Instance) -> impl Iterator<Item = &str> {
     let is_name = |kind| {
         matches!(kind, AddressKind::Hostname | AddressKind::InternalDns | AddressKind::ExternalDns)
@@ -82,7 +82,7 @@ fn names(instance: &Instance) -> impl Iterator<Item = &str> {
     std::iter::once(&*instance.name).chain(hosts).filter(|name| !name.is_empty())
 }
 
-/// The cloud's own parts of the instance's IDs.
+/// Returns the cloud's own parts of the instance's IDs.
 fn own_ids(instance: &Instance) -> impl Iterator<Item = &str> {
     let ids = std::iter::once(&instance.provider_id).chain(&instance.other_ids);
     ids.filter_map(|id| id.as_str().rsplit(['/', ':']).next()).filter(|id| !id.is_empty())
@@ -92,7 +92,7 @@ fn ips(instance: &Instance) -> impl Iterator<Item = IpAddr> {
     instance.addresses.iter().filter_map(|one| parse_ip(&one.address))
 }
 
-/// The IP addresses of a node: from its status, and from the flags of its kubelet.
+/// Returns the IP addresses of a node: from its status, and from the flags of its kubelet.
 fn ips_of(node: &Node) -> impl Iterator<Item = IpAddr> {
     let provided = node.annotation(PROVIDED_NODE_IP).and_then(|text| node_ips::parse(text).ok());
     let status = node.addresses.iter().filter_map(Address::ip);
@@ -101,7 +101,8 @@ fn ips_of(node: &Node) -> impl Iterator<Item = IpAddr> {
         .filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
 }
 
-/// Some clouds name their nodes by their addresses.
+/// Returns true if the node's name is an IP address of the instance, as some clouds name their
+/// nodes.
 fn has_ip_as_name(node: &Node, instance: &Instance) -> bool {
     parse_ip(&node.name).is_some_and(|own| ips(instance).any(|ip| ip == own))
 }
@@ -110,7 +111,8 @@ fn is_same_name(one: &str, other: &str) -> bool {
     one.trim_end_matches('.').eq_ignore_ascii_case(other.trim_end_matches('.'))
 }
 
-/// Either of them may have a domain. An IP address has no labels.
+/// Returns true if both names are names of the same host. Either of them may have a domain. An IP
+/// address does not have labels.
 fn is_same_host(one: &str, other: &str) -> bool {
     let label = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     let is_name = |name: &str| !name.is_empty() && parse_ip(name).is_none();

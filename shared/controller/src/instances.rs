@@ -1,6 +1,6 @@
-//! Queries to the cloud about the instances behind nodes: ownership, batched lookups, the
-//! list of the fleet. Every call ends within its time and every answer matches its question,
-//! whatever the provider does.
+//! Asks the cloud about the instances behind nodes: ownership, batched lookups, the list of the
+//! fleet. Every call ends within its time and every answer matches its question, whatever the
+//! provider does.
 
 mod answer;
 mod listing;
@@ -21,7 +21,7 @@ pub use self::{answer::LookupOutcome, listing::unlisted};
 /// their deadline.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The node's provider ID in the form that this cloud returns.
+/// Returns the node's provider ID in the form that this cloud returns.
 pub fn canonical_id<'a>(cloud: &dyn Cloud, node: &'a Node) -> Option<Cow<'a, str>> {
     node.provider_id.as_deref().map(|id| cloud.canonical_id(id))
 }
@@ -30,7 +30,7 @@ pub fn canonical_id<'a>(cloud: &dyn Cloud, node: &'a Node) -> Option<Cow<'a, str
 pub fn has_id_of(cloud: &dyn Cloud, node: &Node, instance: &Instance) -> bool {
     let Some(own) = node.provider_id.as_deref() else { return false };
     let ids = || std::iter::once(&instance.provider_id).chain(&instance.other_ids);
-    // Most nodes have other IDs: the provider is asked about the few that end alike.
+    // Most nodes have other IDs, so the provider is asked only about the few with the same end.
     let ends_alike = |id: &ProviderId| {
         let end = id.as_str().rsplit(['/', ':']).next().unwrap_or_default();
         let start = own.len().checked_sub(end.len());
@@ -42,7 +42,7 @@ pub fn has_id_of(cloud: &dyn Cloud, node: &Node, instance: &Instance) -> bool {
     }
 }
 
-/// The part of a node that is sent to the cloud.
+/// Returns the part of a node that is sent to the cloud.
 fn identity(cloud: &dyn Cloud, node: &Node, wants: Wants) -> NodeIdentity {
     let labels = node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));
     let addresses = node.addresses.iter().filter_map(|address| {
@@ -58,8 +58,8 @@ fn identity(cloud: &dyn Cloud, node: &Node, wants: Wants) -> NodeIdentity {
     }
 }
 
-/// The provider's claim to the node; `None` while the provider does not know its own schemes yet,
-/// when every node would look foreign.
+/// Returns the provider's claim to the node. Returns `None` while the provider does not know its
+/// own schemes yet, because then every node would look foreign.
 pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     match cloud.claim(node.provider_id.as_deref()) {
         Claim::Foreign if cloud.schemes().is_empty() => None,
@@ -67,13 +67,13 @@ pub fn claim(cloud: &dyn Cloud, node: &Node) -> Option<Claim> {
     }
 }
 
-/// True if the node may be this cloud's; `None` while this is unknown.
+/// Returns true if the node may belong to this cloud, and `None` while this is unknown.
 pub fn is_ours(cloud: &dyn Cloud, node: &Node) -> Option<bool> {
     claim(cloud, node).map(|claim| claim != Claim::Foreign)
 }
 
-/// Why a program does nothing for this node: `--node-selector` does not select it, or else it is another
-/// provider's.
+/// Returns why a program does nothing for this node: `--node-selector` does not select it, or it
+/// belongs to another provider.
 pub fn why_left_out(cloud: &dyn Cloud, node: &Node, is_selected: bool) -> String {
     if !is_selected {
         return "--node-selector does not select it".to_owned();
@@ -100,8 +100,8 @@ pub async fn lookup(
     answers
 }
 
-/// Like [`lookup`], but delivers each result as soon as it arrives: `answered` is called
-/// once per node with its index. A result that misses the call's deadline is an error of
+/// Looks up nodes like [`lookup`], but delivers each result as soon as it arrives: `answered` is
+/// called once per node with its index. A result that misses the call's deadline is an error of
 /// that node alone.
 pub async fn lookup_each(
     cloud: &dyn Cloud,
@@ -160,7 +160,7 @@ fn checked(node: &NodeIdentity, result: LookupResult, schemes: &[String]) -> Loo
     }
 }
 
-/// The traits of the cloud's instances; the default while they are unknown.
+/// Returns the traits of the cloud's instances, or the default while they are unknown.
 pub fn traits(cloud: &dyn Cloud) -> InstanceTraits {
     offered(cloud).map(|instances| instances.traits()).unwrap_or_default()
 }
@@ -221,7 +221,8 @@ mod tests {
         }
     }
 
-    /// Knows no schemes yet and lower-cases its IDs; offers [`Odd`], or no instances.
+    /// A cloud that does not know its schemes yet and lower-cases its IDs. It offers [`Odd`], or no
+    /// instances.
     struct OddCloud(Option<Arc<Odd>>);
 
     #[async_trait]
@@ -346,7 +347,7 @@ mod tests {
         assert_eq!(listed.unwrap_err().kind, ErrorKind::Timeout);
     }
 
-    /// Answers all but the second one, which never is.
+    /// Answers all lookups except the second one, which is never answered.
     struct Stuck;
 
     #[async_trait]

@@ -40,7 +40,7 @@ pub enum LeftOver {
 label!(LeftOver);
 
 impl LeftOver {
-    /// The key of the taint.
+    /// Returns the key of the taint.
     const fn key(self) -> &'static str {
         match self {
             Self::Uninitialized => node_keys::UNINITIALIZED,
@@ -48,14 +48,14 @@ impl LeftOver {
         }
     }
 
-    /// The cause, and the remedy.
+    /// Returns the cause, and the remedy.
     const fn what(self) -> &'static str {
         match self {
             Self::Uninitialized => {
                 "no controller has initialised it: node-ccm does not run, or its page /plan says why it does not"
             }
             Self::Shutdown => {
-                "the node is Ready, and no controller removes the taint: lifecycle-ccm does not run or leaves the node out; if its machine runs, remove the taint"
+                "the node is Ready, and no controller removes the taint: lifecycle-ccm does not run, or it does not serve this node; if its machine runs, remove the taint"
             }
         }
     }
@@ -82,7 +82,7 @@ struct LeftOverTaint {
 }
 
 impl TaintedNodes {
-    /// Looks at the nodes that have such a taint now. Returns those that have had it for long.
+    /// Takes the nodes that have such a taint now. Returns the nodes that have had it for long.
     fn look(
         &mut self,
         now: At,
@@ -103,7 +103,7 @@ impl TaintedNodes {
     }
 }
 
-/// Looks for taints that were left.
+/// Looks for taints that an earlier controller has left.
 pub struct Survey {
     line: Condition,
     metrics: LeftOverMetrics,
@@ -111,8 +111,8 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// The survey of a program, [`log_here`](crate::log_here) of which is `log`. Its line of `/readyz?verbose` and its
-    /// metric appear at once.
+    /// Creates the survey of a program whose [`log_here`](crate::log_here) is `log`. Its line of
+    /// `/readyz?verbose` and its metric appear at once.
     pub fn new<P: Program>(context: &Context<P>, log: fn(&LogLine<'_>)) -> Self {
         let line = context.health.condition("left-over-taints", Scope::Information, "");
         line.pass("not looked yet: this replica does not lead");
@@ -120,8 +120,8 @@ impl Survey {
         Self { line, metrics: LeftOverMetrics::new(&context.metrics), reports }
     }
 
-    /// Looks until the token is cancelled. `taint` says which taint of a node concerns this program: each one
-    /// should be told by one program only.
+    /// Looks until the token is cancelled. `taint` says which taint of a node concerns this
+    /// program: only one program should report each taint.
     pub async fn run(
         self: Arc<Self>,
         store: Store<Node>,

@@ -33,13 +33,13 @@ impl SizedLookups {
         Self { cloud, most, size: Mutex::new(BatchSize::new(most)) }
     }
 
-    /// The maximum number of nodes in the next call.
+    /// Returns the maximum number of nodes in the next call.
     pub fn size(&self) -> usize {
         self.size.lock().get()
     }
 
     /// Looks up these nodes in one call, like [`instances::lookup_each`]: `answered` gets each
-    /// result with the index of its node. If the call had too many nodes, those that it failed
+    /// result with the index of its node. If the call had too many nodes, the nodes that it failed
     /// for are returned instead, with their errors: a call with fewer nodes may answer them.
     ///
     /// Errors that may concern the whole call are delivered at its end.
@@ -76,8 +76,8 @@ impl SizedLookups {
     }
 
     /// Looks up all of these nodes, in as few calls as the cloud answers in time. `answered` gets
-    /// the results of each call at its end, with the indices of their nodes and the beginning of the
-    /// call. Returned are those that are not to be had, with their errors.
+    /// the results of each call at its end, with the indices of their nodes and the beginning of
+    /// the call. Returns the nodes that the cloud does not answer about, with their errors.
     pub async fn ask_all(
         &self,
         nodes: &[Arc<Node>],

@@ -1,5 +1,5 @@
-//! The form of a controller: a pure machine that owns everything which the controller remembers, behind one
-//! door.
+//! The form of a controller: a pure machine that holds everything that the controller remembers,
+//! behind one door.
 //!
 //! ```text
 //! watch, list, poll, timer --translate--> Event --> Door --> Machine --> effects --perform--> API server, cloud
@@ -7,9 +7,9 @@
 //!                                           +------------------ answer ---------------+
 //! ```
 //!
-//! A translator turns what it hears into an event, and a performer turns effects into requests, and answers into
-//! events. Neither decides anything, and neither remembers more than what is in flight. Queues, fairness and
-//! batches are theirs.
+//! A translator turns its news into an event. A performer turns effects into requests, and answers
+//! into events. Neither of them decides anything or remembers more than the work in flight. Queues,
+//! fairness and batches are their part.
 //!
 //! Events, effects and the memory are plain values: the same events at the same times have the same effects, in
 //! another process as well.
@@ -26,7 +26,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// A pure state machine.
 pub trait Machine: Send + 'static {
-    /// News: an object has changed, a list or an answer has come, time has passed.
+    /// The input of the machine: an object has changed, a list or an answer has come, time has
+    /// passed.
     type Event: Serialize + DeserializeOwned + Send;
     /// An effect of an event: a call to the cloud, a write, a report, a wake-up.
     type Effect: Serialize + Send;
@@ -69,12 +70,12 @@ impl<M> Debug for Door<M> {
 }
 
 impl<M: Machine> Door<M> {
-    /// The door to this machine.
+    /// Creates the door to this machine.
     pub fn new(machine: M) -> Self {
         Self::with(machine, None)
     }
 
-    /// The door to this machine, which keeps a record on this tape.
+    /// Returns the door to this machine, which keeps a record on this tape.
     pub fn recorded(machine: M, tape: impl Tape<M> + 'static) -> Self {
         Self::with(machine, Some(Box::new(tape)))
     }
@@ -84,7 +85,7 @@ impl<M: Machine> Door<M> {
         Self { shared: Arc::new(Shared { kept, timeline }) }
     }
 
-    /// The times of the events.
+    /// Returns the times of the events.
     pub fn timeline(&self) -> Timeline {
         self.shared.timeline
     }
@@ -97,7 +98,7 @@ impl<M: Machine> Door<M> {
     /// The same for an event that is made while no other one can be applied: an event that comes later is applied later.
     pub fn apply_made(&self, make: impl FnOnce() -> M::Event) -> Vec<M::Effect> {
         let mut kept = self.shared.kept.lock();
-        // Under the lock, so that time does not go back from one event to the next.
+        // The time is read under the lock, so that it does not go back from one event to the next.
         let (TapedMachine { machine, tape }, now) = (&mut *kept, self.now());
         match tape {
             Some(tape) => tape.apply(machine, make(), now),
@@ -111,7 +112,7 @@ impl<M: Machine> Door<M> {
         read(&kept.machine, self.now())
     }
 
-    /// This moment in whole milliseconds, as exact as a moment is as text.
+    /// Returns this moment in whole milliseconds, the precision of a moment as text.
     pub fn now(&self) -> At {
         let At(now) = self.shared.timeline.now();
         At(Duration::new(now.as_secs(), now.subsec_millis() * 1_000_000))

@@ -2,7 +2,7 @@
 //!
 //! While a cluster comes up, the cause of trouble is often the program's own node: it is not
 //! initialised yet, or `kubectl logs` cannot reach it. The result is the line `own-node` of
-//! `/readyz?verbose`, and one line in the log if the hold-up lasts.
+//! `/readyz?verbose`, and one line in the log if the problem lasts.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -39,7 +39,7 @@ enum HoldUp {
          CertificateSigningRequest is approved (kubectl get csr)"
     )]
     NoCertificate,
-    #[error("is not reached at its kubelet's address {0}: kubectl logs and exec may fail: {1}")]
+    #[error("cannot be reached at its kubelet's address {0}: kubectl logs and exec may fail: {1}")]
     Unreachable(SocketAddr, String),
 }
 
@@ -69,7 +69,7 @@ async fn watch(name: String, nodes: Store<Node>, condition: Condition) {
             Ok(address) => {
                 condition.pass(format!("node {name} is initialised; its kubelet serves {address}"));
                 if reported.is_some() {
-                    tracing::info!("nothing holds up node {name} any more");
+                    tracing::info!("node {name} is initialised now, and its kubelet serves");
                 }
                 return;
             }
@@ -77,7 +77,7 @@ async fn watch(name: String, nodes: Store<Node>, condition: Condition) {
         };
         let text = format!("node {name}, which runs this program, {hold_up}");
         condition.fail(&*text);
-        // Most hold-ups end before the next check.
+        // Most problems end before the next check.
         if last.as_ref() == Some(&hold_up) && reported.as_ref() != Some(&hold_up) {
             tracing::warn!("{text}");
             reported = Some(hold_up.clone());
@@ -87,7 +87,7 @@ async fn watch(name: String, nodes: Store<Node>, condition: Condition) {
     }
 }
 
-/// The address of the kubelet of an initialised node.
+/// Returns the address of the kubelet of an initialised node.
 fn kubelet(node: &Node) -> Result<SocketAddr, HoldUp> {
     if node.is_uninitialised() {
         return Err(HoldUp::Tainted);

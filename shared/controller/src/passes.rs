@@ -1,5 +1,5 @@
-//! Passes over all objects: never two at once, started by period, by a wake-up, or by
-//! back-off after a failure.
+//! Runs passes over all objects, never two at once. A period, a wake-up, or the back-off after a
+//! failure starts a pass.
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,7 +41,7 @@ pub trait Pass: Send {
     /// Runs one pass. Returns when the next one begins.
     fn pass(&mut self) -> impl Future<Output = NextPass> + Send;
 
-    /// The period in the current settings.
+    /// Returns the period in the current settings.
     fn period(&self) -> Duration;
 }
 
@@ -54,9 +54,9 @@ pub struct Passes {
 #[derive(Debug, Default)]
 struct Shared {
     wake: Notify,
-    /// Cancelled when no new pass may begin.
+    /// Is cancelled when no new pass may begin.
     closing: CancellationToken,
-    /// Held during a pass.
+    /// Is held during a pass.
     passing: Mutex<()>,
 }
 
@@ -66,7 +66,8 @@ impl Passes {
         self.shared.wake.notify_one();
     }
 
-    /// Cancelled when the passes end: a call to the cloud should then be abandoned.
+    /// Returns a token that is cancelled when the passes end: calls to the cloud should then be
+    /// abandoned.
     pub fn closing(&self) -> &CancellationToken {
         &self.shared.closing
     }

@@ -7,7 +7,7 @@
 //! * Two priorities. Keys that a user waits for go first, but routine keys always get a share.
 //! * Groups of keys take turns within a priority ([`WorkQueue::grouped`]), and a key may have a rate
 //!   of its own ([`WorkQueue::add_paced`]).
-//! * A back-off holds: a routine add does not end it, an urgent one shortens it to
+//! * A back-off holds: a routine add does not end it, and an urgent one shortens it to
 //!   [`QueueConfig::urgent_gap`] at most. A wait that the other side asked for
 //!   ([`WorkQueue::retry_after`]) is never shortened.
 //! * Batches: [`WorkQueue::get_batch`] waits a little, so that a burst of keys costs
@@ -77,7 +77,7 @@ pub struct QueueConfig {
     /// The longest wait that [`WorkQueue::retry_after`] accepts, so that a wrong
     /// `Retry-After` cannot delay a key for days.
     pub max_retry_after: Duration,
-    /// How many failed keys per second may come back, over all keys; 0 for no limit.
+    /// How many failed keys per second may come back, counted over all keys. 0 means no limit.
     pub retry_rate: f64,
     /// How many failed keys may come back at once before `retry_rate` applies.
     pub retry_burst: u32,
@@ -132,13 +132,13 @@ impl<K> Debug for WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
-    /// An empty queue. `name` is its label in metrics.
+    /// Creates an empty queue. `name` is its label in metrics.
     pub fn new(name: &'static str, config: QueueConfig, metrics: &QueueMetrics) -> Self {
         Self::grouped(name, config, metrics, |_| 0)
     }
 
-    /// An empty queue in which the groups of keys take turns within a priority. `group` tells the
-    /// group of a key, as a hash.
+    /// Returns an empty queue in which the groups of keys take turns within a priority. `group`
+    /// tells the group of a key, as a hash.
     pub fn grouped(
         name: &'static str,
         config: QueueConfig,
@@ -174,8 +174,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.change(|core, now| core.add(key, priority, now));
     }
 
-    /// Adds a key because its object has changed, as often as [`QueueConfig::key_rate`] allows: a key
-    /// that changes all the time waits, and others do not. Other adds do not wait with it.
+    /// Adds a key because its object has changed, as often as [`QueueConfig::key_rate`] allows: a
+    /// key that changes all the time waits, without delaying other keys. Other adds of the key do
+    /// not wait.
     pub fn add_paced(&self, key: K, priority: Priority) {
         self.change(|core, now| core.add_paced(key, priority, now));
     }
@@ -205,14 +206,14 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         self.shared.core.lock().forget(key);
     }
 
-    /// Forgets a key whose object is gone: an object that is created again under the same key
-    /// inherits no failure and no wait, but its rate: it could be created again all the time. A worker
-    /// that has the key still gives it back.
+    /// Forgets a key whose object is gone. An object that is created again under the same key
+    /// inherits neither failures nor waits. It inherits the rate, because it could be created again
+    /// all the time. A worker that has the key still gives it back.
     pub fn remove(&self, key: &K) {
         self.shared.core.lock().remove(key);
     }
 
-    /// How often the key has failed since the last [`WorkQueue::forget`].
+    /// Returns how often the key has failed since the last [`WorkQueue::forget`].
     pub fn failures(&self, key: &K) -> u32 {
         self.shared.core.lock().failures(key)
     }
@@ -224,7 +225,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// How many keys wait to be handed out now.
+    /// Returns how many keys wait to be handed out now.
     pub fn len(&self) -> usize {
         self.shared.core.lock().ready_len(Instant::now())
     }
@@ -251,7 +252,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// Waits for the next key; `None` after [`WorkQueue::shut_down`].
+    /// Waits for the next key. Returns `None` after [`WorkQueue::shut_down`].
     ///
     /// Cancel safe.
     pub async fn get(&self) -> Option<K> {
@@ -263,11 +264,11 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// Up to `max` keys, but at least one; `None` after [`WorkQueue::shut_down`].
+    /// Returns up to `max` keys, but at least one. Returns `None` after [`WorkQueue::shut_down`].
     ///
-    /// Once the first key waits, it waits for more until the batch window ends or `max` keys wait.
-    /// An urgent key that arrives in the window of routine keys ends it: the batch then waits as
-    /// for urgent keys. Other workers may take keys at the same time. Cancel safe.
+    /// Once the first key waits, this waits for more keys until the batch window ends or `max` keys
+    /// wait. An urgent key that arrives in the window of routine keys ends it: the batch then waits
+    /// as for urgent keys. Other workers may take keys at the same time. Cancel safe.
     pub async fn get_batch(&self, max: usize, batch_window: &mut BatchWindow) -> Option<Vec<K>> {
         let max = max.max(1);
         loop {
@@ -284,7 +285,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// Waits until the batch window ends or `max` keys wait. Returns the window; `None` once the
+    /// Waits until the batch window ends or `max` keys wait. Returns the window, or `None` once the
     /// queue is shut down.
     async fn collect(&self, max: usize, batch_window: &BatchWindow) -> Option<Duration> {
         let (was_urgent, window) = self.window(batch_window);
@@ -299,7 +300,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         Some(window)
     }
 
-    /// Tells if a new urgent key waits, and the window for the keys that wait.
+    /// Returns true if a new urgent key waits, and the window for the keys that wait.
     fn window(&self, batch_window: &BatchWindow) -> (bool, Duration) {
         let core = self.shared.core.lock();
         let oldest = |priority| Some((priority, core.oldest_new(priority)?));
@@ -308,8 +309,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         (urgent.is_some(), batch_window.window(new))
     }
 
-    /// Waits until `count` keys wait, until the deadline, or, unless `for_all`, until a new
-    /// urgent key waits; `None` once the queue is shut down.
+    /// Waits until `count` keys wait, until the deadline, or, unless `for_all`, until a new urgent
+    /// key waits. Returns `None` once the queue is shut down.
     async fn wait_for(&self, count: usize, deadline: Option<Instant>, for_all: bool) -> Option<()> {
         loop {
             let changed = pin!(self.shared.changed.notified());
@@ -331,7 +332,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// Hands out up to `max` keys; empty if others took them first.
+    /// Hands out up to `max` keys. Returns an empty list if other workers took them first.
     fn take(&self, max: usize) -> Vec<Taken<K>> {
         let taken = self.shared.core.lock().take_batch(max, Instant::now());
         for taken in &taken {

@@ -1,5 +1,5 @@
-//! Asks the API server itself for one object: before a change that the age of a store must not
-//! decide.
+//! Asks the API server itself for one object, before a change that must not be decided from a store
+//! that may be out of date.
 
 use std::{marker::PhantomData, time::Duration};
 
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::kind::{plural, right};
 
-/// The right that [`Reader::get`] needs for this kind.
+/// Returns the right that [`Reader::get`] needs for this kind.
 pub fn get<K: Stored>() -> Right {
     right::<K>("get", "")
 }
@@ -39,12 +39,12 @@ impl<K: Stored> Reader<K> {
         Self { client: context.clients.main.clone(), timeout, kind: PhantomData }
     }
 
-    /// The whole object with this key, the newest that the API server has; `None` if it says itself
-    /// that there is none.
+    /// Returns the whole object with this key, in the newest version of the API server. Returns
+    /// `None` if the API server itself says that it does not exist.
     ///
     /// # Errors
     ///
-    /// There is no such answer, or the key cannot be one: then nothing is known of the object.
+    /// The answer is missing, or the key is invalid: nothing is known about the object.
     pub async fn get(&self, key: &str) -> Result<Option<K>, ApiError> {
         let (namespace, name) = match key.split_once('/') {
             Some((namespace, name)) => (Some(namespace), name),
@@ -53,7 +53,7 @@ impl<K: Stored> Reader<K> {
         if !namespace.into_iter().chain([name]).all(is_name) {
             return Err(ApiError::Invalid(format!("{key:?} is not the name of an object")));
         }
-        // Without a resource version the answer is not from a cache.
+        // Without a resource version the answer does not come from a cache.
         let request = Request::new(K::Wire::url_path(&(), namespace))
             .get(name, &GetParams::default())
             .map_err(kube::Error::BuildRequest)?;
@@ -81,8 +81,8 @@ fn is_name(text: &str) -> bool {
     text.bytes().all(is_sign) && text.bytes().any(|sign| sign.is_ascii_alphanumeric())
 }
 
-/// Returns true if an API server says that it has no object of this name. A gateway's 404 says
-/// nothing.
+/// Returns true if an API server says that it does not have an object of this name. A gateway's 404
+/// does not prove that.
 fn denies(status: &Status, plural: &str, name: &str) -> bool {
     status.reason == "NotFound"
         && status.details.as_ref().is_some_and(|about| about.kind == plural && about.name == name)
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader of an API server that gives this answer to every request for `default/web`.
+    /// Returns a reader of an API server that gives this answer to every request for `default/web`.
     fn reader(code: u16, answer: &str) -> Reader<Service> {
         let answer = Bytes::from(answer.to_owned());
         let service = service_fn(move |request: Request<Body>| {

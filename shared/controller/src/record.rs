@@ -16,9 +16,10 @@
 //!
 //! # How a program uses it
 //!
-//! It implements [`Recorded`], and opens the door to its machine by [`door`] (or by [`part`], with several machines)
-//! instead of by [`Door::new`]. A line in `tests/replay` makes its records known to `make replay`, and a test
-//! of `tests/replay` calls [`replay::folder`] for the records in the folders `tests/records` of the programs:
+//! It implements [`Recorded`], and opens the door to its machine by [`door`] (or by [`part`], with
+//! several machines) instead of by [`Door::new`]. A line in `tests/replay` registers its records
+//! for `make replay`, and a test of `tests/replay` calls [`replay::folder`] for the records in the
+//! folders `tests/records` of the programs:
 //!
 //! ```text
 //! let door = record::door(context, Machine::default());
@@ -31,15 +32,17 @@
 //! A replay has the same effects if the events, the memory and the machine follow these rules. [`replay::survives`]
 //! finds most of what breaks them.
 //!
-//! * No iteration over a `HashMap` or `HashSet` may decide about effects or their order, for it is another one in each
-//!   process: use `BTreeMap` and `BTreeSet`, or sort. The same for the addresses of memory, such as `Arc::ptr_eq`.
+//! * No iteration over a `HashMap` or `HashSet` may decide about effects or their order, because
+//!   the order differs from process to process: use `BTreeMap` and `BTreeSet`, or sort. Addresses
+//!   in memory must not decide either, for instance through `Arc::ptr_eq`.
 //! * All of the memory is written. A field with `#[serde(skip)]` must not matter for effects.
-//! * Keys of maps are texts, whole numbers, or enums without data. JSON has no others.
+//! * Keys of maps are texts, whole numbers, or enums without data, because JSON does not have
+//!   others.
 //! * Moments ([`ccm_base::At`]) are whole milliseconds, as the door gives them. An `f64` is a finite whole number.
 //! * Enums in the form that serde gives them by default, and no `Option<Option<_>>`: JSON cannot tell `Some(None)` from `None`.
 //! * Lists are arrays (`Vec`), because only those are kept as differences.
 //!
-//! Credentials are not in a record because no machine gets any: events are made of the types of
+//! Credentials are not in a record because no machine gets them: events are made of the types of
 //! `ccm-cloud` and `ccm-objects`, which do not hold any, and the types that hold credentials cannot
 //! be serialised.
 
@@ -71,28 +74,31 @@ use ring::Ring;
 
 /// A machine that can be recorded and replayed.
 pub trait Recorded: Machine + Serialize + DeserializeOwned {
-    /// The name in its records: the program's, or with several machines `PROGRAM/MACHINE`.
+    /// The name of the machine in its records: the program's name, or `PROGRAM/MACHINE` for a
+    /// program with several machines.
     const NAME: &'static str;
 
-    /// The object that an event is about: a name, of a Service `NAMESPACE/NAME`. Nothing for the fleet.
+    /// Returns the object that an event is about: its name, or `NAMESPACE/NAME` for a Service.
+    /// Returns `None` for an event about the fleet.
     fn about(event: &Self::Event) -> Option<Cow<'_, str>>;
 
-    /// The object that an effect is about.
+    /// Returns the object that an effect is about.
     fn effect_about(effect: &Self::Effect) -> Option<Cow<'_, str>>;
 
-    /// The memory without the other objects: this one, and what is about all of them.
+    /// Returns the memory of this object and of what concerns all objects, without the other
+    /// objects.
     #[must_use]
     fn only(self, name: &str) -> Self;
 
-    /// The event without what it says of other objects, if anything is left. To be overridden where events are about
-    /// many objects, such as lists.
+    /// Returns the event without its content about other objects, if anything is left. Override it
+    /// where events are about many objects, such as lists.
     fn only_event(event: Self::Event, name: &str) -> Option<Self::Event> {
         let is_kept = Self::about(&event).is_none_or(|object| object == name);
         is_kept.then_some(event)
     }
 
-    /// Words besides [`anonymous`]'s own that an anonymous record keeps: words that the machine
-    /// compares with, such as keys of annotations, and that cannot be names.
+    /// Returns the words that an anonymous record keeps in addition to [`anonymous`]'s own: words
+    /// that the machine compares with, such as keys of annotations, and that cannot be names.
     fn words() -> &'static [&'static str] {
         &[]
     }
@@ -111,24 +117,25 @@ impl<M> Clone for Recorder<M> {
 }
 
 impl<M: Recorded> Recorder<M> {
-    /// A record of at most so many bytes.
+    /// Creates a record of at most this many bytes.
     pub fn new(bytes: usize) -> Self {
         let ring = Arc::new(Mutex::new(Ring::new(M::NAME.to_owned(), bytes)));
         Self { ring, machine: PhantomData }
     }
 
-    /// The door to this machine, which is recorded here.
+    /// Returns the door to this machine, which is recorded here.
     pub fn door(&self, machine: M) -> Door<M> {
         Door::recorded(machine, self.clone())
     }
 }
 
-/// The door to the machine of a program, with its record on the page `/record`; by `--record-bytes=0` without one.
+/// Returns the door to the machine of a program, with its record on the page `/record`. With
+/// `--record-bytes=0` it does not keep a record.
 pub fn door<M: Recorded, P: Program>(context: &Context<P>, machine: M) -> Door<M> {
     part(context, 1, machine)
 }
 
-/// The same for one of several machines of a program, which share `--record-bytes`.
+/// Returns the door to one of several machines of a program, which share `--record-bytes`.
 pub fn part<M: Recorded, P: Program>(context: &Context<P>, machines: usize, machine: M) -> Door<M> {
     let bytes = context.common.borrow().record_bytes / machines;
     if bytes == 0 {

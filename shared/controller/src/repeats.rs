@@ -1,7 +1,7 @@
 //! Delays confirmed writes that are due again. Pure.
 //!
-//! Another client undoes the change, an admission policy drops it, or a cloud confirms it and does
-//! nothing: then the same write is due at each look. So the program records the last write to each
+//! Another client undoes the change, an admission policy drops it, or a cloud confirms it without
+//! doing it: then the same write is due each time. So the program records the last write to each
 //! object, by kind of write:
 //!
 //! * The same content is written three times without delay: two clients may have met by chance. Then
@@ -63,7 +63,7 @@ struct Made {
     at: At,
     /// True if the answer did not show the write.
     is_refused: bool,
-    /// When it was last reported.
+    /// The time of the last report.
     told: Option<At>,
 }
 
@@ -90,19 +90,19 @@ impl fmt::Display for Repeated {
             let pause = duration::format(REFUSED);
             return write!(
                 f,
-                "the write {kind} was answered as done, but the answer does not show it: an admission webhook or policy may take it back; retrying every {pause}"
+                "the write {kind} was answered as done, but the answer does not show it: an admission webhook or policy may undo it; retrying every {pause}"
             );
         }
         write!(
             f,
-            "the write {kind} was answered as done {times} times in a row and is due again: something takes it back; retrying with growing pauses (max {})",
+            "the write {kind} was answered as done {times} times in a row and is due again: something undoes it; retrying with growing pauses (max {})",
             duration::format(PAUSES.longest)
         )
     }
 }
 
 impl Made {
-    /// The pause after this write.
+    /// Returns the pause after this write.
     fn pause(&self) -> Duration {
         if self.is_refused {
             return REFUSED;
@@ -137,8 +137,8 @@ impl Repeats {
         }
     }
 
-    /// Records a confirmed write. Returns it if it was confirmed so often that it evidently does
-    /// not last.
+    /// Records a confirmed write. Returns it if it has been confirmed so often that it evidently
+    /// does not last.
     pub fn made(
         &mut self,
         now: At,
@@ -187,12 +187,12 @@ impl Repeats {
         self.made.values().all(|made| made.at + ACCEPTED <= now)
     }
 
-    /// When the next delayed write may be repeated.
+    /// Returns when the next delayed write may be repeated.
     pub fn next(&self, now: At) -> Option<At> {
         self.made.values().map(|made| made.at + made.pause()).filter(|at| now < *at).min()
     }
 
-    /// The writes that must wait now.
+    /// Returns the writes that must wait now.
     pub fn waiting(&self, now: At) -> impl Iterator<Item = Repeated> {
         let waiting = self.made.iter().filter(move |(_, made)| now < made.at + made.pause());
         waiting.map(move |(kind, made)| made.repeated(kind.clone(), now, false))

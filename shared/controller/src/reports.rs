@@ -16,10 +16,10 @@ use news::comparable;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long a lasting state is not reported again.
+/// For this long, a lasting state is not reported again.
 pub const REPEAT: Duration = Duration::from_mins(10);
 
-/// The most states that are remembered per object; the oldest is dropped first.
+/// The maximum number of states that are remembered per object. The oldest is dropped first.
 const STATES: usize = 16;
 
 /// When a report is made.
@@ -50,33 +50,33 @@ pub struct Report<'a> {
     pub reason: Option<&'a str>,
     /// The evidence, as a field of the line.
     pub proof: Option<String>,
-    /// Reason and text of the event, if there is one.
+    /// Reason and text of the event, if the report has one.
     pub event: Option<(&'static str, String)>,
 }
 
 impl<'a> Report<'a> {
-    /// A line about this state of the topic.
+    /// Returns a line about this state of the topic.
     pub fn line(topic: &'static str, state: &'a str, line: impl Into<String>) -> Self {
         Self { topic, state, line: line.into(), ..Self::default() }
     }
 
-    /// A warning about this state of the topic.
+    /// Returns a warning about this state of the topic.
     pub fn warning(topic: &'static str, state: &'a str, line: impl Into<String>) -> Self {
         Self { warning: true, ..Self::line(topic, state, line) }
     }
 
-    /// A warning about this state of a node, with an event whose reason is the topic.
+    /// Returns a warning about this state of a node, with an event whose reason is the topic.
     pub fn of_node(node: &Node, topic: &'static str, state: &'a str, text: &str) -> Self {
         Self::warning(topic, state, format!("node {}: {text}", node.name)).with_event(topic, text)
     }
 
-    /// With this reason as a field of the line.
+    /// Adds this reason as a field of the line.
     #[must_use]
     pub fn because(self, reason: &'a str) -> Self {
         Self { reason: Some(reason), ..self }
     }
 
-    /// With an event of this reason and text.
+    /// Adds an event of this reason and text.
     #[must_use]
     pub fn with_event(self, reason: &'static str, text: impl Into<String>) -> Self {
         Self { event: Some((reason, text.into())), ..self }
@@ -148,20 +148,20 @@ impl Debug for Reports {
 }
 
 impl Reports {
-    /// Reports through this recorder and this log, [`log_here`] of the program. A
-    /// state that comes back is not reported again within `pause`.
+    /// Reports through this recorder and this log, [`log_here`] of the program. A state that comes
+    /// back is not reported again within `pause`.
     pub fn new(events: EventRecorder, pause: Duration, log: fn(&LogLine<'_>)) -> Self {
         Self { events, memory: ReportMemory::new(pause), log }
     }
 
-    /// The memory of past reports, for direct queries.
+    /// Returns the memory of past reports, for direct queries.
     pub fn memory(&self) -> &ReportMemory {
         &self.memory
     }
 
-    /// Writes the line and records the event. If that was done recently, only logs at debug
-    /// level. Returns whether the report was new. Both texts are made one line: they may quote
-    /// the cloud, or the node itself.
+    /// Writes the line and records the event. If that was done recently, only logs at debug level.
+    /// Returns true if the report was new. Both texts are turned into one line, because they may
+    /// quote the cloud or the node itself.
     pub fn report(&self, about: &ObjectRef, when: When, report: Report<'_>) -> bool {
         let Report { topic, state, warning, line, verdict, reason, proof, event } = report;
         let (key, line) = (about.key(), one_line(&line, LONGEST_LINE));
@@ -205,7 +205,7 @@ struct Reported {
 }
 
 impl ReportMemory {
-    /// An empty memory. See [`Reports::new`] for `pause`.
+    /// Creates an empty memory. See [`Reports::new`] for `pause`.
     pub fn new(pause: Duration) -> Self {
         Self { pause, objects: Mutex::default() }
     }
@@ -243,7 +243,7 @@ impl ReportMemory {
         })
     }
 
-    /// The topic's state as last reported or repeated.
+    /// Returns the topic's state as last reported or repeated.
     pub fn state(&self, object: &str, topic: &'static str) -> Option<String> {
         let objects = self.objects.lock();
         let mut reported = objects.get(object)?.iter();

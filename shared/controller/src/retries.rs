@@ -1,4 +1,4 @@
-//! When what has failed is tried again: the one memory of retries that machines have. Pure.
+//! Remembers when failed work is tried again: the only memory of retries in the machines. Pure.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// The consecutive failures of one thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// How many there were.
+    /// The number of failures.
     pub times: u32,
-    /// When it is due again.
+    /// The time of the next attempt.
     pub at: At,
 }
 

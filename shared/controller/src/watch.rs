@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::kind::{plural, right};
 
-/// The rights that [`Watches::watch`] needs for this kind.
+/// Returns the rights that [`Watches::watch`] needs for this kind.
 pub fn rights<K: Stored>() -> [Right; 2] {
     [right::<K>("list", ""), right::<K>("watch", "")]
 }
@@ -61,9 +61,9 @@ impl Watches {
     }
 
     /// Keeps `store` current and calls `on_change` for every change; it must not block. Returns
-    /// after the first complete list. While the watch does not work, `/readyz` fails and shows
-    /// why, and this replica does not become the leader. What is returned proves, when asked, that
-    /// the store is not older than a moment.
+    /// after the first complete list. While the watch does not work, `/readyz` fails and shows why,
+    /// and this replica does not become the leader. The returned value can prove that the store is
+    /// not older than a moment.
     pub async fn watch<K: Stored>(
         &self,
         store: &Store<K>,
@@ -82,7 +82,8 @@ impl Watches {
     }
 }
 
-/// How long a new leader waits before it logs for what, and the pause before the next such line.
+/// How long a new leader waits before it logs what it waits for, and the pause before the next such
+/// line.
 const LATE: Duration = Duration::from_secs(10);
 const REPEAT: Duration = Duration::from_mins(1);
 
@@ -92,12 +93,12 @@ const REPEAT: Duration = Duration::from_mins(1);
 pub struct Stores {
     line: Condition,
     proofs: Arc<[Freshness]>,
-    /// Set once, because a process leads only once.
+    /// It is set once, because a process leads only once.
     proven: Arc<OnceCell<()>>,
 }
 
 impl Stores {
-    /// The stores of these watches, with their own line on `/readyz?verbose`.
+    /// Creates the stores of these watches, with their own line on `/readyz?verbose`.
     pub fn new<P: Program>(
         context: &Context<P>,
         proofs: impl IntoIterator<Item = Freshness>,
@@ -111,14 +112,15 @@ impl Stores {
         Self { line, proofs: proofs.into_iter().collect(), proven: Arc::default() }
     }
 
-    /// Waits until the stores hold everything that the API server had at the first call, however long
-    /// that takes: the leader cannot plan before. `/readyz?verbose` shows which stores are missing.
+    /// Waits until the stores hold everything that the API server had at the first call, however
+    /// long that takes: the leader cannot plan earlier. `/readyz?verbose` shows which stores are
+    /// missing.
     pub async fn current(&self) {
         self.proven.get_or_init(|| self.prove()).await;
     }
 
-    /// Runs this work of a leader as soon as the stores are current; never if the token is cancelled
-    /// before.
+    /// Runs this work of a leader as soon as the stores are current. Does not run it if the token
+    /// is cancelled before.
     pub async fn before(self, work: impl Future<Output = ()>, token: CancellationToken) {
         if token.run_until_cancelled(self.current()).await.is_some() {
             work.await;

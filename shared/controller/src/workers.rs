@@ -59,13 +59,13 @@ fn resume_panic(ended: Result<(), JoinError>) {
     }
 }
 
-/// The items that arrive on a channel, until it is closed.
+/// Returns the items that arrive on a channel, until it is closed.
 pub fn received<T>(mut channel: mpsc::Receiver<T>) -> impl Stream<Item = T> {
     stream::poll_fn(move |context| channel.poll_recv(context))
 }
 
-/// A channel to workers, of whom at most `limit` work at once: its sender, and the stage, which
-/// runs until the token is cancelled.
+/// Returns a channel to workers, of whom at most `limit` work at once: its sender, and the stage,
+/// which runs until the token is cancelled.
 pub fn channel<T: Send, F>(
     capacity: usize,
     limit: impl Fn() -> usize + Send,
@@ -152,7 +152,8 @@ pub async fn by_key<K, F>(
     });
     let work = move |key: K| {
         let working = work(key.clone());
-        // Not made by the task: one that is cancelled before it begins gives its key back as well.
+        // It is not created by the task, because a task that is cancelled before it begins must
+        // give its key back as well.
         let in_work = InWork { queue: queue.clone(), key, has_ended: false };
         async move {
             working.await;

@@ -19,22 +19,22 @@ use http::Method;
 
 use crate::kind::right;
 
-/// The right that [`Writer::patch`] needs for this kind.
+/// Returns the right that [`Writer::patch`] needs for this kind.
 pub fn patch<K: Stored>() -> Right {
     right::<K>("patch", "")
 }
 
-/// The right that [`Writer::patch_status`] needs for this kind.
+/// Returns the right that [`Writer::patch_status`] needs for this kind.
 pub fn patch_status<K: Stored>() -> Right {
     right::<K>("patch", "status")
 }
 
-/// The right that [`Writer::delete`] needs for this kind.
+/// Returns the right that [`Writer::delete`] needs for this kind.
 pub fn delete<K: Stored>() -> Right {
     right::<K>("delete", "")
 }
 
-/// Why a write failed.
+/// The reason why a write failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Stopped {
     /// This replica does not lead for long enough: nothing was sent.
@@ -57,7 +57,7 @@ pub struct Writer<K: Stored> {
 }
 
 impl Stopped {
-    /// The error of the API server, if a request was sent.
+    /// Returns the error of the API server, if a request was sent.
     pub const fn refusal(&self) -> Option<&ApiError> {
         match self {
             Self::Refused(error) => Some(error),
@@ -66,7 +66,7 @@ impl Stopped {
     }
 }
 
-/// The API server's answer; `None` if no request was sent.
+/// Returns the API server's answer; `None` if no request was sent.
 pub fn answer<T>(result: &Result<T, Stopped>) -> Option<Result<(), &ApiError>> {
     match result {
         Ok(_) => Some(Ok(())),
@@ -75,9 +75,9 @@ pub fn answer<T>(result: &Result<T, Stopped>) -> Option<Result<(), &ApiError>> {
 }
 
 impl<K: Stored> Writer<K> {
-    /// Writes with the program's client and applies results to this store. A write is bounded
-    /// by `--kube-api-timeout` and by what a term of leadership covers, from when it is sent: it may
-    /// wait for the rate limiter before.
+    /// Writes with the program's client and applies results to this store. A write is bounded by
+    /// `--kube-api-timeout` and by the term of leadership, counted from when it is sent: before
+    /// that it may wait for the rate limiter.
     pub fn new<P: Program>(context: &Context<P>, store: &Store<K>) -> Self {
         let longest = context.common.borrow().kube.timeout;
         let timeout = context.leadership.write_timeout().min(longest);
@@ -122,8 +122,8 @@ impl<K: Stored> Writer<K> {
         }
     }
 
-    /// Waits for the rate limiter; then the longest write must fit into the term. What is not sent
-    /// takes no place in the limiter.
+    /// Waits for the rate limiter. Then the longest write must fit into the term. A write that is
+    /// not sent does not take a place in the limiter.
     async fn admitted(&self, method: Method) -> Result<ObjectApi<K>, Lost> {
         self.check()?;
         let api = self.api.admitted(method).await;

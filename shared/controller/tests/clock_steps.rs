@@ -22,19 +22,19 @@ use jiff::{SignedDuration, Timestamp};
 const MINUTE: Duration = Duration::from_mins(1);
 const BUDGET: Budget = Budget { limit: Limit::Count(1), window: Duration::from_mins(10) };
 
-/// The time of the wall clock so many minutes from now, as a person writes it.
+/// Returns the time of the wall clock this many minutes from now, as a person writes it.
 fn minutes_from_now(minutes: i64) -> String {
     (clock::wall() + SignedDuration::from_mins(minutes)).to_string()
 }
 
-/// How far this text is from the wall clock's time so many minutes from now, in seconds.
+/// Returns how far this text is from the wall clock's time this many minutes from now, in seconds.
 fn error_of(text: &str, minutes: i64) -> i64 {
     let at: Timestamp = text.parse().expect(text);
     let expect: Timestamp = minutes_from_now(minutes).parse().expect("a time");
     at.duration_since(expect).as_secs().abs()
 }
 
-/// The time of the only change that this Lease leaves to the next leader.
+/// Returns the time of the only change that this Lease leaves to the next leader.
 fn left(lease: &LeaseAnnotations) -> String {
     let text = lease.handed_over().found();
     let left: Vec<(String, String)> = serde_json::from_str(&text).expect(&text);

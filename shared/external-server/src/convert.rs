@@ -1,8 +1,8 @@
-//! Converts what a controller asks for from messages, and what the cloud answers to messages.
+//! Converts a controller's requests from messages, and the cloud's answers to messages.
 //!
 //! A value that this version does not know is read as the more careful one. Values are destructured
-//! without `..`, so that a field that only one side has does not compile. The other halves are in
-//! [`ccm_external::convert`].
+//! without `..`, so a field that only one side has does not compile. The opposite conversions are
+//! in [`ccm_external::convert`].
 
 pub mod front_end;
 pub mod load_balancers;
@@ -31,7 +31,7 @@ pub fn node_from_wire(node: proto::NodeIdentity) -> NodeIdentity {
     NodeIdentity { name, provider_id, system_uuid, uid, labels, addresses }
 }
 
-/// The urgency. A value unknown to this version counts as the more urgent one.
+/// Returns the urgency. A value unknown to this version counts as the more urgent one.
 pub fn priority_from_wire(priority: proto::Priority) -> Priority {
     match priority {
         proto::Priority::Unspecified | proto::Priority::Waiting => Priority::Waiting,
@@ -39,7 +39,7 @@ pub fn priority_from_wire(priority: proto::Priority) -> Priority {
     }
 }
 
-/// The requested parts of an instance. A value unknown to this version means all.
+/// Returns the requested parts of an instance. A value unknown to this version means all.
 pub fn detail_from_wire(detail: proto::Detail) -> Detail {
     match detail {
         proto::Detail::Unspecified | proto::Detail::Everything => Detail::Everything,
@@ -47,7 +47,7 @@ pub fn detail_from_wire(detail: proto::Detail) -> Detail {
     }
 }
 
-/// The parts of a node that a provider needs, on the wire.
+/// Returns the parts of a node that a provider needs, on the wire.
 pub fn wants_to_wire(wants: Wants) -> Vec<i32> {
     let Wants { uid, labels, addresses } = wants;
     let fields = [
@@ -95,7 +95,7 @@ fn power_to_wire(power: PowerState) -> proto::PowerState {
     }
 }
 
-/// The answer for the node with this name.
+/// Returns the answer for the node with this name.
 pub fn answer_to_wire(node: &str, result: &LookupResult) -> proto::LookupAnswer {
     let answer = match result {
         Ok(Lookup::Found(instance)) => Answer::Found(instance_to_wire(instance)),
@@ -139,7 +139,7 @@ pub fn error_to_wire(error: &CloudError) -> proto::Error {
     }
 }
 
-/// The status of a failed call.
+/// Returns the status of a failed call.
 pub fn to_status(error: &CloudError) -> Status {
     let code = match error.kind {
         ErrorKind::NotFound => Code::NotFound,

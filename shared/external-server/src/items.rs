@@ -26,7 +26,7 @@ pub fn read<W, T>(
     wire.into_iter().map(item).collect::<Result<_, _>>().map_err(invalid)
 }
 
-/// An unreadable item is the caller's mistake.
+/// Returns the status of an unreadable item, which is the caller's mistake.
 pub fn invalid(error: CloudError) -> Status {
     to_status(&CloudError { kind: ErrorKind::Invalid, ..error })
 }
@@ -58,7 +58,7 @@ pub async fn pass_on<T>(
     }
 }
 
-/// An index on the wire.
+/// Returns an index on the wire.
 pub fn place(place: usize) -> Option<u32> {
     u32::try_from(place).ok()
 }

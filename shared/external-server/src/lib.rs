@@ -1,5 +1,6 @@
-//! The server of the external protocol: serves any implementation of the contract, for example a provider
-//! written in Rust as a program of its own. Quartet's programs have the client only, `ccm-external`.
+//! The server of the external protocol: serves any implementation of the contract, for example a
+//! provider that is a separate program written in Rust. Quartet's programs have the client only,
+//! `ccm-external`.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -66,8 +67,9 @@ use self::{
 
 pub use listener::Listener;
 
-/// The most connections at once. A controller keeps one; a busy cluster has a dozen controllers.
-/// It bounds what clients that open more can take of memory and file descriptors.
+/// The maximum number of connections at the same time. A controller keeps one, and a busy cluster
+/// has a dozen controllers. The maximum bounds the memory and file descriptors that clients with
+/// more connections can take.
 const CONNECTIONS: usize = 256;
 /// The maximum size of a request, in bytes.
 const MAX_QUESTION: usize = 16 << 20;
@@ -85,7 +87,7 @@ pub struct ServerTls {
     pub client_ca: Option<Vec<u8>>,
 }
 
-/// Why a provider cannot be served.
+/// The reason why a provider cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The endpoint is invalid.
@@ -128,7 +130,7 @@ pub async fn serve(
         .add_service(balancers.max_decoding_message_size(MAX_QUESTION))
         .add_service(tables.max_decoding_message_size(MAX_QUESTION))
         .prepare();
-    // The socket's file is removed at the end.
+    // The socket's file must be removed at the end.
     let (socket, _unlink) = listener.into_parts();
     let token = stop.clone();
     match socket {

@@ -30,7 +30,7 @@ pub struct Unlink {
     file: (u64, u64),
 }
 
-/// The identity of a file.
+/// Returns the identity of a file.
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
@@ -71,7 +71,7 @@ impl Listener {
         })
     }
 
-    /// The endpoint for a client's configuration.
+    /// Returns the endpoint for a client's configuration.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }

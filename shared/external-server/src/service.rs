@@ -64,7 +64,7 @@ impl provider_server::Provider for ProviderService {
                 }),
             }
         }
-        // A provider that knows nothing of itself yet is asked again.
+        // The client asks again if the provider does not know its description yet.
         if let (true, Err(error)) = (capabilities.is_empty(), &instances) {
             return Err(to_status(error));
         }
@@ -232,7 +232,7 @@ impl instances_server::Instances for InstancesService {
     }
 }
 
-/// The client's parameters of the call.
+/// Returns the client's parameters of the call.
 pub fn terms(metadata: &MetadataMap, priority: proto::Priority) -> Call {
     let given =
         metadata.get("grpc-timeout").and_then(|value| value.to_str().ok()).and_then(parse_timeout);
@@ -262,7 +262,7 @@ pub async fn within<T>(call: Call, work: impl Future<Output = T>) -> Result<T, S
     timeout_at(call.end, work).await.map_err(|_| to_status(&too_late(call)))
 }
 
-/// A capability as the cloud has returned it, or the error that it does not offer it.
+/// Returns a capability as the cloud has returned it, or the error that it does not offer it.
 pub fn offered<C: ?Sized>(
     cloud: &dyn Cloud,
     what: Capability,

@@ -43,7 +43,8 @@ pub struct Page<T> {
 }
 
 impl<T> Snapshots<T> {
-    /// The page with this token. Without a token it is the first page, which reads the list.
+    /// Returns the page with this token. Without a token it is the first page, which reads the
+    /// list.
     pub async fn open(
         &self,
         token: &str,
@@ -60,8 +61,8 @@ impl<T> Snapshots<T> {
         Ok(Page { list, id: Some(id), offset })
     }
 
-    /// The entries of a page, of a list with this number of entries, and the token of the next
-    /// page. `wanted` is the client's number of entries for a page, or 0.
+    /// Returns the entries of a page, of a list with this number of entries, and the token of the
+    /// next page. `wanted` is the client's number of entries for a page, or 0.
     pub fn cut(
         &self,
         page: &Page<T>,
@@ -97,7 +98,7 @@ impl<T> Snapshots<T> {
         id
     }
 
-    /// The list with this number, if it is still kept.
+    /// Returns the list with this number, if it is still kept.
     fn get(&self, id: u64) -> Option<Arc<T>> {
         let mut kept = self.kept.lock();
         kept.retain(|snapshot| snapshot.used.elapsed() < LIFETIME);
@@ -112,7 +113,7 @@ impl<T> Snapshots<T> {
     }
 }
 
-/// A page token: the list, and the start of the page.
+/// Returns a page token: the list, and the start of the page.
 fn token(id: u64, offset: usize) -> String {
     format!("{id:016x}.{offset}")
 }

@@ -41,7 +41,7 @@ def describe(machine_id, machine):
 
 
 def lookup(known, node):
-    """The answer about one node. `known` was read for this request: no cache is involved."""
+    """Returns the answer about one node. `known` was read for this request, without a cache."""
     if node.provider_id:
         scheme, _, machine_id = node.provider_id.partition("://")
         if scheme != SCHEME:
@@ -71,7 +71,7 @@ class Provider(services.ProviderServicer):
             provider="metal",
             schemes=[SCHEME],
             capabilities=["instances", "load-balancers", "routes"],
-            # Another text is another cloud: controllers stop until a person approves it.
+            # Another text means another cloud: controllers stop until a person approves it.
             identity="metal, " + os.path.abspath(self.path),
             # False: ListInstances is never called. Saying so is required: UNIMPLEMENTED alone
             # is taken for a fault, because proxies answer it as well.
@@ -124,7 +124,7 @@ def conflict(balancer_id, owner):
 
 
 def as_stored(member):
-    """A member with the one address that connections go to. None if it has none."""
+    """Returns a member with the one address for connections. None if it has no address."""
     for kind in (pb.ADDRESS_KIND_INTERNAL_IP, pb.ADDRESS_KIND_EXTERNAL_IP):
         for address in member.addresses:
             if address.kind == kind and "." in address.address:
@@ -133,7 +133,7 @@ def as_stored(member):
 
 
 def after_change(members, change, lists):
-    """What is in neither list stays. So does the last member, and one that has no address now.
+    """Members in neither list stay, and also the last member and one that has no address now.
     Load balancers with the same members share one of the request's lists."""
     wanted = lists[change.present_list].members if change.HasField("present_list") else []
     present = {member.node for member in wanted}
@@ -153,7 +153,7 @@ def why_none(change, lists):
 
 
 def wrong(front_end):
-    """What these load balancers cannot be."""
+    """Returns the requests that these load balancers cannot meet."""
     invalid = pb.ERROR_KIND_INVALID
     if list(front_end.families) != [pb.IP_FAMILY_V4]:
         return error(invalid, "only IPv4 is offered", "families")
@@ -179,7 +179,7 @@ class Balancer:
         self.version = 0
 
     def configured(self, front_end):
-        """Whether it is as wanted. The state decides: another digest is no difference."""
+        """Returns True if it is as wanted. The state decides: the digest does not count."""
         now, wanted = pb.FrontEnd(), pb.FrontEnd()
         now.CopyFrom(self.front_end)
         wanted.CopyFrom(front_end)
@@ -188,7 +188,7 @@ class Balancer:
         return now == wanted
 
     def pools(self):
-        """Its members by port. All ports have the same ones; a port without a node port has none."""
+        """Returns its members by port, the same for all. A port without a node port has none."""
         ports = (port for port in self.front_end.ports if port.member_port)
         pool = lambda port: pb.Pool(
             protocol=port.protocol,
@@ -232,7 +232,7 @@ class LoadBalancers(services.LoadBalancersServicer):
         return next(mine, None)
 
     def change(self, items, owner_of, act, message, context):
-        """The answers to a call that changes something, each as soon as it is known."""
+        """Yields the answers to a call that changes something, each as soon as it is known."""
         seen = []
         for place, item in enumerate(items):
             owner = owner_of(item)
@@ -263,7 +263,7 @@ class LoadBalancers(services.LoadBalancersServicer):
             )
 
     def plan(self, wanted):
-        """The load balancer of the owner, if there is one, and what is wrong with the request."""
+        """Returns the owner's load balancer, if there is one, and the problem of the request."""
         owner = wanted.front_end.owner
         mine, known = self.of(owner), self.all.get(wanted.known)
         if known and known is not mine:
@@ -274,8 +274,8 @@ class LoadBalancers(services.LoadBalancersServicer):
 
     @staticmethod
     def lost(mine, wanted):
-        """Whether only a new load balancer helps, and none may be made. Here none ever fails, and the
-        dictionary is all there is: a real provider asks its cloud for exactly this ID."""
+        """Returns True if only a new load balancer helps, but is forbidden. Here none fails, and
+        the dictionary knows all of them: a real provider asks its cloud for exactly this ID."""
         return not mine and wanted.known and wanted.keep
 
     def ensure(self, wanted, lists):

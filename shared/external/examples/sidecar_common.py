@@ -1,4 +1,4 @@
-"""What the parts of the sidecar share."""
+"""The common code of the sidecar's parts."""
 
 import json
 
@@ -13,7 +13,7 @@ PAGE = 500
 
 
 class Unreadable(Exception):
-    """The file cannot be read, so lookups fail: this does not prove an absence."""
+    """The file cannot be read, so lookups fail. This does not prove an absence."""
 
 
 def machines(path):
@@ -33,7 +33,7 @@ def fail(context, kind, code, message):
 
 
 def error(kind, message, subject):
-    """The answer about one load balancer or route that failed."""
+    """Returns the answer about one load balancer or route that failed."""
     return {"error": pb.Error(kind=kind, message=message, subject=subject)}
 
 
@@ -49,7 +49,7 @@ class Terms:
         self.latest = {}
 
     def stale(self, cluster, context):
-        """Whether a newer leader of this cluster has made a change."""
+        """Returns True if a newer leader of this cluster has made a change."""
         term = int(dict(context.invocation_metadata()).get("quartet-term", 0))
         latest = self.latest.get(cluster.uid, 0)
         if term:

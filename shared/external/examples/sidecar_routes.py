@@ -9,7 +9,7 @@ from quartet.cloud.v1 import cloud_pb2 as pb
 from quartet.cloud.v1 import cloud_pb2_grpc as services
 from sidecar_common import PAGE, SCHEME, Terms, Unreadable, error, fail, machines, same
 
-# What is not set has the defaults of the protocol file.
+# Fields that are not set have the defaults of the protocol file.
 TRAITS = pb.RouteTraits(
     replaces=True,
     records_owner=True,
@@ -26,7 +26,7 @@ def network(text):
 
 
 def address_of(wanted):
-    """The node's internal address of the destination's family. None if it has none."""
+    """Returns the node's internal address of the destination's family. None if it has none."""
     version = ipaddress.ip_network(wanted.destination).version
     for address in wanted.addresses:
         if address.kind == pb.ADDRESS_KIND_INTERNAL_IP:
@@ -50,7 +50,7 @@ class Routes(services.RoutesServicer):
 
     def ListRoutes(self, request, context):
         with self.lock:
-            # All routes, no matter whose: the controller decides which are its own.
+            # All routes, no matter to whom they belong: the controller finds its own.
             rest = [route for key, route in sorted(self.table.items()) if key > request.page_token]
             page = rest[: min(request.page_size or PAGE, PAGE)]
             return pb.ListRoutesResponse(
@@ -61,7 +61,7 @@ class Routes(services.RoutesServicer):
             )
 
     def refusal(self, request, context):
-        """What is wrong with all changes of a call."""
+        """Returns the problem of all changes of a call."""
         if self.terms.stale(request.cluster, context):
             return error(pb.ERROR_KIND_STALE, "another replica leads", "term")
         if request.HasField("base") and request.base != str(self.version):
@@ -70,7 +70,7 @@ class Routes(services.RoutesServicer):
         return None
 
     def put(self, destination, wanted, old):
-        """The answer to a creation, or with `old` to a replacement."""
+        """Returns the answer to a creation, or with `old` to a replacement."""
         address = address_of(wanted)
         if not address:
             message = f"node {wanted.node.name} has no internal address of this family"
@@ -95,7 +95,7 @@ class Routes(services.RoutesServicer):
         return now.target == old.target and owners[0] == owners[1] and same(now.owner, old.owner)
 
     def delete(self, destination, old):
-        """What is gone is deleted. What is not as it was seen stays."""
+        """A route that is gone counts as deleted. A route that has changed stays."""
         now = self.table.get(destination)
         if now and not self.is_as_seen(now, old):
             return error(pb.ERROR_KIND_BUSY, "it has changed", destination)
@@ -103,7 +103,7 @@ class Routes(services.RoutesServicer):
         return {"applied": pb.AppliedRoute()}
 
     def change(self, change):
-        """The destination of a change, and what makes it."""
+        """Returns the destination of a change, and the function that makes it."""
         if change.HasField("create"):
             destination = network(change.create.destination)
             return destination, lambda: self.put(destination, change.create, None)

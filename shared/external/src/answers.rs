@@ -11,8 +11,8 @@ use futures::{
 
 use super::convert::malformed;
 
-/// The stream of the values that `work` sends; `work` runs while the stream is read. The size
-/// of the request limits the number of values.
+/// Returns the stream of the values that `work` sends; `work` runs while the stream is read. The
+/// size of the request limits the number of values.
 pub fn flowing<T, F: Future<Output = ()>>(
     work: impl FnOnce(UnboundedSender<T>) -> F,
 ) -> impl Stream<Item = T> {
@@ -21,9 +21,9 @@ pub fn flowing<T, F: Future<Output = ()>>(
     stream::select(answers, working)
 }
 
-/// The place that the next answer of a stream is about, which leaves `left`. `asked` were asked
-/// about. An answer that was not asked for, or a second one, ends the stream: one that repeats
-/// itself may have no end.
+/// Returns the place that the next answer of a stream is about, which leaves `left`. `asked` were
+/// asked about. An answer that was not asked for, or a second one, ends the stream: one that
+/// repeats itself may have no end.
 pub fn next(
     place: Option<u32>,
     asked: usize,

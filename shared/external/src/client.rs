@@ -79,8 +79,8 @@ impl Cloud for ExternalCloud {
         self.shared.description().map(|description| description.schemes.clone()).unwrap_or_default()
     }
 
-    /// Unknown after each new connection, which may lead to another process, until that has described
-    /// itself.
+    /// Returns the identity of the cloud. It is unknown after each new connection, which may lead
+    /// to another process, until that process has described itself.
     fn identity(&self) -> Option<String> {
         self.shared.identity()
     }

@@ -63,7 +63,7 @@ pub struct TlsFiles {
     pub ca: PathBuf,
     /// Our own certificate and its key, for servers that ask for one.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name in the server's certificate, where it is not the endpoint's host.
+    /// The name in the server's certificate, if it is not the endpoint's host.
     pub server_name: Option<String>,
 }
 
@@ -146,13 +146,13 @@ impl ExternalConfig {
     }
 }
 
-/// The file's text, or why it cannot be read, in words.
+/// Returns the file's text, or why it cannot be read, in words.
 fn invalid(message: String) -> CloudError {
     CloudError::new(ErrorKind::Invalid, message)
 }
 
 settings! {
-    /// Where the provider is.
+    /// The place of the provider.
     struct Place {
         /// Where the provider listens: unix:///path/to.sock, http://host:port or https://host:port.
         target: Target = fixed(Text, "endpoint", ""), |text: &str, _: &str| match text {
@@ -170,7 +170,7 @@ settings! {
         cert: Option<PathBuf> = fixed(Path, "tls.cert", "");
         /// PEM file of its private key.
         key: Option<PathBuf> = fixed(Path, "tls.key", "");
-        /// The name in the server's certificate, where it is not the endpoint's host.
+        /// The name in the server's certificate, if it is not the endpoint's host.
         server_name: Option<String> = fixed(Text, "tls.serverName", "");
     } => |raw, problems| {
         if server_name.as_deref().is_some_and(|name| ServerName::try_from(name).is_err()) {
@@ -190,9 +190,9 @@ settings! {
 }
 
 settings! {
-    /// How long the provider is waited for.
+    /// The time that the program waits for the provider.
     struct Patience {
-        /// How long one attempt to connect may take; a number is one of seconds.
+        /// How long one attempt to connect may take. A number without a unit means seconds.
         connect_timeout: Duration = fixed(Duration, "connectTimeout", "5s"),
             |text: &str, _: &str| {
                 let given = Duration::parse(text).ok();
@@ -204,12 +204,12 @@ settings! {
     }
 }
 
-/// Every key; the keys of `tls` have its prefix and a dot.
+/// Returns every key; the keys of `tls` have its prefix and a dot.
 fn table() -> impl Iterator<Item = &'static Setting> {
     [Place::TABLE, TlsFiles::TABLE, Patience::TABLE].into_iter().flatten()
 }
 
-/// The known keys of the mapping at this prefix.
+/// Returns the known keys of the mapping at this prefix.
 fn keys(prefix: &str) -> Vec<&'static str> {
     let behind = |setting: &'static Setting| setting.flag.strip_prefix(prefix)?.split('.').next();
     let mut keys: Vec<_> = table().filter_map(behind).collect();
@@ -217,7 +217,7 @@ fn keys(prefix: &str) -> Vec<&'static str> {
     keys
 }
 
-/// The mapping at this prefix, or `None` if it is missing. Unknown keys in it are problems.
+/// Returns the mapping at this prefix, or `None` if it is missing. Unknown keys in it are problems.
 fn mapping<'a>(
     value: Option<&'a Yaml>,
     prefix: &str,
@@ -244,7 +244,7 @@ fn mapping<'a>(
     Ok(Some(map))
 }
 
-/// The text of a value, if there is one, or the expected form.
+/// Returns the text of a value, if there is one, or the expected form.
 fn text_of(kind: ValueKind, value: Option<&Yaml>) -> Result<Option<String>, String> {
     let value = value.unwrap_or(&Yaml::Null);
     match (kind, value.text(), value.number()) {

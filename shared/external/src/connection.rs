@@ -31,11 +31,11 @@ use super::{
     metered::Channel,
 };
 
-/// How much of an answer is received before it is read, in bytes. An answer that waits for memory is
-/// not read.
+/// The number of bytes of an answer that are received before they are read. An answer that waits
+/// for memory is not read.
 const STREAM_WINDOW: u32 = 128 << 10;
-/// How much of all answers of a connection is received before they are read, in bytes. It is far more
-/// than those that wait have: what they hold must not keep back the answer that they wait for.
+/// The number of bytes of all answers of a connection that are received before they are read. It is
+/// far more than the waiting answers hold, so that they do not block the answer that they wait for.
 const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
 
 /// The events of the connections, for the keeper of the description.
@@ -43,7 +43,8 @@ const CONNECTION_WINDOW: u32 = 256 * STREAM_WINDOW;
 pub struct Connections {
     /// The number of connections so far. A new one may lead to another process.
     pub made: watch::Sender<u64>,
-    /// A call was not answered, perhaps because the connection is dead and not yet closed.
+    /// Notifies that a call was not answered, perhaps because the connection is dead and not yet
+    /// closed.
     pub suspect: Notify,
 }
 
@@ -70,17 +71,17 @@ impl Connection {
         Ok((Self { path, user_agent, open, connections }, files))
     }
 
-    /// A handle for calls.
+    /// Returns a handle for calls.
     pub fn channel(&self) -> Channel {
         self.open.read().1.clone()
     }
 
-    /// The endpoint, for logs and messages.
+    /// Returns the endpoint, for logs and messages.
     pub fn endpoint(&self) -> String {
         self.open.read().0.config.target.to_string()
     }
 
-    /// The provider, if it is on another machine and reached without TLS.
+    /// Returns the provider, if it is on another machine and reached without TLS.
     pub fn in_clear(&self) -> Option<String> {
         self.open.read().0.in_clear()
     }
@@ -152,7 +153,7 @@ impl Settings {
     fn warn(&self) {
         if let Some(endpoint) = self.in_clear() {
             tracing::warn!(
-                "{endpoint} is reached over the network without TLS: everybody on the way can read and change what it is asked and answers; use https://, or a unix socket"
+                "{endpoint} is reached over the network without TLS: everybody on the network path can read and change its requests and answers; use https://, or a unix socket"
             );
         }
     }
@@ -172,7 +173,7 @@ impl Settings {
             target => target.to_string().parse::<Uri>(),
         };
         let server = server.map_err(|error| wrong(&error))?;
-        // TLS belongs to the connector, so the library sees a server without.
+        // The connector adds TLS, so the library sees a server without TLS.
         let endpoint = Endpoint::from_static("http://localhost").origin(server.clone());
         let endpoint = endpoint.user_agent(user_agent).map_err(|error| wrong(&error))?;
         let endpoint = endpoint
@@ -206,7 +207,7 @@ impl Settings {
     }
 }
 
-/// The trusted roots (empty without TLS), and the certificate for the server.
+/// Returns the trusted roots (empty without TLS), and the certificate for the server.
 fn certificates(
     tls: Option<&TlsFiles>,
     files: &mut Files,

@@ -1,6 +1,6 @@
-//! Converts the contract's values to messages and back. Parsing is strict where a wrong value
-//! could harm a node and lenient elsewhere. Values are destructured without `..`, so that a
-//! field that only one side has does not compile.
+//! Converts the contract's values to messages and back. Parsing is strict where a wrong value could
+//! harm a node and lenient elsewhere. Values are destructured without `..`, so a field that only
+//! one side has does not compile.
 
 pub mod front_end;
 pub mod load_balancers;
@@ -40,7 +40,7 @@ impl From<&NodeIdentity> for proto::NodeIdentity {
     }
 }
 
-/// The urgency on the wire.
+/// Returns the urgency on the wire.
 pub fn priority_to_wire(priority: Priority) -> i32 {
     match priority {
         Priority::Waiting => proto::Priority::Waiting.into(),
@@ -48,7 +48,7 @@ pub fn priority_to_wire(priority: Priority) -> i32 {
     }
 }
 
-/// The requested parts of an instance, on the wire.
+/// Returns the requested parts of an instance, on the wire.
 pub fn detail_to_wire(detail: Detail) -> i32 {
     match detail {
         Detail::Everything => proto::Detail::Everything.into(),
@@ -56,7 +56,7 @@ pub fn detail_to_wire(detail: Detail) -> i32 {
     }
 }
 
-/// The parts of a node that a provider needs. Values unknown to this version are not sent.
+/// Returns the parts of a node that a provider needs. Values unknown to this version are not sent.
 pub fn wants_from_wire(fields: &[i32]) -> Wants {
     let mut wants = Wants::default();
     for field in fields.iter().filter_map(|field| proto::NodeField::try_from(*field).ok()) {
@@ -164,7 +164,7 @@ fn power_from_wire(power: proto::PowerState) -> PowerState {
     }
 }
 
-/// The answer about `node`. An invalid answer is an error for this node alone.
+/// Returns the answer about `node`. An invalid answer is an error for this node alone.
 pub fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -> LookupResult {
     if wire.node() != node.name {
         return Err(malformed(format!(
@@ -196,7 +196,8 @@ pub fn answer_from_wire(node: &NodeIdentity, wire: proto::LookupAnswer) -> Looku
     }
 }
 
-/// Nodes are deleted because of this proof, so an incomplete one is rejected.
+/// Reads a proof of absence. Nodes are deleted because of this proof, so an incomplete one is
+/// rejected.
 pub fn absence_from_wire(wire: proto::Absence) -> Result<AbsenceProof, CloudError> {
     let proto::Absence { method, evidence, request_id, kept } = wire;
     let (number, evidence) = (method.unwrap_or_default(), evidence.unwrap_or_default());

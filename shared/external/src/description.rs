@@ -84,7 +84,7 @@ impl TryFrom<proto::DescribeResponse> for Description {
     }
 }
 
-/// An empty text tells nothing.
+/// Returns an empty text tells nothing.
 fn identity(text: Option<&str>) -> Option<String> {
     text.map(|text| one_line(text.trim(), LONGEST_LINE)).filter(|text| !text.is_empty())
 }

@@ -31,21 +31,22 @@ pub trait Item {
     /// The subject of the answers, for messages.
     const WHAT: &str;
 
-    /// The index of the item in the request, and by what it is known.
+    /// Returns the index of the item in the request, and by what it is known.
     fn about(&self) -> (Option<u32>, Cow<'_, str>);
 
-    /// How much of the answer is not kept, in bytes, because the request has it as well.
+    /// Returns the size in bytes of the part of the answer that is not kept, because the request
+    /// has it as well.
     fn shared(_: &Self::Context) -> usize {
         0
     }
 
-    /// The answer.
+    /// Returns the answer.
     fn answer(self, context: &Self::Context) -> Result<Self::Answer, CloudError>;
 }
 
 /// The items of a call, and the channel for the answers.
 pub struct Part<I: Item> {
-    /// Their indexes in the whole call.
+    /// The indexes of the items in the whole call.
     pub places: Vec<usize>,
     /// The expected [`Item::about`] of each item, and its context.
     pub asked: Vec<(String, I::Context)>,
@@ -141,13 +142,13 @@ where
     end
 }
 
-/// The provider ended the stream without an answer for some item.
+/// Returns the error for an item without an answer at the end of the provider's stream.
 fn unanswered(class: CallClass, what: &str) -> CloudError {
     let what = format!("the provider gave no answer about this {what}");
     left_open(class, malformed(what))
 }
 
-/// If it was a write, it may have been executed.
+/// Marks the error of a write, which may have been executed.
 fn left_open(class: CallClass, error: CloudError) -> CloudError {
     if class.write { error.that_may_be_done() } else { error }
 }

@@ -1,4 +1,5 @@
-//! The messages of a provider, as a function of bytes. It panics where the code that it runs does, and where a message has line breaks or is too long. With the feature `fuzz` only;
+//! Reads the messages of a provider from the bytes of a fuzzer. It panics if the code that it runs
+//! panics, or if a message has line breaks or is too long. It exists only with the feature `fuzz`.
 //! `tests/fuzz` has the inputs.
 
 use std::{path::Path, sync::Arc};
@@ -39,7 +40,7 @@ const METHODS: &[(&[u8], &str)] = &[
     (b"found", "Routes/FindRouteTargets"),
 ];
 
-/// One message of a provider, after a line with its name; or, after `config`, the file that
+/// Reads one message of a provider, after a line with its name; or, after `config`, the file that
 /// `--cloud-config` names.
 pub fn external(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == b'\n').unwrap_or(data.len());
@@ -51,7 +52,7 @@ pub fn external(data: &[u8]) {
             assert_eq!(
                 weigh(message.len()).ok(),
                 weigh(7).ok(),
-                "it weighs the same however it is cut"
+                "the weight does not depend on the cuts"
             );
         }
     }
@@ -82,14 +83,14 @@ pub fn external(data: &[u8]) {
     }
 }
 
-/// The answer of this item, if it is one.
+/// Returns the answer of this item, if it is one.
 fn item<I: Item + Message + Default>(message: &[u8], context: &I::Context) -> Option<I::Answer> {
     let item = I::decode(message).ok()?;
     drop(item.about());
     checked(item.answer(context))
 }
 
-/// An item about a load balancer.
+/// Reads an item about a load balancer.
 fn progress<I>(message: &[u8])
 where
     I: Item<Context = Arc<[Member]>> + Message + Default,

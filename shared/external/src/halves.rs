@@ -1,10 +1,11 @@
-//! Items that are sent again in halves, because the provider has refused a request as a whole: one
-//! bad item must not fail the others.
+//! Sends items again in halves if the provider has refused a request as a whole: one bad item must
+//! not fail the others.
 
 use ccm_cloud::{CloudError, ErrorKind};
 
-/// How many requests of one call a provider may refuse. One bad item of a hundred costs eight, and if
-/// each item is bad, the others come again with the next call, without those that are known to be bad.
+/// The maximum number of requests of one call that a provider may refuse. One bad item among a
+/// hundred costs eight refusals. If every item is bad, the next call sends the remaining items
+/// again, without those that are known to be bad.
 const MAX_REFUSED: usize = 32;
 
 /// The items of a call that are still to be sent, by their places.
@@ -14,19 +15,19 @@ pub struct Halves {
 }
 
 impl Halves {
-    /// All items of a call, as one request.
+    /// Returns all items of a call, as one request.
     pub fn of(items: usize) -> Self {
         let all: Vec<usize> = (0..items).collect();
         Self { waiting: if all.is_empty() { Vec::new() } else { vec![all] }, refused: 0 }
     }
 
-    /// The items of the next request.
+    /// Returns the items of the next request.
     pub fn next(&mut self) -> Option<Vec<usize>> {
         self.waiting.pop()
     }
 
-    /// A request has ended with this error, and these items have no answer. Returns the items that
-    /// get an error, with the error.
+    /// Records that a request has ended with this error, and these items have no answer. Returns
+    /// the items that get an error, with the error.
     pub fn failed(&mut self, left: Vec<usize>, error: CloudError) -> Vec<(usize, CloudError)> {
         let is_refusal = matches!(error.kind, ErrorKind::Invalid | ErrorKind::Unsupported);
         self.refused += usize::from(is_refusal && !left.is_empty());

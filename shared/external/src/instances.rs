@@ -241,7 +241,7 @@ fn undeclared(status: Status) -> Status {
     Status::unimplemented(format!("{}; {hint}", status.message()))
 }
 
-/// The error in an answer about one node: limits and metrics count it.
+/// Returns the error in an answer about one node: limits and metrics count it.
 fn error_in(answer: &proto::LookupAnswer) -> Option<CloudError> {
     match &answer.answer {
         Some(Answer::Error(error)) => Some(error.clone().into()),
@@ -249,7 +249,7 @@ fn error_in(answer: &proto::LookupAnswer) -> Option<CloudError> {
     }
 }
 
-/// The provider ended the stream without an answer for some node.
+/// Returns the error for a node without an answer at the end of the provider's stream.
 fn unanswered() -> CloudError {
     CloudError::new(ErrorKind::Malformed, "the provider gave no answer about this node")
 }

@@ -12,7 +12,7 @@ use super::shared::Shared;
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval of `Describe` calls while the provider answers.
 const REFRESH: Duration = Duration::from_mins(1);
-/// The back-off after failures. The longest is short, because a call to a local provider is
+/// The back-off after failures. The longest pause is short, because a call to a local provider is
 /// cheap and all work waits for it.
 const RETRY: Backoff =
     Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(5) };
@@ -43,7 +43,7 @@ pub async fn run(shared: Arc<Shared>, mut files: Files) {
         tokio::select! {
             () = sleep_until(again) => {}
             () = files.changed() => reload(&shared, &mut files).await,
-            // It may be another process with another configuration.
+            // The provider may be another process with another configuration.
             Ok(()) = made.changed(), if outcome.is_ok() => shared.changed.notify_waiters(),
             () = connections.suspect.notified(), if outcome.is_ok() => {}
         }
@@ -59,7 +59,7 @@ async fn reload(shared: &Shared, files: &mut Files) {
             tracing::info!(endpoint = connection.endpoint(), "provider configuration changed");
         }
         Err(error) => {
-            tracing::warn!(%error, "provider configuration refused; the one before stays in use");
+            tracing::warn!(%error, "provider configuration refused; the previous one stays in use");
         }
     }
 }

@@ -45,7 +45,7 @@ use super::{
 const BALANCER: &str = "load balancer";
 /// The most lines of a preview.
 const MAX_CHANGES: usize = 1_000;
-/// The size of a member in an answer, in bytes. Load balancers share the list that was asked for.
+/// The size of a member in an answer, in bytes. Load balancers share the list of the request.
 const MEMBER: usize = 1 << 10;
 
 /// [`LoadBalancers`] of a remote provider.
@@ -57,8 +57,8 @@ fn client(channel: Channel) -> LoadBalancersClient<Channel> {
     LoadBalancersClient::new(channel).max_decoding_message_size(super::MAX_ANSWER)
 }
 
-/// Implements [`Item`] for a message whose answers are `done` (converted by `$read`), what is in
-/// progress, what is elsewhere, errors, and what else this message has.
+/// Implements [`Item`] for a message whose answers are `done` (converted by `$read`), states in
+/// progress, load balancers elsewhere, errors, and whatever else this message has.
 macro_rules! progress {
     ($item:ty, $module:ident, $done:ident as $answer:ty, $read:expr $(, $more:ident => $as:expr)?) => {
         impl Item for $item {
@@ -188,7 +188,7 @@ macro_rules! batched {
                 let (sender, budget) = (sender.clone(), budget.clone());
                 let part = Part { places, asked: asked.collect(), sender, budget };
                 let wire = &$self.shared.wire;
-                // A message may be large: it is made when its turn has come.
+                // A message may be large, so it is made only when its turn comes.
                 let send = move |places: Vec<usize>, channel, terms| {
                     let some = places.iter().filter_map(|place| items.get(*place).copied());
                     let some: Vec<_> = some.collect();

@@ -1,5 +1,6 @@
-//! Answers over a connection wait for memory: each message when its length is known, before it is read,
-//! and again for its decoded size. A message that is too large is refused before it is decoded.
+//! Makes the answers of a connection wait for memory. Each message waits twice: for its length
+//! before it is read, and for its decoded size. A message that is too large is refused before it is
+//! decoded.
 
 use std::{
     fmt,
@@ -19,15 +20,15 @@ use tower::{BoxError, Service};
 
 use super::weight::{Answer, Budget, MOST, Refused, Scale};
 
-/// The length of what precedes each message: a flag, and its length in 4 bytes.
+/// The length of the header of each message: a flag, and the length of the message in 4 bytes.
 const HEADER: usize = 5;
 
-/// The memory for decoded answers of all connections of this process. Who has some of it waits for
-/// no other memory.
+/// The memory for decoded answers of all connections of this process. A task that holds some of it
+/// does not wait for other memory.
 static DECODED: LazyLock<AnswerMemory> = LazyLock::new(|| AnswerMemory::new(MOST));
 
-/// The room of a decoded answer, among the extensions of a response: it is free again when that is
-/// dropped, or when the next message of a stream is asked for.
+/// The memory of a decoded answer, stored in the extensions of a response. It is free again when
+/// the response is dropped, or when the next message of a stream is requested.
 type Held = Arc<Mutex<Option<Room>>>;
 
 /// The connection to the provider. Clones share it.
@@ -38,7 +39,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// The connection, whose answers take from the memory of the process.
+    /// Creates the connection, whose answers take from the memory of the process.
     pub fn new(inner: transport::Channel) -> Self {
         Self { inner, memory: AnswerMemory::of_process() }
     }
@@ -79,7 +80,7 @@ pub struct Metered<B> {
     wait: Option<(BoxFuture<'static, Rooms>, Bytes)>,
 }
 
-/// The room of a message that is being read, and of the message that will be decoded.
+/// The memory for a message that is being read, and for the decoded message.
 type Rooms = (Option<Room>, Option<Room>);
 
 impl<B> Metered<B> {
@@ -120,8 +121,8 @@ where
             }
             if this.messages.is_between() {
                 this.room = None;
-                // The last message of a stream is read by now, but an answer without others may be
-                // converted only after its end.
+                // The last message of a stream has been read by now, but the only message of an
+                // answer may be converted after the end of the stream.
                 if this.messages.streams() {
                     *this.held.lock() = None;
                 }
@@ -142,8 +143,8 @@ where
             if begun == 0 && decoded == 0 {
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
-            // A reader that waits for the first room does not hold any, and one that waits for the
-            // second room holds only the first.
+            // A reader that waits for the first memory does not hold any, and a reader that waits
+            // for the second holds only the first.
             *this.held.lock() = None;
             if begun > 0 {
                 this.room = None;
@@ -166,14 +167,14 @@ where
     }
 }
 
-/// Where the messages of a body begin and end, and what they take.
+/// Tracks where the messages of a body begin and end, and the memory that they take.
 #[derive(Debug)]
 struct Messages {
     answer: Option<Answer>,
     budget: Budget,
     /// The bytes of the next header that have been read.
     header: Vec<u8>,
-    /// How many bytes of the message follow.
+    /// The number of bytes of the message that still follow.
     left: u64,
     /// The scale of the message.
     scale: Option<Scale>,
@@ -189,7 +190,7 @@ struct Read {
 }
 
 impl Messages {
-    /// The answer of a method, if it is known.
+    /// Creates the answer of a method, if it is known.
     fn new(answer: Option<Answer>, budget: Budget) -> Self {
         Self { answer, budget, header: Vec::new(), left: 0, scale: None }
     }
@@ -252,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// A message of at least two bytes, or an empty one, with numbers of an unknown field.
+    /// Returns a message of at least two bytes, or an empty one, with numbers of an unknown field.
     fn message(length: usize) -> Vec<u8> {
         let size = u32::try_from(length).expect("short");
         let content = if length.is_multiple_of(2) { vec![] } else { vec![0x78, 0x80, 0] };

@@ -1,4 +1,4 @@
-//! The pages of a remote provider's list: bounded, and never in a circle.
+//! Reads the pages of a remote provider's list, in bounded number and never in a circle.
 
 use std::{
     collections::HashSet,
@@ -28,13 +28,13 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// The first page.
+    /// Creates the first page.
     pub fn new(what: &'static str) -> Self {
         let (seen, hasher) = (HashSet::new(), RandomState::new());
         Self { what, next: Some(String::new()), seen, hasher, budget: Budget::default() }
     }
 
-    /// The token of the next page; `None` after the last one.
+    /// Returns the token of the next page; `None` after the last one.
     pub fn next(&mut self) -> Option<String> {
         self.next.take()
     }
@@ -63,7 +63,7 @@ impl Pages {
     }
 }
 
-/// The lines about entries that a provider could not parse.
+/// Returns the lines about entries that a provider could not parse.
 pub fn lines(malformed: &[String]) -> impl Iterator<Item = String> {
     malformed.iter().map(|line| one_line(line, LONGEST_LINE))
 }

@@ -34,7 +34,7 @@ use super::{
     weight::Budget,
 };
 
-/// The most entries of a table. The largest clusters have some 10,000 nodes.
+/// The maximum number of entries of a table. The largest clusters have some 10,000 nodes.
 const MAX_ENTRIES: usize = 200_000;
 
 /// [`Routes`] of a remote provider.
@@ -65,7 +65,7 @@ impl Item for proto::ApplyRoutesItem {
 
     fn answer(self, asked: &Applying) -> Result<AppliedChange, CloudError> {
         match self.answer {
-            // What makes no sense may be done nevertheless.
+            // A provider may have done the change although its answer makes no sense.
             Some(applied::Answer::Applied(wire)) => {
                 let applied = applied_from_wire(wire);
                 let applied = applied.and_then(|applied| fits(&asked.change, applied));
@@ -107,7 +107,7 @@ impl Item for proto::FindRouteTargetsItem {
 /// The channel for answers about changes, and what they take.
 type Answering = (UnboundedSender<(usize, Result<AppliedChange, CloudError>)>, Budget);
 
-/// Some changes of a call, by their places in it.
+/// Some changes of a call, with their places in it.
 type Changes<'a> = [(usize, &'a RouteChange)];
 
 impl ExternalRoutes {
@@ -220,9 +220,9 @@ impl Routes for ExternalRoutes {
         Ok(table)
     }
 
-    /// One message after another, because each one changes the version that the next one is
-    /// compared with. A call of at most [`RouteTraits::max_batch`] changes has one, unless its
-    /// nodes are very large.
+    /// Sends one message after another, because each message changes the version that the next one
+    /// is compared with. A call of at most [`RouteTraits::max_batch`] changes has one message,
+    /// unless its nodes are very large.
     fn apply<'a>(
         &'a self,
         cluster: &'a ClusterId,

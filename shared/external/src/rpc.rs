@@ -33,24 +33,24 @@ pub struct Terms {
     budget: Budget,
 }
 
-/// How much earlier than ours a server's deadline may pass.
+/// The maximum time by which a server's deadline may pass before ours.
 const NEARLY: Duration = Duration::from_millis(100);
 
 /// The metadata key of the term.
 pub const TERM: &str = "quartet-term";
 
-/// A read.
+/// Returns a read.
 pub const fn read(operation: &'static str) -> CallClass {
     CallClass::read(super::NAME, operation)
 }
 
-/// An idempotent write: what it creates is looked for first.
+/// Returns an idempotent write: what it creates is looked for first.
 pub const fn write(operation: &'static str) -> CallClass {
     CallClass::write(super::NAME, operation)
 }
 
-/// A request with its parameters: as metadata the deadline, so that the server can stop work
-/// that no client waits for, and the term.
+/// Returns a request with its parameters: as metadata the deadline, so that the server can stop
+/// work that no client waits for, and the term.
 pub fn question<Q>(message: Q, terms: Terms) -> tonic::Request<Q> {
     let mut request = tonic::Request::new(message);
     request.set_timeout(terms.timeout);
@@ -96,7 +96,7 @@ impl Wire {
         budget: &Budget,
     ) -> Result<OpenCall<'_>, CloudError> {
         let no_time =
-            || timeout(class.operation, "no time was left to send it").that_was_not_sent();
+            || timeout(class.operation, "not sent, because no time was left").that_was_not_sent();
         let permit =
             timeout_at(call.end, self.gate.admit(class, call)).await.map_err(|_| no_time())??;
         let terms = Terms { timeout: call.left(), term: permit.term, budget: budget.clone() };

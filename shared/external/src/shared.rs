@@ -26,7 +26,7 @@ pub struct Shared {
 #[derive(Default)]
 struct Known {
     description: Option<Arc<Description>>,
-    /// How many connections there had been when it was answered.
+    /// The number of connections so far at the time of the answer.
     connection: u64,
     last_error: Option<CloudError>,
     /// The time of the first question.
@@ -42,25 +42,25 @@ impl Shared {
         self.known.read().description.clone()
     }
 
-    /// The identity of the cloud, as reported by the process at the other end of the present
-    /// connection.
+    /// Returns the identity of the cloud, as reported by the process at the other end of the
+    /// present connection.
     pub fn identity(&self) -> Option<String> {
         let known = self.known.read();
         let is_present = known.connection == self.connections();
         known.description.as_ref().filter(|_| is_present)?.identity.clone()
     }
 
-    /// The number of connections so far.
+    /// Returns the number of connections so far.
     fn connections(&self) -> u64 {
         *self.wire.connection.connections.made.borrow()
     }
 
-    /// The maximum number of nodes in one lookup.
+    /// Returns the maximum number of nodes in one lookup.
     pub fn max_batch(&self) -> usize {
         self.description().map_or(MAX_BATCH, |description| description.max_batch)
     }
 
-    /// Why the provider's description is not known yet.
+    /// Returns why the provider's description is not known yet.
     pub fn unknown(&self) -> CloudError {
         let known = self.known.read();
         let why = match (&known.last_error, known.asked) {

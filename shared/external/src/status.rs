@@ -66,7 +66,7 @@ impl From<proto::Error> for CloudError {
     }
 }
 
-/// A valid delay; negative ones are ignored. Converted by hand, because the library's own
+/// Returns a valid delay; negative ones are ignored. Converted by hand, because the library's own
 /// conversion overflows for the smallest number of seconds.
 fn wait(duration: prost_types::Duration) -> Option<Duration> {
     let seconds = u64::try_from(duration.seconds).ok()?;
@@ -74,7 +74,7 @@ fn wait(duration: prost_types::Duration) -> Option<Duration> {
     Some(Duration::new(seconds, nanos).min(MAX_RETRY_AFTER))
 }
 
-/// The kind of an error, on the wire.
+/// Returns the kind of an error, on the wire.
 pub fn kind_to_wire(kind: ErrorKind) -> proto::ErrorKind {
     match kind {
         ErrorKind::NotFound => proto::ErrorKind::NotFound,
@@ -133,7 +133,7 @@ pub fn from_status(status: &Status) -> CloudError {
     error
 }
 
-/// The kind of a bare code. `Unavailable` stands for every transient error.
+/// Returns the kind of a bare code. `Unavailable` stands for every transient error.
 fn kind_of(code: Code) -> ErrorKind {
     match code {
         Code::NotFound => ErrorKind::NotFound,

@@ -1,7 +1,8 @@
-//! The memory that an answer takes when it is decoded, from its bytes as they arrive.
+//! Computes the memory that a decoded answer takes, from its bytes as they arrive.
 //!
-//! An element of a list has two bytes on the wire and hundreds in memory, so the length of an answer
-//! says little about its size. It is added up field by field, from above: what a message takes is less.
+//! An element of a list may have two bytes on the wire and hundreds in memory, so the length of an
+//! answer says little about its size. The size is added up field by field, as an upper limit: the
+//! message takes less.
 
 use std::{
     fmt,
@@ -15,10 +16,10 @@ use prost::Message as _;
 
 use super::{MAX_ANSWER, proto};
 
-/// The maximum size of what the answers to one call of a controller take, in bytes: of all pages of a
-/// list, or of all parts of a lookup.
+/// The maximum memory for the answers to one call of a controller, in bytes: for all pages of a
+/// list, or for all parts of a lookup.
 pub const MOST: usize = 48 << 20;
-/// The maximum size of one message of a stream, in bytes. It is about one object.
+/// The maximum memory for one message of a stream, in bytes. Such a message is about one object.
 pub const MOST_OF_ITEM: usize = 8 << 20;
 
 /// The maximum size of an answer about a node, in bytes. Controllers keep one for each node.
@@ -28,7 +29,7 @@ pub const MOST_OF_NODE: usize = 64 << 10;
 const ALLOCATION: usize = 32;
 /// The capacity of a list with one element.
 const FIRST: usize = 4;
-/// How much larger the capacity of a list may be than its content.
+/// The maximum ratio between the capacity of a list and its content.
 const GROWTH: usize = 2;
 /// The size of a tree with one entry: it has one node for 11 of them.
 const FIRST_ENTRY: usize = 11 * 2 * size_of::<String>() + ALLOCATION;
@@ -62,22 +63,22 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The answer of the method with this path.
+    /// Returns the answer of the method with this path.
     pub fn of(path: &str) -> Option<Self> {
         ANSWERS.iter().find(|(known, _)| *known == path).map(|(_, answer)| *answer)
     }
 }
 
-/// Why an answer is not decoded.
+/// The reason why an answer is not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is longer than this number of bytes.
+    /// The answer is longer than this number of bytes.
     Long(usize),
-    /// With it, the answers to a call take more than [`MOST`].
+    /// With this answer, the answers to a call take more than [`MOST`].
     Heavy,
-    /// It takes more than [`MOST_OF_ITEM`].
+    /// The message takes more than [`MOST_OF_ITEM`].
     HeavyItem,
-    /// It is not a message.
+    /// The bytes are not a message.
     Broken,
 }
 
@@ -129,7 +130,7 @@ pub struct Scale {
     budget: Budget,
     /// The message and those that it is in, the outermost first.
     levels: Vec<Level>,
-    /// How many bytes have been read.
+    /// The number of bytes that have been read.
     at: u64,
     /// The next part of the message.
     next: Next,
@@ -159,7 +160,7 @@ enum Next {
 }
 
 impl Scale {
-    /// For a message of this length.
+    /// Creates the weight of a message of this length.
     pub fn new(answer: Answer, budget: Budget, length: u64) -> Result<Self, Refused> {
         let most = if answer.streams { MOST_OF_ITEM } else { MAX_ANSWER };
         if length > most as u64 {
@@ -170,7 +171,7 @@ impl Scale {
         Ok(Self { answer, budget, levels, at: 0, next, number: (0, 0), weight: 0 })
     }
 
-    /// The size of the message, which has been read in full.
+    /// Returns the size of the message, which has been read in full.
     pub fn end(self) -> Result<usize, Refused> {
         self.budget.take(self.weight).map(|()| self.weight)
     }
@@ -279,7 +280,7 @@ impl Scale {
     }
 }
 
-/// The size of an answer about a node, in bytes.
+/// Returns the size of an answer about a node, in bytes.
 pub fn of_node(answer: &proto::LookupAnswer) -> usize {
     let place = SHAPES.iter().position(|Shape(name, _)| *name == "LookupAnswer");
     let answer_of = Answer { shape: place.unwrap_or_default(), streams: false };

@@ -1,4 +1,4 @@
-//! The protocol file itself: what it says, and that it goes with the contract.
+//! Checks the protocol file: its content, and its agreement with the contract.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
@@ -20,14 +20,14 @@ fn every_scalar_has_explicit_presence() {
             let explicit = field.proto3_optional()
                 || field.oneof_index.is_some()
                 || field.label() == Label::Repeated
-                // Messages have it by themselves.
+                // Every message has these methods.
                 || field.r#type() == prost_types::field_descriptor_proto::Type::Message;
             assert!(explicit, "{}.{} is not optional", message.name(), field.name());
         }
     }
 }
 
-/// The methods of a trait, by its source.
+/// Returns the methods of a trait, by its source.
 fn methods(source: &str, name: &str) -> BTreeSet<String> {
     let (_, body) = source.split_once(&format!("pub trait {name}: ")).unwrap();
     let (body, _) = body.split_once("\n}").unwrap();
@@ -39,8 +39,8 @@ fn methods(source: &str, name: &str) -> BTreeSet<String> {
     body.lines().filter_map(method).collect()
 }
 
-/// Fields are held together by the conversions, which do not compile when one side has a
-/// field that the other lacks.
+/// The conversions keep the fields equal: they do not compile if one side has a field that the
+/// other side lacks.
 #[test]
 fn trait_and_protocol_have_the_same_methods() {
     let (describe, health) = ("Provider.Describe", "Provider.Health");
@@ -67,12 +67,12 @@ fn trait_and_protocol_have_the_same_methods() {
         ("Routes.list", "Routes.ListRoutes"),
         ("Routes.apply", "Routes.ApplyRoutes"),
         ("Routes.find_targets", "Routes.FindRouteTargets"),
-        // These work on texts alone, on our side.
+        // These methods only work on texts, on our side.
         ("Cloud.claim", ""),
         ("Cloud.canonical_id", ""),
         ("Cloud.why_foreign", ""),
         ("LoadBalancers.selector", ""),
-        // About files of this process.
+        // This method is about files of this process.
         ("Cloud.outdated", ""),
         ("Cloud.changed", ""),
         ("Cloud.shortfalls", ""),
@@ -106,7 +106,7 @@ fn trait_and_protocol_have_the_same_methods() {
     assert_eq!(in_protocol, in_pairs, "the protocol's methods");
 }
 
-/// From the first release on, lines of this file are only added: nothing is taken away, and nothing
+/// From the first release on, lines are only added to this file: no line is removed, and no field
 /// changes its number or its type. `QUARTET_WRITE_DOCS=1` writes it.
 #[test]
 fn every_field_has_its_number() {

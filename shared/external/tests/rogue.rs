@@ -47,7 +47,7 @@ fn call() -> Call {
     Call::waiting(Duration::from_secs(10))
 }
 
-/// Answers from its scripts, in order; the last answer repeats.
+/// A provider that answers from its scripts, in order. The last answer repeats.
 #[derive(Clone)]
 struct Rogue {
     lists: Script<proto::ListInstancesResponse>,
@@ -251,7 +251,7 @@ async fn a_bad_answer_spoils_only_its_own_node() {
         answer("b", absence(0, "404")),
         answer("b", absence(77, "404")),
         answer("b", absence(1, "")),
-        // On its own word alone, of a node that was asked for by name.
+        // The provider says "gone by owner" about a node that was asked for by name.
         answer("b", absence(4, "not there")),
         answer("b", Some(Answer::Error(proto::Error { kind: Some(99), ..Default::default() }))),
     ] {
@@ -270,7 +270,7 @@ async fn a_wrong_number_of_answers_is_not_guessed_at() {
         assert!(is_malformed(&answers[1]), "{count}: {answers:?}");
         assert_eq!(answers[0].is_ok(), count > 0, "{count}: {answers:?}");
     }
-    // Answers in another order are answers about other nodes.
+    // An answer in another order is an answer about another node.
     let answers = running.lookup(vec![good("b"), good("a")], &["a", "b"]).await;
     assert!(answers.iter().all(is_malformed), "{answers:?}");
 }
@@ -380,7 +380,7 @@ async fn bare_statuses_are_understood() {
         (Status::new(Code::Unknown, ""), ErrorKind::Unavailable),
         (Status::deadline_exceeded("late"), ErrorKind::Timeout),
         (Status::cancelled("stopping"), ErrorKind::Unavailable),
-        // Never "gone": that is a word inside an answer.
+        // No status means "gone": only an answer can say that.
         (Status::not_found("no such project"), ErrorKind::NotFound),
     ] {
         *running.rogue.streams.lock() = [Err(status.clone())].into();
@@ -417,7 +417,7 @@ async fn a_description_that_makes_no_sense_is_not_believed() {
     }
 }
 
-/// Something listens, but it does not speak gRPC.
+/// A server listens, but it does not speak gRPC.
 #[tokio::test]
 async fn what_is_no_provider_is_an_error_and_no_panic() {
     let replies: [&[u8]; 4] = [
@@ -451,7 +451,7 @@ async fn what_is_no_provider_is_an_error_and_no_panic() {
     }
 }
 
-/// While the first question hangs, the provider has been asked.
+/// While the first request hangs, the error says that the provider was asked.
 #[tokio::test]
 async fn a_provider_that_hangs_has_been_asked() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

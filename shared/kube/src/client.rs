@@ -15,8 +15,8 @@
 //! | layer | what it does |
 //! |---|---|
 //! | base URI | the server's address, and a path prefix if there is one |
-//! | `deadline` | bounds the whole call: waits, retries, head and body of the answer. Writes of objects wait for the limiter before it: [`Admission`] |
-//! | `watch_status` | turns a response other than 2xx into an error with the server's message; shows `denials` what a policy has refused |
+//! | `deadline` | bounds the whole call: waits, retries, head and body of the answer. Writes of objects wait for the limiter earlier: [`Admission`] |
+//! | `watch_status` | turns a response other than 2xx into an error with the server's message; passes the refusals of policies to `denials` |
 //! | `encoding` | gzip, but never on watches |
 //! | `retry` | a few more attempts for requests that are safe to repeat |
 //! | `attempt` | each attempt waits for the limiter and is measured: `rest_client_*`; its answer shows the server's clock |
@@ -24,17 +24,17 @@
 //! | headers | user agent, impersonation |
 //! | `transport` | sends; forgets a connection whose credentials were refused |
 //!
-//! The lease client has no limiter and no retry, and a response to anything but a watch
-//! stays a response, whatever its status: leader election inspects it.
+//! The lease client has no limiter and no retry. A response to any request except a watch stays a
+//! response, whatever its status, because leader election inspects it.
 //!
 //! `kube::Client` sends all requests of a client through one queue: a layer that waits
 //! before accepting a request blocks all later ones. Every layer here is made by
 //! `middleware::around`, which waits only in the future of the response.
 //!
-//! Limits. A *certificate* from an exec plugin is obtained once: kube refreshes exec
-//! tokens, not exec certificates. Client certificate files that a kubeconfig names are
-//! reloaded (see `identity`), as are token files and the CA of a pod. The kubeconfig itself, and a CA
-//! file that it names, is read once: [`Clients::outdated`] says when it has changed.
+//! Limits. A *certificate* from an exec plugin is obtained once: kube refreshes exec tokens, not
+//! exec certificates. Client certificate files that a kubeconfig names are reloaded (see
+//! `identity`), as are token files and the CA of a pod. The kubeconfig itself, and a CA file that
+//! it names, is read once: [`Clients::outdated`] returns when it has changed.
 
 mod attempt;
 mod class;
@@ -87,7 +87,7 @@ pub type ResponseBody = http_body_util::combinators::UnsyncBoxBody<Bytes, BoxErr
 
 /// The stack for lease requests: no retry, no limiter, own connections. The elector must see a
 /// failed attempt at once, because it knows how much time is left. A response of any status is an
-/// `Ok`, unless it answers a watch.
+/// `Ok`, except for a watch.
 pub type LeaseService = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
 /// The namespace of requests that do not name one. Such requests do not exist: each kind of object
@@ -128,7 +128,7 @@ pub struct Clients {
     pub admission: Admission,
     /// The API server's clock, as the answers to all clients show it.
     pub clock: ServerClock,
-    /// The refusals of admission policies, of all clients except the Lease's client.
+    /// The refusals of admission policies, seen by all clients except the Lease's client.
     pub denials: Denials,
     /// The API server, as `host:port`.
     pub server: String,
@@ -146,8 +146,8 @@ impl fmt::Debug for Clients {
 
 impl Clients {
     /// Builds the clients. Reads files and runs the kubeconfig's exec plugin, but never contacts
-    /// the server: an unreachable server fails a readiness check, but the process goes on. Needs a
-    /// tokio runtime.
+    /// the server: an unreachable server fails a readiness check, but the process continues. Needs
+    /// a tokio runtime.
     ///
     /// Every [`ClientError`] is a configuration error.
     pub async fn connect(config: ClientConfig) -> Result<Self, ClientError> {
@@ -156,8 +156,8 @@ impl Clients {
         Ok(Self { followed: Followed::new(&config, &surroundings, files), ..clients })
     }
 
-    /// Returns once the kubeconfig, or a file that it names and that is not read again, has changed and
-    /// is valid: only a new process uses it.
+    /// Returns once the kubeconfig, or a file that it names and that is read only once, has changed
+    /// and is valid: only a new process uses it.
     pub async fn outdated(&self) {
         self.followed.changed().await;
     }
@@ -178,7 +178,7 @@ impl Clients {
         Self::assemble(&layers, origin, transport).map_err(|problem| problem.of(&plan.origin))
     }
 
-    /// Clients that send through `transport` instead of connections, with all layers. For
+    /// Creates clients that send through `transport` instead of connections, with all layers. For
     /// simulated API servers in the same process, where time can be paused.
     pub fn in_process<S, B>(transport: S, config: &ClientConfig) -> Result<Self, ClientError>
     where
@@ -194,7 +194,7 @@ impl Clients {
             })
             .map_err(Into::into)
             .service(transport);
-        // Nothing resolves an address.
+        // No address is resolved here.
         let kube = kube::Config::new(http::Uri::from_static("http://127.0.0.1:80"));
         let (layers, origin) = (Layers::new(config, &kube, None), "in-process clients");
         Self::assemble(&layers, origin, |_role| InnerService::new(transport.clone()))
@@ -222,8 +222,8 @@ impl Clients {
         })
     }
 
-    /// A client for the Lease with `layer` around it, which sees each lease request and each
-    /// response. All clients made here share connections.
+    /// Returns a client for the Lease with `layer` around it, which sees each lease request and
+    /// each response. All clients made here share connections.
     pub fn lease_client<L, B>(&self, layer: L) -> kube::Client
     where
         L: Layer<LeaseService>,

@@ -42,7 +42,7 @@ pub enum ApiError {
     /// The object does not exist (404).
     #[error("the object does not exist")]
     NotFound,
-    /// A list or watch got 404. An API server serves these paths, so this is another server, or
+    /// A list or watch got a 404. An API server serves these paths, so this is another server, or
     /// the path prefix is wrong.
     #[strum_discriminants(strum(serialize = "not_found"))]
     #[error("404 for {0}: is this a Kubernetes API server?")]
@@ -98,8 +98,8 @@ pub enum ApiError {
 ccm_metrics::label!(ApiReason);
 
 impl ApiError {
-    /// How the caller should react. Only an invalid request is permanent: rights, credentials and
-    /// admission policies can be fixed while this process runs.
+    /// Returns how the caller should react. Only an invalid request is permanent: rights,
+    /// credentials and admission policies can be fixed while this process runs.
     pub fn class(&self) -> RetryClass {
         match self {
             Self::Throttled { retry_after: Some(after) } => RetryClass::RetryAfter(*after),
@@ -108,8 +108,8 @@ impl ApiError {
         }
     }
 
-    /// Returns true if the request may have been carried out. What the API server refuses has no
-    /// effect.
+    /// Returns true if the request may have been carried out. A request that the API server refuses
+    /// has no effect.
     pub const fn is_uncertain(&self) -> bool {
         matches!(
             self,
@@ -117,12 +117,12 @@ impl ApiError {
         )
     }
 
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn reason(&self) -> &'static str {
         ApiReason::from(self).into()
     }
 
-    /// From a Kubernetes `Status`, in a response or as an item of a watch.
+    /// Converts a Kubernetes `Status`, in a response or as an item of a watch.
     pub fn from_status(status: &Status) -> Self {
         let message = || one_line(&status.message, MESSAGE_LIMIT);
         let code = if status.code == 0 { code_of(&status.reason) } else { status.code };
@@ -142,7 +142,7 @@ impl ApiError {
         }
     }
 
-    /// From an error between the request and the headers or body of its response.
+    /// Converts an error between the request and the headers or body of its response.
     fn from_transport(error: &(dyn Error + 'static)) -> Self {
         if causes(error).any(<dyn Error>::is::<DeadlineExceeded>) {
             return Self::Timeout;
@@ -156,17 +156,17 @@ impl ApiError {
     }
 }
 
-/// Returns true if an admission policy or webhook has written this message. A policy denies with 422 and a webhook
-/// with 400 unless its author sets another code, and only the text tells that from a request that
-/// is invalid: `... is forbidden: ValidatingAdmissionPolicy 'x' with binding 'y' denied request: ...`,
-/// `admission webhook "x" denied the request: ...`.
+/// Returns true if an admission policy or webhook has written this message. A policy denies with
+/// 422 and a webhook with 400 unless its author sets another code, and only the text distinguishes
+/// that from an invalid request: `... is forbidden: ValidatingAdmissionPolicy 'x' with binding 'y'
+/// denied request: ...`, `admission webhook "x" denied the request: ...`.
 fn is_denied_by_admission(message: &str) -> bool {
     let denied = ["denied request", "denied the request"];
     let by = ["AdmissionPolicy ", "admission webhook "];
     denied.iter().any(|text| message.contains(text)) && by.iter().any(|text| message.contains(text))
 }
 
-/// The name and the words of the `ValidatingAdmissionPolicy` that has written this message.
+/// Returns the name and the words of the `ValidatingAdmissionPolicy` that has written this message.
 pub(crate) fn denied_by_policy(message: &str) -> Option<(&str, String)> {
     let (_, rest) = message.split_once("ValidatingAdmissionPolicy '")?;
     let (policy, rest) = rest.split_once("' with binding '")?;
@@ -203,7 +203,7 @@ fn retry_after(status: &Status) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(RETRY_AFTER_LIMIT))
 }
 
-/// The HTTP code of a status that carries only a reason.
+/// Returns the HTTP code of a status that carries only a reason.
 fn code_of(reason: &str) -> u16 {
     match reason {
         "BadRequest" => 400,
@@ -221,7 +221,7 @@ fn code_of(reason: &str) -> u16 {
     }
 }
 
-/// The JSON parser's error without the offending value.
+/// Returns the JSON parser's error without the offending value.
 fn decode_problem(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!("line {} column {}", error.line(), error.column());
@@ -232,7 +232,7 @@ fn decode_problem(error: &serde_json::Error) -> String {
     }
 }
 
-/// The problem with the credentials, without the plugin's input or output.
+/// Returns the problem with the credentials, without the plugin's input or output.
 pub(crate) fn auth_problem(error: &kube::client::AuthError) -> String {
     match error {
         kube::client::AuthError::AuthExecRun { status, .. } => {
@@ -245,7 +245,7 @@ pub(crate) fn auth_problem(error: &kube::client::AuthError) -> String {
     }
 }
 
-/// The error and its causes, outermost first.
+/// Returns the error and its causes, outermost first.
 pub(crate) fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {

@@ -91,13 +91,14 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// A recorder that writes nothing and counts what it drops, for a program that only
+    /// Returns a recorder that writes nothing and counts what it drops, for a program that only
     /// observes.
     pub fn muted(metrics: EventMetrics) -> Self {
         Self { queue: None, component: None, metrics }
     }
 
-    /// A recorder for this component (`source.component`), and the writer that must run for it.
+    /// Creates a recorder for this component (`source.component`), and the writer that must run for
+    /// it.
     pub fn new(
         client: kube::Client,
         component: &str,
@@ -108,7 +109,7 @@ impl EventRecorder {
         (Self { queue: Some(queue), component: None, metrics }, writer)
     }
 
-    /// The same recorder for another component of the program.
+    /// Returns the same recorder for another component of the program.
     #[must_use]
     pub fn of(&self, component: &'static str) -> Self {
         Self { component: Some(component), ..self.clone() }

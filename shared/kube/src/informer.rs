@@ -1,12 +1,13 @@
 //! Keeps a [`Store`] in sync with the API server and reports every relevant change.
 //!
-//! A list, in pages or streamed, then watches, each from the version that the last one reached. A
-//! watch that ends or fails is restarted where it stopped; one that cannot continue
-//! ([`RELIST_AFTER`]) is dropped and everything is listed again, as it is when the store must keep
-//! other parts of its objects. A new list also reveals objects that were deleted in between.
+//! It begins with a list, in pages or streamed. Then it watches, each time from the version that
+//! the last watch reached. A watch that ends or fails is restarted where it stopped. A watch that
+//! cannot continue ([`RELIST_AFTER`]) is dropped and everything is listed again; the same happens
+//! when the store must keep other parts of its objects. A new list also reveals objects that were
+//! deleted in between.
 //!
-//! A watch that is silent without a cause is noticed: `health` has the rules, `comparison`
-//! the requests for them, and [`WatchState`] is what others see of it.
+//! A watch that is silent without a cause is noticed: `health` has the rules, `comparison` the
+//! requests for them, and [`WatchState`] shows the result to others.
 
 mod comparison;
 mod failure;
@@ -46,8 +47,8 @@ use crate::store::{Change, Rule, Store, Stored};
 /// unreadable events), or one expired version, everything is listed again.
 const RELIST_AFTER: u32 = 3;
 
-/// The longest wait after a failure, unless the failure needs a list. A right that returns is
-/// used soon.
+/// The longest wait after a failure, unless the failure needs a list. It is short, so that a right
+/// that is granted again is used soon.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
 /// The longest wait before a list because of an expired version.
@@ -85,8 +86,8 @@ pub struct Informer<K: Stored> {
     /// The back-offs outlive a watch and a list: a server where every watch fails must not serve
     /// a whole list every few seconds.
     backoff: DefaultBackoff,
-    /// The waits after an expired version, which only a new list can end: an outage before it
-    /// must not make them long.
+    /// The waits after an expired version, which only a new list can end. They are separate,
+    /// because an earlier outage must not make them long.
     expired: DefaultBackoff,
     /// Consecutive failures that may make the watch unable to continue.
     failures: u32,
@@ -135,19 +136,20 @@ impl<K: Stored> Informer<K> {
         }
     }
 
-    /// Streams its lists if the API server offers it, instead of reading pages.
+    /// Makes it stream its lists if the API server offers that, instead of reading pages.
     #[must_use]
     pub fn streaming(mut self, streams: bool) -> Self {
         self.streams = streams;
         self
     }
 
-    /// The state of its watch, for use while it runs.
+    /// Returns the state of its watch, for use while it runs.
     pub fn state(&self) -> WatchState {
         self.state.clone()
     }
 
-    /// Proves that the store is not older than a moment, while it runs.
+    /// Returns the value that can prove, while the informer runs, that the store is not older than
+    /// a moment.
     pub fn freshness(&self) -> Freshness {
         let (path, store) = (self.api.resource_url().to_owned(), self.store.clone());
         let objects = Arc::new(move || store.len());
@@ -224,7 +226,7 @@ impl<K: Stored> Informer<K> {
         }
     }
 
-    /// A watch that begins with all objects (`WatchList`).
+    /// Lists by a watch that begins with all objects (`WatchList`).
     async fn list_streamed(
         &mut self,
         list: &mut ListInProgress,
@@ -270,11 +272,11 @@ impl<K: Stored> Informer<K> {
 
     /// Returns true if the objects in the store were read by an earlier rule.
     fn has_new_rule(&self) -> bool {
-        // The store has the sender.
+        // The store holds the sender.
         self.rule.has_changed().unwrap_or_default()
     }
 
-    /// One watch, to its end.
+    /// Follows one watch to its end.
     async fn watch(&mut self, version: &mut String) {
         let seconds = match self.state.failure() {
             None => rand::random_range(WATCH_SECONDS),
@@ -335,14 +337,15 @@ impl<K: Stored> Informer<K> {
         } else {
             self.read_and_report(wire, Store::apply_watched);
         }
-        // After the store: who waits for this version reads it there.
+        // This comes after the change of the store, because a task that waits for this version
+        // reads the store.
         self.state.showed_event(version);
         self.works();
         self.meter.objects(self.store.len());
         Ok(())
     }
 
-    /// The watch showed that it works.
+    /// Records that the watch works.
     fn works(&mut self) {
         self.failures = 0;
         self.backoff.reset();
@@ -394,7 +397,7 @@ impl<K: Stored> Informer<K> {
     }
 }
 
-/// The object's version.
+/// Returns the object's version.
 fn version_of(wire: &impl kube::Resource<DynamicType = ()>) -> Option<&str> {
     wire.meta().resource_version.as_deref().filter(|version| !version.is_empty())
 }

@@ -23,7 +23,7 @@ struct Table {
 static TABLE: LazyLock<Mutex<Table>> =
     LazyLock::new(|| Mutex::new(Table { texts: HashSet::default(), sweep_at: SWEEP_AT }));
 
-/// The shared copy of this text.
+/// Returns the shared copy of this text.
 pub fn intern(text: &str) -> Shared {
     if text.len() > LONGEST {
         return text.into();

@@ -2,11 +2,9 @@
 //! client-go's, so that existing dashboards work.
 //!
 //! Three things are counted more precisely. Durations cover one attempt, from sending to the
-//! headers of the response: waiting for the limiter is
-//! `rest_client_rate_limiter_duration_seconds`, and retries have their own counter. Sizes
-//! are those on the wire, after compression. Watches count only as requests; their duration
-//! and size are meaningless.
-//! requests; how long they last and how much they carry says nothing and is left out.
+//! headers of the response: waiting for the limiter is `rest_client_rate_limiter_duration_seconds`,
+//! and retries have their own counter. Sizes are those on the wire, after compression. Watches
+//! count only as requests, because their duration and size are meaningless.
 
 use std::{sync::Arc, time::Duration};
 
@@ -102,7 +100,7 @@ metrics! {
 }
 
 impl RestMetrics {
-    /// An answer has shown by how many seconds this machine's clock is ahead.
+    /// Records that an answer has shown by how many seconds this machine's clock is ahead.
     pub(crate) fn clock_differs(&self, seconds: f64) {
         self.clock_difference.set(seconds);
     }
@@ -120,30 +118,30 @@ impl Recorder {
         Self { metrics, host }
     }
 
-    /// An attempt ended, with or without a response.
+    /// Records an attempt that ended, with or without a response.
     pub(crate) fn attempt(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
         let (verb, host) = self.call(method);
         self.metrics.requests.of((Code(status), verb, host)).inc();
         self.metrics.durations.of(self.call(method)).observe(took.as_secs_f64());
     }
 
-    /// A request will be retried because of this response.
+    /// Records that a request will be retried because of this response.
     pub(crate) fn retry(&self, method: &Method, status: Option<StatusCode>) {
         let (verb, host) = self.call(method);
         self.metrics.retries.of((Code(status), verb, host)).inc();
     }
 
-    /// A request waited for the limiter.
+    /// Records that a request waited for the limiter.
     pub(crate) fn limiter_wait(&self, method: &Method, waited: Duration) {
         self.metrics.limiter_waits.of(self.call(method)).observe(waited.as_secs_f64());
     }
 
-    /// A request body of this size is sent.
+    /// Records the size of a request body that is sent.
     pub(crate) fn request_size(&self, method: &Method, bytes: u64) {
         self.metrics.request_sizes.of(self.call(method)).observe(bytes as f64);
     }
 
-    /// A response body of this size was read.
+    /// Records the size of a response body that was read.
     pub(crate) fn response_size(&self, method: &Method, bytes: u64) {
         self.metrics.response_sizes.of(self.call(method)).observe(bytes as f64);
     }

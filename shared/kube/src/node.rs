@@ -38,7 +38,7 @@ impl Kind for Node {
             uid: metadata.text("uid").unwrap_or_default().into(),
             resource_version: metadata.text("resourceVersion").unwrap_or_default().into(),
             created: metadata.get("creationTimestamp"),
-            // Only its presence matters.
+            // Only the presence of the field matters.
             deleting: metadata.get::<IgnoredAny>("deletionTimestamp").is_some(),
             labels: metadata
                 .texts("labels")
@@ -57,8 +57,8 @@ impl Kind for Node {
     }
 }
 
-/// Every field is lenient: a taint that is dropped here would be removed from the node by
-/// the next write of the list.
+/// Reads a taint. Every field is lenient: a taint that is dropped here would be removed from the
+/// node by the next write of the list.
 fn taint(fields: &Fields<'_>) -> Taint {
     Taint {
         key: fields.shared("key"),
@@ -69,7 +69,7 @@ fn taint(fields: &Fields<'_>) -> Taint {
     }
 }
 
-/// The fields with other names, as they were sent.
+/// Returns the fields with other names, as they were sent.
 fn unknown(fields: &Fields<'_>, known: &[&str]) -> BTreeMap<String, Value> {
     let unknown = fields.raws().filter(|(key, _)| !known.contains(key));
     unknown.filter_map(|(key, raw)| Some((key.to_owned(), from_str(raw.get()).ok()?))).collect()
@@ -80,11 +80,11 @@ fn address(fields: &Fields<'_>) -> Address {
     Address { kind: fields.shared("type"), address: address.into() }
 }
 
-/// A condition, if it is kept.
+/// Returns a condition, if it is kept.
 fn condition(fields: &Fields<'_>) -> Option<Condition> {
     let kind = fields.text("type").filter(|kind| CONDITIONS.contains(&kind.as_str()))?;
     let status = fields.shared("status");
-    // Few nodes have it, and the message says why.
+    // The message is kept, because few nodes have it and it gives the reason.
     let has_message = kind == NETWORK && *status == *"True";
     Some(Condition {
         message: has_message.then(|| fields.optional("message")).flatten(),
@@ -94,7 +94,7 @@ fn condition(fields: &Fields<'_>) -> Option<Condition> {
     })
 }
 
-/// An annotation, if Quartet reads it.
+/// Returns an annotation, if Quartet reads it.
 fn annotation((key, value): (String, String)) -> Option<(Shared, Box<str>)> {
     let ours = key == node_keys::PROVIDED_NODE_IP || key.starts_with(OWN_ANNOTATIONS);
     ours.then(|| (intern(&key), value.into()))

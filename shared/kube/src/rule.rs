@@ -1,4 +1,4 @@
-//! Rules for what is kept of objects.
+//! Rules that say which parts of objects are kept.
 
 /// A rule for what is kept of the objects of a store.
 #[derive(Debug, Default)]

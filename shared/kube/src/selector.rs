@@ -70,7 +70,7 @@ impl FromStr for NodeSelector {
     }
 }
 
-/// The parts between commas outside of parentheses.
+/// Returns the parts between commas outside of parentheses.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_i32;
     text.split(move |character: char| {

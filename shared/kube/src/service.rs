@@ -36,7 +36,7 @@ impl Kind for Service {
     type Scope = NamespaceResourceScope;
     const KIND: &'static str = "Service";
     const PLURAL: &'static str = "services";
-    /// Without a value everything is kept.
+    /// The rule for what is kept. Without a value everything is kept.
     type Kept = Option<ServiceReading>;
 
     fn from_fields(
@@ -52,7 +52,7 @@ impl Kind for Service {
             key: format!("{namespace}/{name}").into(),
             uid: metadata.text("uid").unwrap_or_default().into(),
             resource_version: metadata.text("resourceVersion").unwrap_or_default().into(),
-            // Only its presence matters.
+            // Only the presence of the field matters.
             deleting: metadata.get::<IgnoredAny>("deletionTimestamp").is_some(),
             has_finalizer: finalizers.iter().any(|name| name == service_keys::CLEANUP),
             is_load_balancer: spec.text("type").as_deref() == Some("LoadBalancer"),
@@ -87,7 +87,8 @@ fn shows_traces(metadata: &Fields<'_>, object: &Fields<'_>) -> bool {
     id.is_some() || !object.object("status").list("conditions", is_ours).is_empty()
 }
 
-/// The addresses of the Service in the cluster. `None` in the field, of a headless one, does not count as an address.
+/// Returns the addresses of the Service in the cluster. The text `None` in the field of a headless
+/// Service does not count as an address.
 fn cluster_ips(spec: &Fields<'_>) -> [Option<IpAddr>; 2] {
     let ips = spec.list("clusterIPs", |ip: String| ip.parse().ok());
     [0, 1].map(|at| ips.get(at).copied())
@@ -146,7 +147,7 @@ fn ingress(fields: &Fields<'_>) -> ServiceIngress {
     }
 }
 
-/// A condition, if it is kept.
+/// Returns a condition, if it is kept.
 fn condition(fields: &Fields<'_>) -> Option<ServiceCondition> {
     let kind = fields.text("type").filter(|kind| CONDITIONS.contains(&kind.as_str()))?;
     Some(ServiceCondition {

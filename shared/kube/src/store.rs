@@ -14,8 +14,8 @@ pub use crate::rule::Rule;
 
 /// An object that an informer keeps.
 ///
-/// Equality must ignore the resource version: two equal objects differ in nothing that a
-/// controller reads.
+/// Equality must ignore the resource version: a controller sees no difference between two equal
+/// objects.
 pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
     /// Its wire format.
     type Wire: Resource<DynamicType = ()>
@@ -29,16 +29,16 @@ pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
     /// The parts of an object that the store keeps, if they change while the process runs.
     type Kept: Default + PartialEq + Send + Sync + 'static;
 
-    /// Its name, prefixed with namespace and slash if it has a namespace.
+    /// Returns its name, prefixed with namespace and slash if it has a namespace.
     fn key(&self) -> &Shared;
 
     /// Distinguishes it from an earlier object of the same name.
     fn uid(&self) -> &str;
 
-    /// Its version.
+    /// Returns its version.
     fn resource_version(&self) -> &str;
 
-    /// The number of the rule by which it was read; see [`Store::keep`].
+    /// Returns the number of the rule by which it was read; see [`Store::keep`].
     fn rule(&self) -> u32 {
         0
     }
@@ -46,7 +46,7 @@ pub trait Stored: PartialEq + Clone + Send + Sync + 'static {
     /// Takes over the parts that an earlier version of the object has as well, to save memory.
     fn share(&mut self, _earlier: &Self) {}
 
-    /// Converts the wire format; the error says in one line why that failed.
+    /// Converts the wire format. The error says in one line why that failed.
     fn read(wire: Self::Wire, rule: &Rule<Self::Kept>) -> Result<Self, String>;
 }
 
@@ -139,15 +139,15 @@ impl<K: Stored> Default for Store<K> {
 }
 
 impl<K: Stored> Store<K> {
-    /// An empty store that is not synced.
+    /// Creates an empty store that is not synced.
     pub fn new() -> Self {
         let objects = RwLock::new(Objects { by_key: HashMap::default(), list: 0 });
         let (synced, rule) = (watch::Sender::new(false), watch::Sender::default());
         Self { inner: Arc::new(Inner { objects, synced, rule }) }
     }
 
-    /// Sets what is kept of each object, and returns the number of this rule. If the last rule is
-    /// another one, the informer lists all objects again.
+    /// Sets the parts that are kept of each object, and returns the number of this rule. If the
+    /// last rule differs, the informer lists all objects again.
     pub fn keep(&self, kept: K::Kept) -> u32 {
         self.inner.rule.send_if_modified(|rule| {
             let is_new = rule.kept != kept;
@@ -159,35 +159,35 @@ impl<K: Stored> Store<K> {
         self.rule().number
     }
 
-    /// The rule by which objects are read now.
+    /// Returns the rule by which objects are read now.
     pub fn rule(&self) -> Arc<Rule<K::Kept>> {
         Arc::clone(&self.inner.rule.borrow())
     }
 
-    /// Follows that rule.
+    /// Returns a receiver of that rule.
     pub(crate) fn rules(&self) -> watch::Receiver<Arc<Rule<K::Kept>>> {
         self.inner.rule.subscribe()
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     pub fn get(&self, key: &str) -> Option<Arc<K>> {
         self.inner.objects.read().by_key.get(key).map(|held| Arc::clone(&held.object))
     }
 
-    /// All objects, in no order.
+    /// Returns all objects, in no order.
     pub fn list(&self) -> Vec<Arc<K>> {
         let objects = self.inner.objects.read();
         objects.by_key.values().map(|held| Arc::clone(&held.object)).collect()
     }
 
-    /// The objects that match, in no order.
+    /// Returns the objects that match, in no order.
     pub fn matching(&self, is_meant: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         let objects = self.inner.objects.read();
         let all = objects.by_key.values().map(|held| &held.object);
         all.filter(|object| is_meant(object)).map(Arc::clone).collect()
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.inner.objects.read().by_key.len()
     }
@@ -214,8 +214,8 @@ impl<K: Stored> Store<K> {
     /// gone does not come back.
     ///
     /// Reports no change, neither now nor when the watch shows the same version. The write must
-    /// therefore have carried the version it was decided on: then no change by another client is
-    /// hidden.
+    /// therefore have carried the version that it was decided on, so that changes by other clients
+    /// are not hidden.
     ///
     /// Returns the object.
     pub fn apply_written(&self, mut object: K) -> Arc<K> {
@@ -230,13 +230,13 @@ impl<K: Stored> Store<K> {
         Arc::clone(&held.object)
     }
 
-    /// A list begins, possibly because an earlier one failed.
+    /// Begins a list, possibly because an earlier one failed.
     pub(crate) fn begin_list(&self) {
         self.inner.objects.write().list += 1;
     }
 
-    /// Applies an object from a list. Returns the changes to report, in order; empty if nothing
-    /// relevant differs.
+    /// Applies an object from a list. Returns the changes to report, in order. The list is empty if
+    /// nothing relevant differs.
     ///
     /// A list is authoritative even if it is older than the stored object: after a restore from
     /// a backup versions go back. Only objects written after the list began may be missing.
@@ -295,7 +295,7 @@ impl<K: Stored> HeldObject<K> {
             let is_newer = self.object.resource_version() != object.resource_version();
             if is_newer || self.object.rule() != object.rule() {
                 object.share(&self.object);
-                // Not a change, but not all of it counts for equality.
+                // This is not a change, but some parts do not count for equality.
                 self.object = Arc::new(object);
             }
             return Vec::new();
@@ -312,7 +312,7 @@ impl<K: Stored> HeldObject<K> {
 }
 
 /// Returns true if `left` is a later version of the same object as `right`. Versions are comparable
-/// numbers (KEP-5504); one that is not a number is never later.
+/// numbers (KEP-5504). A version that is not a number is never later.
 fn is_later<K: Stored>(left: &K, right: &K) -> bool {
     let version = |object: &K| object.resource_version().parse::<u64>().ok();
     left.uid() == right.uid()

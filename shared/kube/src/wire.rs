@@ -53,7 +53,7 @@ pub struct Received<K> {
 }
 
 impl<K: Kind> Received<K> {
-    /// The object as this rule keeps it, or why it is unreadable.
+    /// Returns the object as this rule keeps it, or why it is unreadable.
     pub fn into_object(self, rule: &Rule<K::Kept>) -> Result<K, String> {
         let name = self.meta.name.as_deref().ok_or("it has no valid name")?;
         let fields: Fields<'_> = serde_json::from_str(self.text.get()).unwrap_or_default();
@@ -77,7 +77,7 @@ impl<K: Kind> Received<K> {
 const TEXT: &str = "$serde_json::private::RawValue";
 
 impl<'de, K: Kind> Deserialize<'de> for Received<K> {
-    /// Fails only on invalid JSON.
+    /// Parses the fields. Fails only on invalid JSON.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_newtype_struct(TEXT, WholeObject(PhantomData))
     }
@@ -92,13 +92,14 @@ impl<'de, K: Kind> Visitor<'de> for WholeObject<K> {
         f.write_str("an object")
     }
 
-    /// The raw text from the response.
+    /// Returns the raw text from the response.
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Received<K>, A::Error> {
         Box::<RawValue>::deserialize(MapAccessDeserializer::new(map)).map(Received::new)
     }
 
-    /// A value that is already parsed. This happens to a watch event whose `object` comes before
-    /// its `type`: kube-apiserver writes the type first, but a proxy that sorts fields may not.
+    /// Returns a value that is already parsed. This happens to a watch event whose `object` comes
+    /// before its `type`: kube-apiserver writes the type first, but a proxy that sorts fields may
+    /// not.
     fn visit_newtype_struct<D: Deserializer<'de>>(
         self,
         parsed: D,
@@ -143,19 +144,19 @@ impl<K: Kind> Resource for Received<K> {
 pub struct Fields<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
 
 impl<'a> Fields<'a> {
-    /// A field; null and values of the wrong type count as absent.
+    /// Returns a field; null and values of the wrong type count as absent.
     pub fn get<T: Deserialize<'a>>(&self, key: &str) -> Option<T> {
         value(self.0.get(key)?)
     }
 
-    /// The fields with such names.
+    /// Returns the fields with such names.
     #[must_use]
     pub fn only(mut self, is_such: impl Fn(&str) -> bool) -> Self {
         self.0.retain(|key, _| is_such(key));
         self
     }
 
-    /// All fields as they were sent.
+    /// Returns all fields as they were sent.
     pub fn raws(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
         self.0.iter().map(|(key, value)| (key.as_str(), *value))
     }
@@ -165,40 +166,40 @@ impl<'a> Fields<'a> {
         self.0.remove(key);
     }
 
-    /// A text. Absent and empty are the same in Kubernetes.
+    /// Returns a text. Absent and empty are the same in Kubernetes.
     pub fn text(&self, key: &str) -> Option<String> {
         self.get(key).filter(|text: &String| !text.is_empty())
     }
 
-    /// A text that many objects share; empty if it is absent.
+    /// Returns a text that many objects share; empty if it is absent.
     pub fn shared(&self, key: &str) -> Shared {
         intern(&self.text(key).unwrap_or_default())
     }
 
-    /// A text that may be empty.
+    /// Returns a text that may be empty.
     pub fn optional(&self, key: &str) -> Option<Shared> {
         self.get(key).map(|text: String| intern(&text))
     }
 
-    /// The fields of an object; empty if it is absent.
+    /// Returns the fields of an object; empty if it is absent.
     #[must_use]
     pub fn object(&self, key: &str) -> Self {
         self.get(key).unwrap_or_default()
     }
 
-    /// A list, without unreadable entries and without spare capacity.
+    /// Returns a list, without unreadable entries and without spare capacity.
     pub fn list<T: Deserialize<'a>, R>(&self, key: &str, read: impl Fn(T) -> Option<R>) -> Vec<R> {
         let list: Vec<&RawValue> = self.get(key).unwrap_or_default();
         let list: Box<[R]> = list.into_iter().filter_map(|entry| read(value(entry)?)).collect();
         list.into_vec()
     }
 
-    /// A map of texts, without entries of another type.
+    /// Returns a map of texts, without entries of another type.
     pub fn texts(&self, key: &str) -> impl Iterator<Item = (String, String)> {
         self.object(key).into_texts()
     }
 
-    /// The fields that are texts.
+    /// Returns the fields that are texts.
     pub fn into_texts(self) -> impl Iterator<Item = (String, String)> {
         self.0.into_iter().filter_map(|(key, text)| Some((key, value(text)?)))
     }

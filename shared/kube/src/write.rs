@@ -40,14 +40,14 @@ impl<K: Stored> ObjectApi<K> {
         Self { client, timeout, store: store.clone(), admission: None, admitted: None }
     }
 
-    /// With the admission of the client: for [`admitted`](Self::admitted).
+    /// Adds the admission of the client: for [`admitted`](Self::admitted).
     #[must_use]
     pub fn with_admission(self, admission: &Admission) -> Self {
         Self { admission: Some(admission.clone()), ..self }
     }
 
-    /// Waits until the limiter admits a write with this method. The returned API writes once without
-    /// waiting for it, so its timeout counts from the sending.
+    /// Waits until the limiter admits a write with this method. The returned API writes once
+    /// without waiting for the limiter, so its timeout counts from the sending.
     pub async fn admitted(&self, method: Method) -> Self {
         let mut this = self.clone();
         if let Some(admission) = &self.admission {
@@ -64,7 +64,8 @@ impl<K: Stored> ObjectApi<K> {
         request
     }
 
-    /// The timeout of a call, which the term of leadership must cover before the call starts.
+    /// Returns the timeout of a call, which the term of leadership must cover before the call
+    /// starts.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -81,8 +82,8 @@ impl<K: Stored> ObjectApi<K> {
         self.send_patch(object, patch.body(object), Some("status")).await
     }
 
-    /// Deletes exactly this object: another of the same name, or a changed one, gets
-    /// [`ApiError::Conflict`] and stays.
+    /// Deletes exactly this object. Another object of the same name, or a changed one, stays: the
+    /// call fails with [`ApiError::Conflict`].
     pub async fn delete(&self, object: &K) -> Result<(), ApiError> {
         let (request, name) = path(object);
         let preconditions = Preconditions {
@@ -120,7 +121,7 @@ impl<K: Stored> ObjectApi<K> {
     }
 }
 
-/// The path of the object's collection, and its name.
+/// Returns the path of the object's collection, and its name.
 fn path<K: Stored>(object: &K) -> (Request, &str) {
     let key: &str = object.key();
     let (namespace, name) = match key.split_once('/') {

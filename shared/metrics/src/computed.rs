@@ -57,7 +57,7 @@ pub struct Table<S: 'static> {
 pub type Row<S> = (Vec<Text>, S);
 
 impl<S> Table<S> {
-    /// A collector that computes these metrics from the rows that `read` returns.
+    /// Returns a collector that computes these metrics from the rows that `read` returns.
     pub fn collector(
         &'static self,
         read: impl Fn() -> Vec<Row<S>> + Send + Sync + 'static,
@@ -83,7 +83,7 @@ impl<S> Collector for Computed<S> {
         for column in self.table.columns {
             let known: Vec<_> =
                 rows.iter().filter_map(|(texts, at)| Some((texts, (column.value)(at)?))).collect();
-            // A metric without known values is left out, with its description.
+            // A metric without known values is omitted together with its description.
             if known.is_empty() && !rows.is_empty() {
                 continue;
             }

@@ -19,7 +19,7 @@ use crate::{
 
 /// A metric as [`crate::metrics!`] uses it.
 pub trait Make: Sized {
-    /// The metric with these labels; `bounds` are the buckets of a histogram.
+    /// Returns the metric with these labels; `bounds` are the buckets of a histogram.
     fn make(labels: &'static [&'static str], bounds: Arc<[f64]>) -> Self;
 
     /// Registers it under this name.
@@ -82,7 +82,7 @@ impl<M, V> Debug for Family<M, V> {
 }
 
 impl<M: Make + Clone, V: LabelSet> Family<M, V> {
-    /// The series with these label values; it is created if it does not exist.
+    /// Returns the series with these label values. Creates it if it does not exist.
     pub fn of(&self, values: V) -> M {
         self.series.get_or_create_owned(&self.named(values.texts()))
     }

@@ -11,10 +11,11 @@ pub type Text = Cow<'static, str>;
 /// `Result<A, B>` has the values of both, `()` is `ok`. Values of text, numbers and their
 /// `Option`s depend on the cluster or the cloud.
 pub trait LabelValue {
-    /// The label's text for this value.
+    /// Returns the label's text for this value.
     fn text(self) -> Text;
 
-    /// Every possible value; one example where values depend on the cluster or the cloud.
+    /// Returns every possible value, or one example where values depend on the cluster or the
+    /// cloud.
     fn every() -> Vec<Text>;
 }
 
@@ -95,10 +96,10 @@ impl<A: LabelValue, B: LabelValue> LabelValue for Result<A, B> {
 /// A type that holds the values of all labels of one metric, in their order: a [`LabelValue`], a
 /// tuple of them, or a type for labels that depend on each other.
 pub trait LabelSet {
-    /// The labels' texts for this value.
+    /// Returns the labels' texts for this value.
     fn texts(self) -> Vec<Text>;
 
-    /// Every combination; one example where values depend on the cluster or the cloud.
+    /// Returns every combination, or one example where values depend on the cluster or the cloud.
     fn every() -> Vec<Vec<Text>>;
 }
 
@@ -149,7 +150,7 @@ impl<const N: usize> LabelSet for [Text; N] {
 
 /// The series that exist from the start.
 pub trait Begin<V> {
-    /// The label values of each series.
+    /// Returns the label values of each series.
     fn texts(self) -> Vec<Vec<Text>>;
 }
 

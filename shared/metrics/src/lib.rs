@@ -39,7 +39,7 @@ pub use strum::VariantNames;
 /// A gauge with fractions, for instance of seconds.
 pub type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
 
-/// A count as the value of a [`Gauge`].
+/// Returns a count as the value of a [`Gauge`].
 pub fn level(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

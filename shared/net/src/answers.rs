@@ -1,9 +1,11 @@
-//! Memory for answers that are being received: a bound for all connections of a process together.
+//! Bounds the memory for answers that are being received, for all connections of a process
+//! together.
 //!
-//! An answer takes room for its whole length before it is read, and waits for that. One that is longer
-//! than all the room is read alone, beside the shorter ones. An answer of unknown length takes more room
-//! while it grows; without any left it goes on alone as well. So an answer that has room waits for
-//! nothing but its turn to be alone, and the one whose turn it is waits for nothing.
+//! An answer reserves room for its whole length before it is read, and waits until it has that
+//! room. Of the answers that are longer than all the room, only one at a time is read, beside the
+//! shorter ones. An answer of unknown length reserves more room while it grows. If no room is left,
+//! it continues as such a long answer. So an answer that has room only ever waits for its turn
+//! among the long ones, and the one whose turn it is never waits.
 
 use std::sync::{Arc, LazyLock};
 
@@ -35,17 +37,17 @@ pub struct Room {
 }
 
 impl AnswerMemory {
-    /// The maximum length of an answer, in bytes: all answers of a process that are not read alone
-    /// together have as much room.
+    /// The maximum length of an answer, in bytes. All answers of a process that are not read alone
+    /// share as much room.
     pub const LONGEST: usize = 32 << 20;
 
-    /// Memory of this size in bytes.
+    /// Creates memory of this size in bytes.
     pub fn new(total: usize) -> Self {
         let (blocks, alone) = (Semaphore::new(total / BLOCK), Semaphore::new(1));
         Self { blocks: Arc::new(blocks), alone: Arc::new(alone), total }
     }
 
-    /// The memory of all connections of this process.
+    /// Returns the memory of all connections of this process.
     pub fn of_process() -> Self {
         ALL.clone()
     }
@@ -68,7 +70,8 @@ impl AnswerMemory {
 }
 
 impl Room {
-    /// Waits until the answer may have this length: there is room, or it is its turn to be alone.
+    /// Waits until the answer may have this length: either it gets the room, or its turn to be
+    /// alone comes.
     pub async fn grow(&mut self, length: usize) {
         if length <= self.size || self.alone.is_some() {
             return;
@@ -86,7 +89,7 @@ impl Room {
         }
     }
 
-    /// The number of bytes that fit.
+    /// Returns the number of bytes that fit.
     pub fn size(&self) -> usize {
         self.size
     }

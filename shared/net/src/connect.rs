@@ -34,7 +34,7 @@ pub type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<Stream>, BoxError
 pub enum Versions {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2 without negotiation, as gRPC speaks it.
+    /// HTTP/2 without negotiation, as gRPC uses it.
     Http2,
     /// HTTP/2 where the server offers it over TLS, otherwise HTTP/1.1.
     Negotiated,
@@ -64,7 +64,8 @@ impl Outgoing {
     /// The limit for servers that answer at once or not at all.
     pub const LIMIT: Duration = Duration::from_secs(10);
 
-    /// The connector. It opens a connection for each call; [`pool()`](crate::pool()) keeps them.
+    /// Returns the connector. It opens a connection for each call; [`pool()`](crate::pool()) keeps
+    /// them.
     pub fn connector(self) -> Connector {
         let Self { proxies, tls, server_name, versions, limit } = self;
         let tcp = tcp(limit);
@@ -95,7 +96,7 @@ fn tcp(limit: Duration) -> HttpConnector {
     tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
-    // Leaves time for another attempt where a name has several addresses.
+    // This leaves time for another attempt if a name has several addresses.
     tcp.set_connect_timeout(Some(limit / 2));
     tcp
 }
@@ -118,7 +119,7 @@ async fn dial(tcp: HttpConnector, proxies: Proxies, server: Uri) -> Result<Strea
 mod tests {
     use super::*;
 
-    /// The options by which TCP detects a dead peer, read back from a connection.
+    /// A connection has the options by which TCP detects a dead peer.
     #[tokio::test]
     async fn connections_notice_a_dead_peer() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -17,7 +17,7 @@ pub enum Handshake {
     /// The server ended the handshake with the alert `internal_error`: servers written in Go, such
     /// as the kubelet, do so while they have no certificate.
     NoCertificate,
-    /// No connection, or another error.
+    /// The connection failed, or another error occurred.
     Failed(String),
 }
 
@@ -66,7 +66,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(5);
 
-    /// The result with a server that answers the first message with these bytes.
+    /// Returns the result with a server that answers the first message with these bytes.
     async fn answered(bytes: &[u8]) -> Handshake {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -83,7 +83,7 @@ mod tests {
     async fn the_alert_of_a_server_without_a_certificate_is_recognised() {
         // Record type alert, TLS 1.2, two bytes: fatal, internal_error.
         assert_eq!(answered(&[0x15, 3, 3, 0, 2, 2, 80]).await, Handshake::NoCertificate);
-        // The same with handshake_failure.
+        // The same alert, but handshake_failure.
         let other = answered(&[0x15, 3, 3, 0, 2, 2, 40]).await;
         assert!(matches!(other, Handshake::Failed(_)), "{other:?}");
     }

@@ -23,8 +23,9 @@ use tokio_util::{either::Either, net::Listener, sync::CancellationToken};
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A younger connection is closed only if there are [`CROWD`] times the most: its request may be
-/// about to arrive, and a burst of connections from the same host must not take its place.
+/// A younger connection is closed only if the connections are [`CROWD`] times the maximum: its
+/// request may be about to arrive, and a burst of connections from the same host must not take its
+/// place.
 const YOUNG: Duration = Duration::from_millis(250);
 /// See [`YOUNG`].
 const CROWD: usize = 8;
@@ -40,10 +41,10 @@ pub struct Incoming<L> {
     pub listener: L,
     /// The server's side of TLS; `None` for plain connections.
     pub tls: Option<TlsAcceptor>,
-    /// The most connections at once. A new connection is always accepted; beyond this number it
-    /// takes the place of the oldest connections of the host that has the most, unless they are
-    /// younger than a quarter of a second. So a host that opens many, or sends nothing on them,
-    /// loses its own connections, not other hosts'.
+    /// The maximum number of connections. A new connection is always accepted. Beyond this number
+    /// it replaces the oldest connection of the host with the most connections, unless they are
+    /// younger than a quarter of a second. So a host that opens many connections, or sends nothing
+    /// on them, loses its own connections, and other hosts keep their connections.
     pub most: usize,
     /// The time that connections get to end after the stop.
     pub grace: Duration,
@@ -51,7 +52,7 @@ pub struct Incoming<L> {
 
 /// The address of a client.
 pub trait Peer {
-    /// The IP address; `None` for a client of this machine on a Unix socket.
+    /// Returns the IP address, or `None` for a client of this machine on a Unix socket.
     fn host(&self) -> Option<IpAddr>;
 }
 
@@ -109,9 +110,9 @@ impl Connections {
     }
 }
 
-/// The connection to close when there are too many: the oldest one of the host that has the
-/// most; of several such hosts the one that has the oldest. `hosts` has an entry for each
-/// connection, the oldest first.
+/// Returns the connection to close when too many are open: the oldest one of the host that has the
+/// most connections. Of several such hosts, the one with the oldest connection is chosen. `hosts`
+/// has an entry for each connection, the oldest first.
 fn surplus(hosts: &[Option<IpAddr>]) -> Option<usize> {
     let mut shares: HashMap<Option<IpAddr>, usize> = HashMap::new();
     for host in hosts {
@@ -144,10 +145,11 @@ where
             loop {
                 let (stream, peer) = match listener.accept().await {
                     Ok(accepted) => accepted,
-                    // That connection has ended already; others wait.
+                    // That connection has ended already, and others wait.
                     Err(error) if is_of_one(&error) => continue,
                     Err(error) => {
-                        // Most likely out of file descriptors: wait for some to be closed.
+                        // Most likely no file descriptors are left, so this waits for some to be
+                        // closed.
                         tracing::warn!(%error, "cannot accept a connection");
                         sleep(PAUSE).await;
                         continue;
@@ -167,8 +169,8 @@ where
                     }
                 });
                 known.open.push(Open { host, since: Instant::now(), task });
-                // Lets the connection answer a request that has already arrived, before the many
-                // that wait behind it are accepted.
+                // This lets the connection answer a request that has already arrived, before the
+                // many connections behind it are accepted.
                 yield_now().await;
             }
         };
@@ -194,7 +196,7 @@ where
     timeout(HANDSHAKE, tls.accept(stream)).await?.map(Either::Right)
 }
 
-/// Serves a connection to its end; after `stop` only the requests in progress.
+/// Serves a connection to its end. After `stop` it finishes only the requests in progress.
 pub async fn until<C: GracefulConnection>(
     connection: C,
     stop: impl Future<Output = ()>,
@@ -212,7 +214,8 @@ pub async fn until<C: GracefulConnection>(
 mod tests {
     use super::*;
 
-    /// Each letter is a connection of that host, the oldest first.
+    /// Returns the connection that is closed. Each letter is a connection of that host, the oldest
+    /// first.
     fn closed(hosts: &str) -> Option<usize> {
         let host = |letter: u8| Some(IpAddr::from([10, 0, 0, letter]));
         surplus(&hosts.bytes().map(host).collect::<Vec<_>>())

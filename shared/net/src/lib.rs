@@ -1,5 +1,5 @@
-//! Connections: to the API server, to OpenStack and to an external provider; and of clients
-//! to a server of this process.
+//! Connections to the API server, to OpenStack and to an external provider, and connections of
+//! clients to a server of this process.
 //!
 //! | module | what it holds |
 //! |---|---|

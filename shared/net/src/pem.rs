@@ -28,7 +28,7 @@ pub struct PemError {
 }
 
 impl PemFile<'_> {
-    /// The certificates in the file, at least one.
+    /// Returns the certificates in the file, at least one.
     pub fn certificates(self, files: &mut Files) -> Result<Vec<CertificateDer<'static>>, PemError> {
         let pem = files.read(self.path).map_err(|why| self.error(why))?;
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
@@ -48,7 +48,7 @@ impl PemFile<'_> {
     }
 }
 
-/// A certificate with its intermediates and its key.
+/// Returns a certificate with its intermediates and its key.
 pub fn identity(
     certificate: PemFile<'_>,
     key: PemFile<'_>,

@@ -8,7 +8,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 
-/// How long an idle connection is kept. Shorter than the usual timeout of load balancers
+/// How long an idle connection is kept. This is shorter than the usual timeout of load balancers
 /// and firewalls on the path, so that this side closes it first.
 const IDLE: Duration = Duration::from_mins(1);
 /// A silent HTTP/2 connection is probed after this time.
@@ -16,8 +16,8 @@ const PING_AFTER: Duration = Duration::from_secs(30);
 /// The time limit of the answer to a probe.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client that keeps at most `idle` connections to each host while they are unused. Clones
-/// share their connections.
+/// Returns a client that keeps at most `idle` connections to each host while they are unused.
+/// Clones share their connections.
 pub fn pool<C, B>(connector: C, idle: usize) -> Client<C, B>
 where
     C: Connect + Clone,

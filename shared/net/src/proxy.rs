@@ -11,7 +11,7 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 #[derive(Clone, Debug)]
 pub struct Proxies {
     matcher: Arc<Matcher>,
-    /// For loopback hosts as well, and by a tunnel even without TLS.
+    /// True to use it also for loopback hosts, and through a tunnel even without TLS.
     always: bool,
 }
 
@@ -29,37 +29,39 @@ pub struct UnfitProxy {
 }
 
 impl Proxies {
-    /// The proxies of the environment: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`.
+    /// Returns the proxies of the environment: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`,
+    /// `NO_PROXY`.
     pub fn of_environment() -> Self {
         Self::by(Matcher::from_env())
     }
 
-    /// No proxy at all.
+    /// Uses no proxy at all.
     pub fn none() -> Self {
         Self::by(Matcher::builder().build())
     }
 
-    /// The proxies that `matcher` chooses. Loopback hosts never have a proxy.
+    /// Returns the proxies that `matcher` chooses. Loopback hosts never have a proxy.
     pub fn by(matcher: Matcher) -> Self {
         Self { matcher: Arc::new(matcher), always: false }
     }
 
-    /// This proxy for every server.
+    /// Returns this proxy for every server.
     pub fn always(proxy: &Uri) -> Self {
         let matcher = Matcher::builder().all(proxy.to_string()).build();
         Self { matcher: Arc::new(matcher), always: true }
     }
 
-    /// This proxy for remote servers with TLS, except those in a list as `NO_PROXY` holds it.
+    /// Returns this proxy for remote servers with TLS, except the servers in a list of the form of
+    /// `NO_PROXY`.
     pub fn for_tls(proxy: &Uri, except: &str) -> Self {
-        // The matcher applies `*` to names and not to addresses.
+        // The matcher applies `*` to names but not to addresses.
         if except.split(',').any(|name| name.trim() == "*") {
             return Self::none();
         }
         Self::by(Matcher::builder().https(proxy.to_string()).no(except).build())
     }
 
-    /// The proxy for `server`.
+    /// Returns the proxy for `server`.
     pub fn find(&self, server: &Uri) -> Result<Option<Intercept>, UnfitProxy> {
         let is_near = !self.always && server.host().is_some_and(is_loopback);
         let Some(proxy) = self.matcher.intercept(server).filter(|_| !is_near) else {
@@ -74,8 +76,8 @@ impl Proxies {
         }
     }
 
-    /// The proxy for `server`, if it passes requests on instead of opening a tunnel: each
-    /// request then names the whole URL and holds the proxy's credentials.
+    /// Returns the proxy for `server`, if it forwards requests instead of opening a tunnel. Each
+    /// request then names the whole URL and contains the proxy's credentials.
     pub fn passing_on(&self, server: &Uri) -> Result<Option<Intercept>, UnfitProxy> {
         match !self.always && server.scheme_str() == Some("http") {
             true => self.find(server),

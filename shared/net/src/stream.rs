@@ -1,4 +1,4 @@
-//! A TCP connection that knows whether a proxy passes its requests on.
+//! A TCP connection that knows whether a proxy forwards its requests.
 
 use std::{
     io,
@@ -13,8 +13,8 @@ use hyper_util::{
 };
 use tokio::net::TcpStream;
 
-/// A TCP connection. Requests that a proxy passes on name the whole URL, which the HTTP
-/// client learns from the connection.
+/// A TCP connection. Requests that a proxy forwards name the whole URL. The HTTP client learns from
+/// the connection that it must do so.
 pub struct Stream {
     pub(crate) io: TokioIo<TcpStream>,
     pub(crate) passed_on: bool,

@@ -15,7 +15,7 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 
-/// The roots that the system trusts. A small image may not have any.
+/// Returns the roots that the system trusts. A small image may not have any.
 pub fn system_roots() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
 }
@@ -31,9 +31,9 @@ pub enum TlsError {
     Setup(#[from] rustls::Error),
 }
 
-/// The TLS side of outgoing connections, which shows `identity` to servers that request a
-/// certificate. Without `roots` every certificate is accepted; with an empty list, no certificate
-/// is.
+/// Returns the TLS side of outgoing connections, which shows `identity` to servers that request a
+/// certificate. Without `roots` every certificate is accepted. With an empty list no certificate is
+/// accepted.
 pub fn client_tls(
     roots: Option<Vec<CertificateDer<'static>>>,
     identity: Option<CertifiedKey>,
@@ -49,7 +49,8 @@ pub fn client_tls(
             let mut store = RootCertStore::empty();
             match store.add_parsable_certificates(roots.iter().cloned()) {
                 (0, unusable) if unusable > 0 => return Err(TlsError::Roots(unusable)),
-                // The library makes no verifier without roots, but a client that trusts no server.
+                // The library does not make a verifier without roots, only a client that does not
+                // trust any server.
                 _ if store.is_empty() => builder.with_root_certificates(store),
                 _ => {
                     let inner =
@@ -89,7 +90,7 @@ impl ServerCertVerifier for Trusted {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         match self.inner.verify_server_cert(shown, intermediates, name, ocsp, now) {
-            // Only reached within its dates: the library checks these first.
+            // The certificate is within its dates here, because the library checks them first.
             Err(error) if is_authority(&error) && self.roots.contains(shown) => {
                 verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
                 Ok(ServerCertVerified::assertion())

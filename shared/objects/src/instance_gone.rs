@@ -10,13 +10,13 @@ pub const KEY: &str = "quartet.dev/instance-gone";
 /// How long the mark counts: a node that stays although it was marked was not deleted by this proof.
 pub const VALID: Duration = Duration::from_mins(10);
 
-/// The value: `by_id 2026-01-31T12:00:00.000Z`.
+/// Returns the value: `by_id 2026-01-31T12:00:00.000Z`.
 pub fn value(kind: &str, at: At) -> String {
     format!("{kind} {at}")
 }
 
-/// Returns true if this value is a proof of less than half of [`VALID`]: it need not be written
-/// again.
+/// Returns true if this value is a proof that is younger than half of [`VALID`]: it need not be
+/// written again.
 pub fn is_fresh(value: &str, now: At) -> bool {
     is_within(value, now, VALID / 2)
 }
@@ -26,7 +26,7 @@ pub fn counts(value: &str, now: At) -> bool {
     is_within(value, now, VALID)
 }
 
-/// Another process's clock may be ahead.
+/// Returns true if the mark is at most this old. Another process's clock may be ahead.
 fn is_within(value: &str, now: At, most: Duration) -> bool {
     let at = value.split_once(' ').and_then(|(_, at)| at.parse::<At>().ok());
     at.is_some_and(|at| now.since(at).max(at.since(now)) <= most)

@@ -2,14 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// An IP address; an IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is IPv4. Leading zeros in
-/// IPv4 octets are decimal, as in kubelet.
+/// Parses an IP address. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is IPv4. Leading zeros
+/// in IPv4 octets are decimal, as in kubelet.
 pub fn parse_ip(text: &str) -> Option<IpAddr> {
     let ip = text.parse::<IpAddr>().ok().or_else(|| parse_padded_ipv4(text).map(IpAddr::V4))?;
     Some(ip.to_canonical())
 }
 
-/// Four decimal octets with leading zeros allowed.
+/// Parses four decimal octets with leading zeros allowed.
 fn parse_padded_ipv4(text: &str) -> Option<Ipv4Addr> {
     let octets: Vec<u8> = text
         .split('.')

@@ -1,8 +1,8 @@
 //! The labels that the API server accepts, and the keys that belong to Kubernetes.
 
-/// Most characters of a name or a value.
+/// The maximum number of characters of a name or a value.
 const NAME_LIMIT: usize = 63;
-/// Most characters of a prefix.
+/// The maximum number of characters of a prefix.
 const PREFIX_LIMIT: usize = 253;
 
 /// Validates a label as the API server does. The error states the rule.

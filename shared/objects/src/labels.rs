@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 /// Interned text that many objects share.
 pub type Shared = Arc<str>;
 
-/// The labels of an object: a map that clones share until one of them changes it. They are most of
-/// what is kept of a node, and stay the same from one version of it to the next.
+/// The labels of an object: a map that clones share until one of them changes it. They are the
+/// largest part of a stored node, and stay the same from one version of it to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Labels(Arc<BTreeMap<Shared, Shared>>);
 

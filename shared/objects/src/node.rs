@@ -74,7 +74,7 @@ impl Taint {
         *self.key == *key && *self.effect == *effect
     }
 
-    /// The whole new list of taints, with this one at its end or without it.
+    /// Returns the whole new list of taints, with this one at its end or without it.
     pub fn set(taints: &[Self], key: &str, effect: &str, is_set: bool) -> Vec<Self> {
         let new = Self { key: key.into(), effect: effect.into(), ..Self::default() };
         let others = taints.iter().filter(|taint| !taint.is(key, effect)).cloned();
@@ -85,7 +85,7 @@ impl Taint {
 /// An address of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// `InternalIP`, `Hostname`, ...; may be one that this version does not know.
+    /// `InternalIP`, `Hostname`, ... It may be a type that this version does not know.
     #[serde(rename = "type")]
     pub kind: Shared,
     /// The address.
@@ -93,12 +93,12 @@ pub struct Address {
 }
 
 impl Address {
-    /// An address of this kind.
+    /// Creates an address of this kind.
     pub fn new(kind: impl Into<Shared>, address: impl Into<Shared>) -> Self {
         Self { kind: kind.into(), address: address.into() }
     }
 
-    /// The IP address, if it is one.
+    /// Returns the IP address, if it is one.
     pub fn ip(&self) -> Option<IpAddr> {
         parse_ip(&self.address)
     }
@@ -150,7 +150,7 @@ impl Node {
         self.uid == known.uid && versions.is_some_and(|(this, known)| this > known)
     }
 
-    /// The taint with this key, if the node has one.
+    /// Returns the taint with this key, if the node has one.
     pub fn taint(&self, key: &str) -> Option<&Taint> {
         self.taints.iter().find(|taint| &*taint.key == key)
     }
@@ -161,7 +161,7 @@ impl Node {
         self.taints.iter().any(|taint| keys.iter().any(|key| **key == *taint.key))
     }
 
-    /// The status of a condition: `True`, `False` or `Unknown`.
+    /// Returns the status of a condition: `True`, `False` or `Unknown`.
     pub fn condition(&self, kind: &str) -> Option<&str> {
         self.conditions
             .iter()
@@ -169,13 +169,13 @@ impl Node {
             .map(|condition| &*condition.status)
     }
 
-    /// A condition with this status.
+    /// Returns a condition with this status.
     pub fn condition_of(&self, kind: &str, status: &str) -> Option<&Condition> {
         let is = |one: &&Condition| *one.kind == *kind && *one.status == *status;
         self.conditions.iter().find(is)
     }
 
-    /// The value of an annotation, if it is one that Quartet reads.
+    /// Returns the value of an annotation, if it is one that Quartet reads.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key).map(|value| &**value)
     }
@@ -185,17 +185,17 @@ impl Node {
         self.condition("Ready") == Some("True")
     }
 
-    /// Returns true if what is known about one node's instance is valid for the other as well: the
-    /// same object, for the same instance.
+    /// Returns true if knowledge about one node's instance is valid for the other as well: both are
+    /// the same object with the same instance.
     pub fn has_identity_of(&self, other: &Self) -> bool {
         self.uid == other.uid
             && self.provider_id == other.provider_id
             && self.system_uuid == other.system_uuid
     }
 
-    /// Takes over the parts that an earlier version of it has as well. So the memory of the new
-    /// version is little, and does not take the place of the old one piece by piece: after a change
-    /// of each node, memory would be full of holes.
+    /// Takes over the parts that an earlier version of it has as well. So the new version needs
+    /// little memory, and does not replace the old one piece by piece, which would leave memory
+    /// full of holes after a change of each node.
     pub fn share(&mut self, earlier: &Self) {
         fn take<T: PartialEq + Clone>(new: &mut T, earlier: &T) {
             if new == earlier {
@@ -213,14 +213,14 @@ impl Node {
         self.taint(node_keys::UNINITIALIZED).is_some()
     }
 
-    /// Its age at `now`, if its creation time is known. Never negative, even if the clock was
-    /// set back.
+    /// Returns its age at `now`, if its creation time is known. Never negative, even if the clock
+    /// was set back.
     pub fn age(&self, now: Timestamp) -> Option<Duration> {
         let created = self.created?;
         Some(Duration::try_from(now.duration_since(created)).unwrap_or_default())
     }
 
-    /// The node as the subject of an event.
+    /// Returns the node as the subject of an event.
     pub fn reference(&self) -> ObjectRef {
         ObjectRef {
             api_version: "v1",

@@ -38,7 +38,7 @@ impl NodeChange {
         }
     }
 
-    /// All changes except the taints, one line each.
+    /// Returns all changes except the taints, one line each.
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<_> =
             self.provider_id.iter().map(|id| format!("providerID: {id}")).collect();

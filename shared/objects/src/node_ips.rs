@@ -10,7 +10,7 @@ use crate::parse_ip;
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The part that is invalid, and the reason.
 pub fn parse(text: &str) -> Result<Vec<IpAddr>, String> {
     let unparsable =
         |part| format!("could not parse {part:?}: it must be an IP address without blanks");

@@ -15,7 +15,7 @@ pub struct NodeLease {
     pub uid: Box<str>,
     /// `metadata.resourceVersion`.
     pub resource_version: Box<str>,
-    /// `spec.renewTime`, by the clock of the node: it says something only by its change.
+    /// `spec.renewTime`, by the clock of the node: only its changes mean something.
     pub renewed: Box<str>,
 }
 

@@ -18,7 +18,7 @@ pub struct ObjectRef {
 }
 
 impl ObjectRef {
-    /// A Lease, without its UID and version: events about an election name it this way.
+    /// Returns a Lease, without its UID and version: events about an election name it this way.
     pub fn lease(namespace: &str, name: &str) -> Self {
         Self {
             api_version: "coordination.k8s.io/v1",
@@ -29,7 +29,7 @@ impl ObjectRef {
         }
     }
 
-    /// Its name, prefixed with namespace and slash if it has a namespace.
+    /// Returns its name, prefixed with namespace and slash if it has a namespace.
     pub fn key(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{namespace}/{}", self.name),

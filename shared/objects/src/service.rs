@@ -37,7 +37,7 @@ pub struct Service {
     pub rule: u32,
 }
 
-/// The description of a Service's load balancer, and what is known about it.
+/// The description of a Service's load balancer, and its known state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceDetails {
     /// `metadata.creationTimestamp`.
@@ -116,7 +116,7 @@ pub struct IngressPort {
     /// Its protocol.
     #[serde(default)]
     pub protocol: Shared,
-    /// Why it does not work.
+    /// The reason why it does not work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Box<str>>,
 }
@@ -150,22 +150,22 @@ impl PartialEq for Service {
 }
 
 impl Service {
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub fn names(&self) -> (&str, &str) {
         self.key.split_once('/').unwrap_or(("", &self.key))
     }
 
-    /// The value of an annotation.
+    /// Returns the value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.details.as_ref()?.annotations.get(key).map(|value| &**value)
     }
 
-    /// A condition of this type, if it has one.
+    /// Returns a condition of this type, if it has one.
     pub fn condition(&self, kind: &str) -> Option<&ServiceCondition> {
         self.details.as_ref()?.conditions.iter().find(|condition| &*condition.kind == kind)
     }
 
-    /// The Service as the subject of an event.
+    /// Returns the Service as the subject of an event.
     pub fn reference(&self) -> ObjectRef {
         let (namespace, name) = self.names();
         ObjectRef {
@@ -179,7 +179,7 @@ impl Service {
     }
 
     /// Returns true if it may have a load balancer: it has this type or the finalizer. A Service
-    /// that lost both at once still has details, if it shows something that service-ccm wrote.
+    /// that has lost both at once still has details if it shows something that service-ccm wrote.
     pub fn concerns_load_balancers(&self) -> bool {
         self.is_load_balancer || self.has_finalizer
     }

@@ -13,8 +13,8 @@ pub const PROVISIONING: &str = "LoadBalancerProvisioning";
 /// The condition that says whether clients reach the load balancer.
 pub const SERVING: &str = "LoadBalancerServing";
 
-/// The annotation with the networks that may connect. `spec.loadBalancerSourceRanges` goes before
-/// it.
+/// The annotation with the networks that may connect. `spec.loadBalancerSourceRanges` takes
+/// precedence.
 pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
 /// The annotation in which `kubectl apply` keeps the last configuration. It is large, changes

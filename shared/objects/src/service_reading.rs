@@ -30,7 +30,7 @@ impl ServiceReading {
     }
 }
 
-/// Returns true if a Service of this class is served by who serves these classes.
+/// Returns true if a program that serves these classes serves a Service of this class.
 pub fn serves_class(classes: &[String], classless: bool, class: Option<&str>) -> bool {
     match class {
         None => classless,
@@ -38,13 +38,13 @@ pub fn serves_class(classes: &[String], classless: bool, class: Option<&str>) ->
     }
 }
 
-/// The part of a Service that was left out because it is larger than [`LARGEST_SERVICE`].
+/// The part of a Service that was omitted because it is larger than [`LARGEST_SERVICE`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TooLarge {
     /// The largest part: `annotation <key>`, `spec`, `metadata.labels` or `metadata`.
     pub part: Box<str>,
     /// The bytes of this part.
     pub bytes: usize,
-    /// How many more parts were left out.
+    /// How many more parts were omitted.
     pub others: usize,
 }

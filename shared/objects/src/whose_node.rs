@@ -1,20 +1,20 @@
-//! Whose node it is, by its provider ID alone.
+//! Finds the owner of a node by its provider ID alone.
 
-/// Whose a node is.
+/// The owner of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhoseNode<'a> {
-    /// Nobody's yet: it has no provider ID. It may get one, or never: a machine that no provider
-    /// knows.
+    /// It does not belong to anybody yet, because it does not have a provider ID. A machine that no
+    /// provider knows never gets one.
     Nobodys,
     /// The provider's: the ID has one of its schemes.
     Ours,
-    /// Another provider's, with this scheme.
+    /// It belongs to another provider, with this scheme.
     Anothers(&'a str),
-    /// It cannot be told: the ID has no scheme, or the provider has not named its own ones.
+    /// The owner is not known: the ID has no scheme, or the provider has not named its own schemes.
     Unreadable,
 }
 
-/// Whose the node with this `spec.providerID` is, for a provider with these schemes.
+/// Returns who owns the node with this `spec.providerID`, for a provider with these schemes.
 pub fn whose_node<'a>(provider_id: Option<&'a str>, schemes: &[String]) -> WhoseNode<'a> {
     let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
         return WhoseNode::Nobodys;

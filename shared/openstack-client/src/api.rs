@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The deadline of a call covers everything that it needs: the gate, a login, the discovery of
-//! Nova's versions, retries. Pauses that a service asks for are kept by the gate.
+//! Nova's versions, retries. The gate keeps the pauses that a service asks for.
 
 mod answer;
 mod bounded;
@@ -75,7 +75,7 @@ impl Service {
     /// All of them, in their order.
     pub const ALL: [Self; 4] = [Self::Identity, Self::Compute, Self::Network, Self::LoadBalancer];
 
-    /// Its type in the catalog, and its name in metrics and messages.
+    /// Returns its type in the catalog, and its name in metrics and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -85,7 +85,7 @@ impl Service {
         }
     }
 
-    /// The service of this type in the catalog.
+    /// Returns the service of this type in the catalog.
     pub fn of_type(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|service| service.name() == text)
     }
@@ -100,7 +100,7 @@ pub struct Request<'a> {
     pub operation: &'static str,
     /// The method.
     pub method: Method,
-    /// Below the service's base, with its query, percent-encoded.
+    /// The path below the service's base, with its query, percent-encoded.
     pub path: &'a str,
     /// The body, as JSON.
     pub body: Option<Value>,
@@ -110,36 +110,36 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// A request that reads.
+    /// Returns a request that reads.
     pub const fn get(service: Service, operation: &'static str, path: &'a str) -> Self {
         let (method, body, revision) = (Method::GET, None, None);
         Self { service, operation, method, path, body, revision }
     }
 
-    /// A request that changes an object.
+    /// Returns a request that changes an object.
     pub fn put(service: Service, operation: &'static str, path: &'a str, body: Value) -> Self {
         Self { method: Method::PUT, body: Some(body), ..Self::get(service, operation, path) }
     }
 
-    /// A request that makes an object. It is sent again only if it surely had no effect.
+    /// Returns a request that makes an object. It is sent again only if it surely had no effect.
     pub fn post(service: Service, operation: &'static str, path: &'a str, body: Value) -> Self {
         Self { method: Method::POST, ..Self::put(service, operation, path, body) }
     }
 
-    /// A request that deletes an object.
+    /// Returns a request that deletes an object.
     pub fn delete(service: Service, operation: &'static str, path: &'a str) -> Self {
         Self { method: Method::DELETE, ..Self::get(service, operation, path) }
     }
 
-    /// The same request, for an object of this revision only.
+    /// Returns the same request, for an object of this revision only.
     #[must_use]
     pub fn at_revision(self, revision: Option<u64>) -> Self {
         Self { revision, ..self }
     }
 
-    /// The class of the request, by its method. A creation may not be repeated when its outcome is
-    /// unknown, nor a change that names a revision: the repetition would be refused because of the
-    /// first one.
+    /// Returns the class of the request, by its method. A creation may not be repeated when its
+    /// outcome is unknown, nor a change that names a revision: the repetition would be refused
+    /// because of the first one.
     fn class(&self) -> CallClass {
         let (service, operation) = (self.service.name(), self.operation);
         match self.method {
@@ -164,26 +164,26 @@ pub trait Api: Send + Sync {
     /// endpoint for another interface than the configured one.
     async fn offers(&self, service: Service, call: Call) -> Result<bool, CloudError>;
 
-    /// The ID of the project in use.
+    /// Returns the ID of the project in use.
     async fn project_id(&self, call: Call) -> Result<String, CloudError>;
 
-    /// Nova's microversion in use, once a request to Nova was answered and if it has any.
+    /// Returns Nova's microversion in use, once a request to Nova was answered and if Nova has any.
     fn microversion(&self) -> Option<Microversion> {
         None
     }
 
-    /// The region in use, as far as it is known: configured, or the endpoint's.
+    /// Returns the region in use, as far as it is known: configured, or the endpoint's.
     fn region(&self) -> Option<String> {
         None
     }
 
-    /// The region of load balancers, if no region is configured and the region of the servers offers no
-    /// load balancers.
+    /// Returns the region of load balancers, if no region is configured and the region of the
+    /// servers offers no load balancers.
     fn other_region(&self) -> Option<String> {
         None
     }
 
-    /// Project and region as messages name them, known after the first login.
+    /// Returns project and region as messages name them. They are known after the first login.
     fn place(&self) -> Option<String> {
         None
     }
@@ -213,7 +213,7 @@ impl Clients {
         Self::over(Box::new(Transport::new), gate, metrics, user_agent)
     }
 
-    /// As [`Clients::new`], but over connections of another kind.
+    /// Creates clients as [`Clients::new`] does, but over connections of another kind.
     pub fn over(
         connect: Connect,
         gate: Arc<dyn CallGate>,
@@ -223,7 +223,7 @@ impl Clients {
         Self { gate, metrics, user_agent: user_agent.to_owned(), connect }
     }
 
-    /// A client with this configuration. Makes no request, and fails only with
+    /// Returns a client with this configuration. Makes no request, and fails only with
     /// [`ErrorKind::Invalid`].
     pub fn client(&self, config: &Access) -> Result<Client, CloudError> {
         let user_agent = HeaderValue::try_from(&self.user_agent).map_err(|_| {
@@ -260,13 +260,14 @@ pub struct Client {
     needs_tls: bool,
     interface: Interface,
     region: Option<String>,
-    /// True for each service whose last call was answered; `None` for a service that was not asked
+    /// True for each service that answered its last call; `None` for a service that was not asked
     /// yet.
     last: Mutex<[Option<bool>; Service::ALL.len()]>,
 }
 
 impl Client {
-    /// One cheap call that shows whether Keystone accepts the credentials and the service the token.
+    /// Makes one cheap call that shows whether Keystone accepts the credentials and the service the
+    /// token.
     pub async fn probe(&self, service: Service, call: Call) -> Result<(), CloudError> {
         let (operation, path) = match service {
             Service::Identity => return self.log_in(&[], call).await,
@@ -286,14 +287,14 @@ impl Client {
     }
 
     /// Goes on with the credentials and connections of another client of the same project. Requests
-    /// that wait for an earlier login go on, too.
+    /// that wait for an earlier login continue, too.
     pub fn take_over(&self, other: &Self) {
         let session = other.session.load_full();
         session.activate();
         self.session.swap(session).retire();
     }
 
-    /// True if the last call to the service was answered; `None` if it was not asked yet.
+    /// Returns true if the last call to the service was answered; `None` if it was not asked yet.
     pub fn answers(&self, service: Service) -> Option<bool> {
         self.last.lock()[service as usize]
     }
@@ -307,7 +308,7 @@ impl Client {
             {
                 false
             }
-            // An error response: says nothing about availability.
+            // An error response does not show whether the service is available.
             Err(_) => return,
         };
         self.last.lock()[service as usize] = Some(answers);
@@ -324,15 +325,15 @@ impl Client {
         }
     }
 
-    /// Why the catalog has no such service in the region in use; `None` if it has one, and before the
-    /// first login.
+    /// Returns why the catalog has no such service in the region in use; `None` if it has one, and
+    /// before the first login.
     pub fn lacks(&self, service: Service) -> Option<String> {
         let token = self.session.load().last()?;
         let found = token.catalog.url(service, self.interface, self.region.as_deref());
         found.is_err().then(|| token.catalog.absence(service, self.region.as_deref()))
     }
 
-    /// The project that the last token was for, once there was one.
+    /// Returns the project that the last token was for, once there was one.
     pub fn project(&self) -> Option<Project> {
         self.session.load().last()?.project.clone()
     }

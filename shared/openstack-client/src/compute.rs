@@ -29,10 +29,10 @@ use crate::{
 
 const LIST: &str = "/servers/detail";
 const SHORT_LIST: &str = "/servers";
-/// From this microversion on, Nova's list contains the servers of cells that are down:
-/// without a name, and only on the first page of a list without filters.
+/// From this microversion on, Nova's list contains the servers of cells that are down: without
+/// their names, and only on the first page of a list without filters.
 const SHOWS_SILENT_CELLS: Microversion = Microversion { major: 2, minor: 69 };
-/// How long a project counts as having several pages of servers, after such a list.
+/// How long a project counts as one with several pages of servers after such a list.
 const LONG_FOR: Duration = Duration::from_mins(10);
 
 /// The result of a request for one ID.
@@ -69,7 +69,7 @@ pub struct Nova {
 }
 
 impl Nova {
-    /// Nova, reached through this API.
+    /// Creates a client of Nova that uses this API.
     pub fn new(api: Arc<dyn Api>) -> Self {
         Self { api, long: Mutex::default(), size: AtomicUsize::new(0) }
     }
@@ -92,8 +92,8 @@ impl Nova {
         Ok(Asked { row, evidence, request_id: answer.request_id })
     }
 
-    /// The servers of this name, and of names that differ in case if Nova's database ignores
-    /// it. Servers of a cell that is down are missing, so an empty result proves nothing.
+    /// Returns the servers of this name, and of names that differ in case if Nova's database
+    /// ignores it. Servers of a cell that is down are missing, so an empty result proves nothing.
     pub async fn servers_by_name(&self, name: &str, call: Call) -> Result<Listing, CloudError> {
         let path = format!("{LIST}?name={}", query(&exactly(name)));
         let mut rows = Rows::default();
@@ -103,8 +103,8 @@ impl Nova {
         Ok(Listing { rows: rows.all, whole: true, request_id: read.request_id, gap })
     }
 
-    /// The servers of the project. After a page with at least `most` of them no further page is
-    /// requested: then the list has a gap.
+    /// Returns the servers of the project. After a page with at least `most` of them no further
+    /// page is requested: then the list has a gap.
     pub async fn all_servers(&self, call: Call, most: usize) -> Result<Listing, CloudError> {
         let mut rows = Rows::default();
         let read = self.project(LIST, call, most, |entry| rows.add(entry)).await;
@@ -121,8 +121,8 @@ impl Nova {
         Ok(Listing { rows, whole: read.whole, request_id: read.request_id, gap })
     }
 
-    /// IDs and names of all servers of the project; an error is about a malformed entry.
-    /// Soft-deleted servers are not in this list.
+    /// Returns the IDs and names of all servers of the project; an error is about a malformed
+    /// entry. Soft-deleted servers are not in this list.
     pub async fn all_names(
         &self,
         call: Call,
@@ -173,13 +173,14 @@ impl Nova {
         Ok(read)
     }
 
-    /// The number of servers of the project, as far as lists have shown them; 0 before the first.
+    /// Returns the number of servers of the project, as far as lists have shown them; 0 before the
+    /// first.
     pub fn project_size(&self) -> usize {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// Why servers may be missing in a list of the project, as far as this is known without a
-    /// new list. Call it after a request to Nova, which discovers the microversion.
+    /// Returns why servers may be missing in a list of the project, as far as this is known without
+    /// a new list. Call it after a request to Nova, which discovers the microversion.
     pub fn gap(&self) -> Option<String> {
         let spoken = self.api.microversion();
         if spoken.is_none_or(|spoken| spoken < SHOWS_SILENT_CELLS) {
@@ -211,7 +212,7 @@ impl Rows {
     fn add(&mut self, entry: &str) -> Option<String> {
         let row = Row::read(entry);
         self.memory.take(row.size())?;
-        // A server whose cell is down is not a valid marker for Nova.
+        // Nova does not accept a server whose cell is down as a marker.
         let is_partial = matches!(row, Row::Partial { .. });
         let marker = row.id().filter(|_| !is_partial).map(ToString::to_string);
         if row.id().is_none_or(|id| self.seen.insert(id.clone())) {
@@ -221,7 +222,7 @@ impl Rows {
     }
 }
 
-/// A list of servers.
+/// Returns a list of servers.
 const fn servers(path: &str) -> Collection<'_> {
     Collection { service: Service::Compute, operation: "server_list", path, key: "servers" }
 }

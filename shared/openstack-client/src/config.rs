@@ -1,12 +1,12 @@
-//! How OpenStack is reached and who asks.
+//! Decides how OpenStack is reached and with which credentials.
 //!
 //! ```text
 //! clouds.yaml, secure.yaml, clouds-public.yaml -> clouds -+
 //! section [Global] of a cloud.conf -----------------------+-> raw settings -> credentials -> Access
 //! ```
 //!
-//! Each setting is declared once, with [`settings!`]; what clouds.yaml gives is a layer below
-//! `[Global]`. Nothing here asks the cloud.
+//! Each setting is declared once, with [`settings!`]. The values of clouds.yaml are a layer below
+//! `[Global]`. Nothing here sends a request to the cloud.
 
 mod clouds;
 mod credentials;
@@ -43,13 +43,13 @@ pub type Given = BTreeMap<&'static str, RawValue>;
 /// How the cloud is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Keystone, with or without `/v3`.
+    /// The URL of Keystone, with or without `/v3`.
     pub auth_url: Url,
     /// The interface of the services' endpoints to use.
     pub interface: Interface,
     /// The region whose endpoints are used; without one, the first in the catalog.
     pub region: Option<String>,
-    /// Who we are.
+    /// Our credentials.
     pub credentials: Credentials,
     /// Certificates.
     pub tls: Tls,
@@ -59,7 +59,7 @@ pub struct Access {
     pub request_timeout: Duration,
 }
 
-/// True if what is sent to this URL crosses a network without encryption.
+/// Returns true if what is sent to this URL crosses a network without encryption.
 pub fn is_in_clear(url: &Url) -> bool {
     url.scheme() == "http" && !url.host_str().is_some_and(is_loopback)
 }
@@ -68,11 +68,11 @@ pub fn is_in_clear(url: &Url) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Interface {
-    /// For all clients.
+    /// The interface for all clients.
     Public,
-    /// For the cloud's own networks.
+    /// The interface for the cloud's own networks.
     Internal,
-    /// For administrators.
+    /// The interface for administrators.
     Admin,
 }
 
@@ -86,19 +86,21 @@ settings! {
         /// The interface of the services' endpoints in the catalog to use. One of `public`,
         /// `internal`, `admin`.
         interface: Interface = fixed(Text, "os-endpoint-type", "public"), one_of(&INTERFACES);
-        /// The region whose endpoints are used, and the region label of the nodes. Without one Nova's first endpoint is
-        /// used and Neutron's in its region, and the provider IDs that name that region are ours.
+        /// The region whose endpoints are used, and the region label of the nodes. Without a
+        /// region, Nova's first endpoint and Neutron's endpoint in the same region are used, and
+        /// provider IDs that name this region are ours.
         region: Option<String> = fixed(Text, "region", "");
-        /// Send tokens also to endpoints whose URL in the catalog begins with http://, although auth-url begins with
-        /// https://: everybody on the way can read and use them. Without it such an endpoint is refused.
+        /// Send tokens also to endpoints whose URL in the catalog begins with http://, although
+        /// auth-url begins with https://: everybody on the network path can read and use them.
+        /// Without this setting, such an endpoint is refused.
         http_endpoints: bool = fixed(Switch, "http-endpoints", "false"), flag;
-        /// How long one request to OpenStack may take; 0 leaves only the limit of the whole call. Goes before
-        /// [Metadata] request-timeout.
+        /// How long one request to OpenStack may take; 0 leaves only the limit of the whole call.
+        /// Takes precedence over [Metadata] request-timeout.
         request_timeout: Duration = fixed(Duration, "request-timeout", "60s"), duration;
     }
 }
 
-/// Certificates. The files are not read here.
+/// The certificates. The files are not read here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     /// Replaces the roots of the system.
@@ -131,14 +133,14 @@ settings! {
     }
 }
 
-/// The values of `[Global]`, merged over the defaults.
+/// Returns the values of `[Global]`, merged over the defaults.
 fn merged(given: &Given, problems: &mut Problems) -> RawSettings {
     let find = |setting: &Setting| Ok(given.get(setting.flag).cloned());
     let settings = TABLES.iter().copied().flatten();
     RawSettings::of_file(&format!("[{GLOBAL}] "), settings, find, problems)
 }
 
-/// `[Global]` with the entry of `clouds.yaml` below it. `None` if the entry cannot be had.
+/// Returns `[Global]` with the entry of `clouds.yaml` below it. `None` if the entry cannot be had.
 pub fn global(
     own: &Given,
     env: &Environment,

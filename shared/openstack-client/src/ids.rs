@@ -15,7 +15,7 @@ impl ServerId {
         right.then(|| Self(text.to_ascii_lowercase().into()))
     }
 
-    /// The UUID as text.
+    /// Returns the UUID as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,8 +1,8 @@
 //! Requests to Octavia: load balancers and their children, typed, without any decision.
 //!
-//! Octavia takes a write to a load balancer or to any of its children only while the load
-//! balancer is `ACTIVE`, and answers 409 otherwise. So a caller makes one write at a time. Only
-//! [`Octavia::create`] makes the whole tree by one request.
+//! Octavia takes a write to a load balancer or to any of its children only while the load balancer
+//! is `ACTIVE`, and answers 409 otherwise. So a caller makes one write at a time. Only
+//! [`Octavia::create`] makes the whole tree with one request.
 
 mod child;
 mod requests;
@@ -21,7 +21,7 @@ use crate::api::Api;
 /// The version of Octavia's API, by which its features are known.
 pub use crate::api::Microversion as ApiVersion;
 
-/// The path of all requests but the one for the versions, below Octavia's base.
+/// The path of all requests except the one for the versions, below Octavia's base.
 const LBAAS: &str = "/v2.0/lbaas";
 
 /// Octavia.
@@ -43,7 +43,7 @@ pub enum Provisioning {
     Deleted,
     /// It is being deleted.
     PendingDelete,
-    /// Octavia works on it: `PENDING_CREATE`, `PENDING_UPDATE` and whatever else there may be.
+    /// Octavia works on it: `PENDING_CREATE`, `PENDING_UPDATE` or any other state.
     Pending(String),
 }
 
@@ -74,8 +74,8 @@ pub struct BalancerRow {
     pub flavor_id: Option<String>,
     pub availability_zone: Option<String>,
     pub created_at: Option<String>,
-    /// When the last write to the load balancer or to one of its children was, in whole seconds:
-    /// two writes within a second may show the same. `None` until the first one.
+    /// The time of the last write to the load balancer or to one of its children, in whole seconds:
+    /// two writes within a second may have the same time. `None` until the first write.
     pub updated_at: Option<String>,
 }
 
@@ -149,7 +149,7 @@ pub struct Reference {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[expect(missing_docs, reason = "fields are named as in the API of Octavia")]
 pub struct MemberRow {
-    /// May be empty: no request names a member by it.
+    /// The ID may be empty: no request names a member by its ID.
     pub id: String,
     #[serde(default, deserialize_with = "or_default")]
     pub name: String,
@@ -180,12 +180,12 @@ pub struct MonitorRow {
     pub created_at: Option<String>,
 }
 
-/// The kinds of a load balancer's children that are written by themselves.
+/// The kinds of a load balancer's children that are written separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Child {
     /// A port of it.
     Listener,
-    /// Members behind it.
+    /// A pool of members.
     Pool,
     /// The checks of a pool's members.
     Monitor,
@@ -194,17 +194,17 @@ pub enum Child {
 /// The load balancers to list.
 #[derive(Clone, Copy, Debug)]
 pub enum Filter<'a> {
-    /// All that the project has.
+    /// All load balancers of the project.
     All,
-    /// Those with all of these tags.
+    /// Load balancers with all of these tags.
     Tags(&'a [&'a str]),
-    /// Those with the first tag and any of the others.
+    /// Load balancers with the first tag and any of the others.
     AnyTag(&'a str, &'a [&'a str]),
-    /// Those with one of these IDs.
+    /// Load balancers with one of these IDs.
     Ids(&'a [String]),
 }
 
-/// A null is as good as a member that is not there.
+/// Reads a member. A null counts like a missing member.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -4,11 +4,11 @@
 //! config -> api (session, requests) -> compute, network, lbaas
 //! ```
 //!
-//! Every request, those for tokens and versions included, goes through [`api`], which knows
-//! nothing of servers, ports and load balancers. [`compute`], [`network`] and [`lbaas`] are requests
-//! and answers of Nova, Neutron and Octavia. [`config`] is how a cloud is reached and who asks.
-//! [`ids`] has the IDs of servers, [`text`] converts text for messages and URLs, and [`metrics`] has the
-//! names of the Go provider.
+//! Every request goes through [`api`], including requests for tokens and versions. [`api`] knows
+//! nothing of servers, ports and load balancers. [`compute`], [`network`] and [`lbaas`] are
+//! requests and answers of Nova, Neutron and Octavia. [`config`] says how a cloud is reached and
+//! with which credentials. [`ids`] has the IDs of servers, [`text`] converts text for messages and
+//! URLs, and [`metrics`] has the names of the Go provider.
 
 pub mod api;
 pub mod compute;

@@ -12,7 +12,7 @@ const SECONDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum Renewal {
-    /// With a token.
+    /// Keystone gave a token.
     #[strum(serialize = "ok")]
     Done,
     /// Keystone does not accept the credentials.
@@ -46,7 +46,7 @@ metrics! {
 }
 
 impl OpenStackMetrics {
-    /// One request on the wire has ended.
+    /// Counts one request on the wire that has ended.
     pub fn request(&self, request: &'static str, took: Duration, failed: bool) {
         self.requests.of(request).inc();
         self.seconds.of(request).observe(took.as_secs_f64());
@@ -56,15 +56,15 @@ impl OpenStackMetrics {
         }
     }
 
-    /// A changed configuration was tried.
+    /// Records the result of a changed configuration that was tried.
     pub fn configuration(&self, is_used: bool) {
         self.configuration_refused.set(i64::from(!is_used));
     }
 
-    /// A login of the credentials in use has ended.
+    /// Counts a login of the credentials in use that has ended.
     pub fn renewal(&self, result: Renewal) {
         self.renewals.of(result).inc();
-        // Another failure says nothing about the credentials.
+        // Another failure shows nothing about the credentials.
         if result != Renewal::Failed {
             self.refused.set(i64::from(result == Renewal::Refused));
         }

@@ -1,4 +1,4 @@
-//! Requests to Neutron, in bulk and with the needed fields only.
+//! Requests to Neutron, in bulk and only with the needed fields.
 
 mod floating_ips;
 mod names;
@@ -53,7 +53,7 @@ pub struct Neutron {
 }
 
 impl Neutron {
-    /// Neutron, reached through this API.
+    /// Creates a client of Neutron that uses this API.
     pub fn new(api: Arc<dyn Api>) -> Self {
         Self { api }
     }
@@ -95,7 +95,7 @@ impl Neutron {
         Ok(entries.iter().filter_map(|entry| port::read_network(entry).ok()).collect())
     }
 
-    /// The names among these that networks have which this project sees.
+    /// Returns the names among these that networks have which this project sees.
     pub async fn networks_named(
         &self,
         names: &BTreeSet<String>,
@@ -107,7 +107,7 @@ impl Neutron {
         Ok(read.map(|(_, name)| name).collect())
     }
 
-    /// All entries of a collection whose `filter` is one of `values`, in as few requests as
+    /// Returns all entries of a collection whose `filter` is one of `values`, in as few requests as
     /// the length of a URL allows.
     async fn entries(
         &self,
@@ -120,7 +120,7 @@ impl Neutron {
         self.entries_of(key, paths(&format!("/{key}?{fields}"), filter, values), call).await
     }
 
-    /// All entries that these paths of a collection list.
+    /// Returns all entries that these paths of a collection list.
     async fn entries_of(
         &self,
         key: &'static str,
@@ -169,7 +169,7 @@ fn note(unreadable: &mut BTreeMap<String, String>, id: Option<String>, line: Str
     unreadable.insert(id, line);
 }
 
-/// Entries of which each must be readable: one that is left out would count as missing.
+/// Returns the entries, each of which must be readable: an omitted entry would count as missing.
 fn readable<T: DeserializeOwned>(what: &str, entries: &[String]) -> Result<Vec<T>, CloudError> {
     let read = |entry: &String| {
         serde_json::from_str(entry).map_err(|error| {

@@ -1,5 +1,5 @@
-//! Nova, Neutron and Octavia as far as the tests need them: they filter, page, leave out what
-//! they are not asked for, and count.
+//! Plays Nova, Neutron and Octavia as far as the tests need them: they filter, make pages, omit
+//! fields that were not requested, and count.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 
@@ -23,18 +23,17 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{Answer, Api, Microversion, Request, Service, scripted_answer};
 
-/// Answers instead of the services, if it wants to. It is given the path and how many
-/// requests came before.
+/// May answer instead of the services. It gets the path and the number of earlier requests.
 pub type Fault = Box<dyn Fn(&str, usize) -> Option<Result<Answer, CloudError>> + Send>;
 
-/// Answers instead of the services, or loses an answer, by the request.
+/// Answers instead of the services, or loses an answer, depending on the request.
 type Hook<T> = Box<dyn FnMut(&Request<'_>) -> T + Send>;
 
 /// The data of the services.
 #[derive(Default)]
 pub struct World {
     pub servers: Vec<Value>,
-    /// IDs of servers that lists leave out.
+    /// IDs of servers that lists omit.
     pub unlisted: BTreeSet<String>,
     pub ports: Vec<Value>,
     pub networks: Vec<Value>,
@@ -46,7 +45,7 @@ pub struct World {
     pub spoken: Spoken,
     /// The region of Nova's endpoint.
     pub region: Option<String>,
-    /// Entries on a page, if not 1000.
+    /// The number of entries on a page, if it is not 1000.
     pub page: Option<usize>,
     pub fault: Option<Fault>,
     /// The answer to give instead, if any.
@@ -57,11 +56,11 @@ pub struct World {
     pub calls: Vec<(&'static str, String)>,
     /// Service, method and path of each request, without its query.
     pub seen: HashSet<(Service, Method, String)>,
-    /// How many requests are under way, and how many were at most.
+    /// The number of requests that are under way, and the maximum so far.
     pub under_way: (usize, usize),
     /// How long each answer takes.
     pub delay: Duration,
-    /// How long each page of a list of servers takes, if longer.
+    /// How long each page of a list of servers takes, if that is longer.
     pub delay_of_lists: Duration,
 }
 
@@ -87,12 +86,12 @@ pub struct Scripted {
     pub world: Mutex<World>,
 }
 
-/// The ID of the server, port or network of this number.
+/// Returns the ID of the server, port or network of this number.
 pub fn uuid(number: usize) -> String {
     format!("{number:08x}-0000-4000-8000-{number:012x}")
 }
 
-/// A server as Nova 2.79 describes it, on network `k8s`.
+/// Returns a server as Nova 2.79 describes it, on network `k8s`.
 pub fn server(number: usize) -> Value {
     let address = format!("10.0.{}.{}", number / 250, number % 250 + 1);
     json!({
@@ -120,7 +119,7 @@ pub fn server(number: usize) -> Value {
     })
 }
 
-/// The port of the server of this number.
+/// Returns the port of the server of this number.
 pub fn port(number: usize) -> Value {
     let address = format!("10.0.{}.{}", number / 250, number % 250 + 1);
     json!({
@@ -136,7 +135,7 @@ pub fn port(number: usize) -> Value {
     })
 }
 
-/// The subnet of this number with these addresses, in network 77.
+/// Returns the subnet of this number with these addresses, in network 77.
 pub fn subnet(number: usize, cidr: &str) -> Value {
     let version = if cidr.contains(':') { 6 } else { 4 };
     json!({
@@ -145,13 +144,13 @@ pub fn subnet(number: usize, cidr: &str) -> Value {
     })
 }
 
-/// An answer of the service itself.
+/// Returns an answer of the service itself.
 pub fn answer(status: u16, body: &Value) -> Answer {
     let (headers, body) = (HeaderMap::new(), Bytes::from(body.to_string()));
     Answer { operation: "", status, headers, body, request_id: Some("req-1".to_owned()) }
 }
 
-/// The answer, or the error that a client makes of it.
+/// Returns the answer, or the error that a client makes of it.
 fn replied(request: &Request<'_>, status: StatusCode, body: &Value) -> Result<Answer, CloudError> {
     let mut headers = HeaderMap::new();
     headers.insert("x-openstack-request-id", HeaderValue::from_static("req-1"));
@@ -160,7 +159,7 @@ fn replied(request: &Request<'_>, status: StatusCode, body: &Value) -> Result<An
 }
 
 impl Scripted {
-    /// Services with these servers and a port for each.
+    /// Creates services with these servers and a port for each.
     pub fn with_servers(numbers: impl IntoIterator<Item = usize>) -> Self {
         let scripted = Self::default();
         for number in numbers {
@@ -205,7 +204,7 @@ impl Scripted {
         self.world.lock().loss = Some(Box::new(loss));
     }
 
-    /// The operations since the last call of this, in alphabetical order.
+    /// Returns the operations since the last call of this, in alphabetical order.
     pub fn operations(&self) -> Vec<&'static str> {
         let calls = std::mem::take(&mut self.world.lock().calls);
         let mut operations: Vec<_> = calls.into_iter().map(|(operation, _)| operation).collect();
@@ -268,13 +267,13 @@ impl Api for Scripted {
     }
 }
 
-/// The error of a write, or of a read, whose answer is cut off.
+/// Returns the error of a write, or of a read, whose answer is cut off.
 fn cut_off(request: &Request<'_>) -> CloudError {
     let error = CloudError::new(ErrorKind::Unavailable, "the connection was cut off");
     if request.method == Method::GET { error } else { error.that_may_be_done() }
 }
 
-/// The path and the decoded query of a request.
+/// Returns the path and the decoded query of a request.
 fn query_of(path: &str) -> (&str, Vec<(String, String)>) {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let decoded = |text| percent_decode_str(text).decode_utf8().unwrap().into_owned();
@@ -333,8 +332,8 @@ impl World {
         }
     }
 
-    /// Nova's list: a filter, a limit, a marker or an old microversion hides the servers of
-    /// cells that are down.
+    /// Returns a page of Nova's list: a filter, a limit, a marker or an old microversion hides the
+    /// servers of cells that are down.
     fn servers_page(&self, query: &[(&str, String)]) -> Answer {
         let name = query.iter().find(|(key, _)| *key == "name").map(|(_, pattern)| {
             let name = pattern.strip_prefix('^').unwrap().strip_suffix('$').unwrap();
@@ -343,7 +342,7 @@ impl World {
         let listed = self.servers.iter().filter(|server| {
             let id = server["id"].as_str().unwrap_or_default();
             let found = match (&name, server["name"].as_str()) {
-                // As a database does that does not regard case.
+                // A database that ignores case does the same.
                 (Some(wanted), Some(name)) => name.to_lowercase() == *wanted,
                 (_, None) if server.get("name").is_none() => {
                     query.is_empty() && self.spoken.shows_silent_cells()
@@ -357,7 +356,7 @@ impl World {
     }
 }
 
-/// A page of the entries that match, with the wanted fields.
+/// Returns a page of the entries that match, with the wanted fields.
 fn paged<'a>(
     key: &str,
     entries: impl Iterator<Item = &'a Value>,
@@ -422,7 +421,7 @@ fn only(entry: &Value, fields: &[&str]) -> Value {
     Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>())
 }
 
-/// Any JSON, but often with the keys and values that Nova uses.
+/// Generates any JSON, but often with the keys and values that Nova uses.
 pub fn any_json() -> impl Strategy<Value = Value> {
     let text = prop_oneof!["\\PC{0,12}".boxed(), Just(uuid(1)).boxed()];
     let leaf = prop_oneof![

@@ -17,14 +17,15 @@ const MAX_HOST_NAME: usize = 253;
 /// The characters that are not encoded in a query.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// The URL, if it is one of http or https and its host is ASCII. Other hosts are not supported, and
-/// the parser must not see them: it takes for granted that it was built with tables of Unicode.
+/// Returns the URL, if it is one of http or https and its host is ASCII. Other hosts are not
+/// supported, and the parser must not see them: it takes for granted that it was built with tables
+/// of Unicode.
 pub fn http_url(text: &str) -> Option<Url> {
     let (scheme, rest) = text.trim().split_once("://")?;
     let is_http = ["http", "https"].iter().any(|http| scheme.eq_ignore_ascii_case(http));
     let authority = rest.split(['/', '?', '#', '\\']).next()?;
     let host = authority.rsplit('@').next()?;
-    // Of `http:///host` the parser would skip the third slash.
+    // The parser would skip the third slash of `http:///host`.
     let is_ascii =
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'%');
     if is_http && is_ascii { Url::parse(text).ok() } else { None }
@@ -62,7 +63,7 @@ pub fn query(value: &str) -> String {
     utf8_percent_encode(value, QUERY).to_string()
 }
 
-/// Paths for the entries whose `filter` is one of these values, none of them too long.
+/// Returns paths for the entries whose `filter` is one of these values, none of them too long.
 pub fn paths<'a>(base: &str, filter: &str, values: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     for value in values {
@@ -81,7 +82,7 @@ pub fn paths<'a>(base: &str, filter: &str, values: impl Iterator<Item = &'a str>
     paths
 }
 
-/// A regular expression that matches exactly this text, as Nova's name filter needs.
+/// Returns a regular expression that matches exactly this text, as Nova's name filter needs.
 pub fn exactly(text: &str) -> String {
     let mut pattern = String::from("^");
     for c in text.chars() {
@@ -108,7 +109,7 @@ mod tests {
             ),
             ("https://me:p%40ss@k", Some("https://me:p%40ss@k/")),
             ("https://xn--fiqs8s.example", Some("https://xn--fiqs8s.example/")),
-            // The parser's tables are left out: it must not see these.
+            // The parser is built without tables of Unicode, so it must not see these.
             ("https://K\u{e9}y.example", None),
             ("https://%4B%C3%A9y.example", None),
             ("https://me@K\u{e9}y", None),

@@ -2,23 +2,23 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `names`, `ownership` | names, descriptions and tags; whose a load balancer is |
-//! | `annotations`, `job` | what a Service asks for: annotations and options, typed, each value with its `Source` |
-//! | `features` | what this Octavia and its driver can do |
+//! | `names`, `ownership` | names, descriptions and tags; the owner of a load balancer |
+//! | `annotations`, `job` | the request of a Service: annotations and options, typed, each value with its `Source` |
+//! | `features` | the features of this Octavia and its driver |
 //! | `spec` | listeners, pools and monitors as a Service wants them |
-//! | `current`, `pools` | what the cloud has: one load balancer as it was read; the pool of each port |
-//! | `merge`, `diff`, `floating`, `local` | the steps from the one to the other: members, the tree, the floating IP, health monitors of local traffic |
+//! | `current`, `pools` | the state of the cloud: one load balancer as it was read; the pool of each port |
+//! | `merge`, `diff`, `floating`, `local` | the steps from the state to the request: members, the tree, the floating IP, health monitors for local traffic |
 //! | `steps` | a step: the request, and one line about it |
-//! | `differences` | what is not changed, one note each |
-//! | `view` | what the controller sees: state, addresses, what is waited for |
+//! | `differences` | differences that are not changed, one note each |
+//! | `view` | the controller's view: state, addresses, and what the provider waits for |
 //! | `error_source` | which annotation or option an error is about |
-//! | `memory`, `pace`, `failures` | a cache that saves requests, a rate limit, and what was tried about load balancers in `ERROR`: locks and times |
+//! | `memory`, `pace`, `failures` | a cache that saves requests, a rate limit, and the attempts to repair load balancers in `ERROR`: locks and times |
 //! | `find`, `read`, `place`, `quotas` | requests that read |
 //! | `apply` | makes one step |
 //! | `list`, `ensure`, `create`, `repair`, `members`, `delete` | the calls of the contract |
 //!
-//! All but the last four rows and `view` are pure. Each call looks first, decides the changes, and
-//! makes the first one; Octavia takes the next one only after seconds.
+//! All but the last four rows and `view` are pure. Each call first reads the state, then decides on
+//! the changes, and makes the first one. Octavia accepts the next one only after seconds.
 
 mod annotations;
 mod apply;
@@ -81,12 +81,12 @@ use crate::config::Config;
 /// The maximum number of load balancers that are worked on at once.
 const AT_ONCE: usize = 8;
 
-/// [`LoadBalancers`] by Octavia.
+/// [`LoadBalancers`] with Octavia.
 pub struct OctaviaBalancers {
     octavia: Octavia,
     neutron: Neutron,
     config: Arc<Config>,
-    /// The version, and `None` if the cloud has no Octavia; an error until it is known.
+    /// The version, or `None` if the cloud has no Octavia; an error until the version is known.
     version: Mutex<Result<Option<ApiVersion>, CloudError>>,
     memory: Memory,
     failures: Failures,
@@ -132,7 +132,7 @@ impl OctaviaBalancers {
         };
         let answer = asked.await;
         let mut known = self.version.lock();
-        // An error never replaces what is known.
+        // An error never replaces a known version.
         if answer.is_ok() || known.is_err() {
             known.clone_from(&answer);
         }
@@ -141,7 +141,7 @@ impl OctaviaBalancers {
         self.offered().map(drop)
     }
 
-    /// The features of this Octavia with a driver.
+    /// Returns the features of this Octavia with a driver.
     async fn features(&self, driver: &str, call: Call) -> Result<Features, CloudError> {
         let version = self.octavia.version(call).await?;
         *self.version.lock() = Ok(Some(version));
@@ -201,7 +201,7 @@ fn too_old(version: ApiVersion) -> CloudError {
     CloudError::new(ErrorKind::Unsupported, what)
 }
 
-/// An error about a load balancer.
+/// Returns an error about a load balancer.
 fn balancer_error(kind: ErrorKind, id: &str, what: impl Into<String>) -> CloudError {
     CloudError::new(kind, what).about(format!("load balancer {id}"))
 }
@@ -269,8 +269,8 @@ impl LoadBalancers for OctaviaBalancers {
         let refused = repeated(unwanted.iter().map(|one| &one.owner));
         let ids = unwanted.iter().filter_map(|one| one.known.clone());
         let ids: Vec<String> = ids.filter(|id| names::is_id(id)).collect();
-        // Before the end of a deletion a second load balancer of the owner is looked for as well. The
-        // list of the project, by which several IDs are looked up anyway, shows it.
+        // Before a deletion ends, the provider also looks for a second load balancer of the owner.
+        // The list of the project, in which several IDs are looked up anyway, shows it.
         let whole = ids.len() > 1 || ids.iter().any(|id| self.memory.is_deleted(id));
         let owners = unwanted.iter().map(|one| &one.owner).filter(|_| whole).collect();
         let look = BalancerQuery { ids, owners, whole };
@@ -280,7 +280,7 @@ impl LoadBalancers for OctaviaBalancers {
     }
 }
 
-/// The load balancers that are named, and the owners of those that are not.
+/// Returns the load balancers that are named, and the owners of those that are not.
 fn looked_for(wanted: &[Wanted]) -> BalancerQuery<'_> {
     let ids = wanted.iter().flat_map(|one| [&one.known, &one.adopt]).flatten().cloned();
     let ids: std::collections::BTreeSet<String> = ids.collect();

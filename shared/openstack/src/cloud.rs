@@ -34,31 +34,31 @@ use crate::{
 pub struct OpenStackCloud {
     clients: Clients,
     client: Arc<Client>,
-    /// The settings in use, but for credentials and certificates, which are replaced.
+    /// The settings in use, except credentials and certificates, which are replaced.
     config: Arc<Config>,
     instances: Arc<OpenStackInstances>,
     /// The routes of the configured router; `None` without one.
     routes: Option<Arc<NeutronRoutes>>,
     /// The load balancers; `None` if they are switched off.
     balancers: Option<Arc<OctaviaBalancers>>,
-    /// The capabilities that this process asked for: only their services are asked.
+    /// The capabilities that this process uses: only their services are asked.
     wanted: Mutex<HashSet<Capability>>,
-    /// Names of the settings that the cloud does not have.
+    /// Names in the settings that the cloud does not have.
     unresolved: Mutex<Vec<Shortfall>>,
-    /// Wakes the task that looks for them when the cloud has answered.
+    /// Wakes the task that looks for these names when the cloud has answered.
     answers: Notify,
-    /// Why it is not known yet what the cloud offers; `None` once Nova has answered.
+    /// The reason why the cloud's features are not known yet; `None` once Nova has answered.
     unknown: Mutex<Option<CloudError>>,
     /// The settings that have changed and need a restart.
     outdated: watch::Sender<Option<String>>,
-    /// Wakes those who wait for changed settings that are in use.
+    /// Wakes the tasks that wait for changed settings to be in use.
     changed: Notify,
     /// Background tasks; they end with the cloud.
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// Keystone's host and path, by which a restored copy of the cloud can differ: without scheme,
-/// credentials and version.
+/// Returns Keystone's host and path, by which a restored copy of the cloud can differ: without
+/// scheme, credentials and version.
 fn place(auth_url: &Url) -> String {
     let port = auth_url.port().map_or_else(String::new, |port| format!(":{port}"));
     let path = auth_url.path().trim_end_matches('/');
@@ -69,9 +69,9 @@ fn place(auth_url: &Url) -> String {
 /// The outcome of changed settings that work.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Adopted {
-    /// They are in use.
+    /// The settings are in use.
     InUse,
-    /// They wait for a restart, because these have changed.
+    /// The settings wait for a restart, because these have changed.
     AtRestart(String),
 }
 
@@ -147,7 +147,7 @@ impl OpenStackCloud {
         self.wanted.lock().contains(&capability)
     }
 
-    /// A client with these settings that works, and what Nova answered it if it was asked.
+    /// Returns a client with these settings that works, and what Nova answered it if it was asked.
     async fn tried(
         &self,
         config: &Config,
@@ -174,7 +174,7 @@ impl OpenStackCloud {
         Ok((trial, nova))
     }
 
-    /// The differences from the settings in use, besides credentials and certificates.
+    /// Returns the differences from the settings in use, besides credentials and certificates.
     fn differing(&self, config: &Config, trial: &Client) -> Option<String> {
         let mut differing = self.config.differing(config);
         let (own, new) = (self.client.project(), trial.project());
@@ -205,12 +205,12 @@ impl OpenStackCloud {
         }
     }
 
-    /// The routes, if this process asked for them.
+    /// Returns the routes, if this process asked for them.
     fn wanted_routes(&self) -> Option<&NeutronRoutes> {
         self.routes.as_deref().filter(|_| self.wants(Capability::Routes))
     }
 
-    /// The load balancers, if this process asked for them.
+    /// Returns the load balancers, if this process asked for them.
     fn wanted_balancers(&self) -> Option<&OctaviaBalancers> {
         self.balancers.as_deref().filter(|_| self.wants(Capability::LoadBalancers))
     }
@@ -285,8 +285,9 @@ impl Cloud for OpenStackCloud {
         vec![NAME.to_owned()]
     }
 
-    /// A node of another region belongs to another controller. A malformed ID with the scheme
-    /// of this provider is claimed, so that the error is reported.
+    /// Decides whether a node belongs to this provider. A node of another region belongs to another
+    /// controller. A malformed ID with the scheme of this provider is claimed, so that the error is
+    /// reported.
     fn claim(&self, provider_id: Option<&str>) -> Claim {
         let Some(text) = provider_id.filter(|text| !text.is_empty()) else {
             return Claim::Unclaimed;
@@ -354,8 +355,8 @@ impl Cloud for OpenStackCloud {
         }
     }
 
-    /// Project, region and Keystone. The project is the token's, so it is known once Keystone has
-    /// answered, which is before anything is offered.
+    /// Returns project, region and Keystone. The project is the token's, so it is known once
+    /// Keystone has answered, which is before anything is offered.
     fn identity(&self) -> Option<String> {
         let project = self.client.project()?.id;
         let region = self.client.region();
@@ -376,14 +377,16 @@ impl Cloud for OpenStackCloud {
         }
     }
 
-    /// Not offered without `[Route] router-id`, and by a Neutron without extra routes.
+    /// Returns the routes. They are not offered without `[Route] router-id`, and by a Neutron
+    /// without extra routes.
     fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
         self.wanted.lock().insert(Capability::Routes);
         let Some(routes) = &self.routes else { return Ok(None) };
         Ok(routes.offered()?.then(|| Arc::clone(routes) as Arc<dyn Routes>))
     }
 
-    /// Not offered with `[LoadBalancer] enabled=false`, and by a cloud without Octavia.
+    /// Returns the load balancers. They are not offered with `[LoadBalancer] enabled=false`, and by
+    /// a cloud without Octavia.
     fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
         self.wanted.lock().insert(Capability::LoadBalancers);
         let Some(balancers) = &self.balancers else { return Ok(None) };

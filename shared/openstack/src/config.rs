@@ -1,12 +1,12 @@
-//! The settings: `cloud.conf`, and `clouds.yaml` where that is wanted.
+//! Reads the settings: `cloud.conf`, and `clouds.yaml` if that is requested.
 //!
 //! ```text
 //! cloud.conf -> ini -> sections (by the declared settings) -+-> [Global] -> Access (the client reads it)
 //!                                                           +-> raw settings ---> Config
 //! ```
 //!
-//! Each setting is declared once, with [`settings!`]; everything that is wrong is reported at once, in one line that holds no secret;
-//! what is merely odd is a warning. Nothing here asks the cloud.
+//! Each setting is declared once, with [`settings!`]. All errors are reported at once, in one line
+//! that holds no secret. An oddity is only a warning. Nothing here sends a request to the cloud.
 
 mod balancer;
 mod foreign_words;
@@ -33,10 +33,10 @@ use self::{
     values::{networks, patterns, repeated, search_order},
 };
 
-/// The section whose headings have a name of their own.
+/// The section whose headings have names.
 const CLASSES: &str = "LoadBalancerClass";
 
-/// How the cloud is reached and what nodes show of it.
+/// How the cloud is reached, and what nodes show of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// How the cloud is reached.
@@ -53,9 +53,9 @@ pub struct Config {
     pub load_balancer: LoadBalancer,
     /// Networks and subnets of load balancers, unless a Service chooses a class.
     pub networks: LoadBalancerClass,
-    /// Those that Services may choose by name.
+    /// The classes that Services may choose by name.
     pub classes: BTreeMap<String, LoadBalancerClass>,
-    /// Config about load balancers that cause Services to be refused, a line each.
+    /// Options about load balancers that cause Services to be refused, one line each.
     pub unmanaged: Vec<String>,
 }
 
@@ -67,15 +67,16 @@ settings! {
         pub ipv6_disabled: bool = fixed(Switch, "ipv6-support-disabled", "false"), flag;
         /// Name or ID of a network whose addresses count as ExternalIP. May be given several times.
         pub public_networks: Vec<String> = fixed(Repeated, "public-network-name", ""), |text: &str, _: &str| Ok(repeated(text));
-        /// Name or ID of a network whose addresses count as InternalIP; then no others do. May be given several times.
+        /// Name or ID of a network whose addresses count as InternalIP; then no other addresses do.
+        /// May be given several times.
         pub internal_networks: Vec<String> = fixed(Repeated, "internal-network-name", ""), |text: &str, _: &str| Ok(repeated(text));
-        /// Prefixes, separated by commas: addresses in the first come first. An invalid prefix is
-        /// left out with a warning.
+        /// Prefixes, separated by commas: addresses in the first prefix come first. An invalid
+        /// prefix is ignored with a warning.
         pub sort_order: Vec<IpNet> = fixed(List, "address-sort-order", ""), |text: &str, _: &str| Ok(networks(text).0);
     } => |this, raw, problems| {
         let text = raw.value("address-sort-order").map_or("", |value| &value.text);
         for wrong in networks(text).1 {
-            let what = format!("left out {}: no network prefix such as 10.0.0.0/8", quoted(wrong));
+            let what = format!("ignored {}: not a network prefix such as 10.0.0.0/8", quoted(wrong));
             raw.warn("address-sort-order", what, problems);
         }
         this
@@ -100,7 +101,7 @@ settings! {
     /// Routes to pods.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Route {
-        /// ID of the router that carries the routes to pods; without one there are none.
+        /// ID of the router that carries the routes to pods; without a router there are no routes.
         pub router_id: Option<String> = fixed(Text, "router-id", "");
     }
 }
@@ -108,8 +109,8 @@ settings! {
 settings! {
     /// The metadata that servers can read about themselves.
     struct Metadata {
-        /// Checked and not used: the controllers read no metadata service. One or two of `configDrive`,
-        /// `metadataService`.
+        /// Checked but not used: the controllers do not read a metadata service. One or two of
+        /// `configDrive`, `metadataService`.
         search_order: () = fixed(List, "search-order", "configDrive,metadataService"), search_order;
         /// The older place of [Global] request-timeout.
         request_timeout: Duration = fixed(Duration, "request-timeout", "60s"), duration;
@@ -121,7 +122,7 @@ settings! {
 pub struct Loaded {
     /// The settings.
     pub config: Config,
-    /// Oddities, a line each; they name file, line, section and key.
+    /// Oddities, one line each; they name file, line, section and key.
     pub warnings: Vec<String>,
 }
 
@@ -136,7 +137,8 @@ impl Config {
             .map_err(|why| CloudError::new(ErrorKind::Invalid, format!("--cloud-config {why}")))
     }
 
-    /// The settings besides credentials and certificates that differ, by their keys or sections.
+    /// Returns the settings besides credentials and certificates that differ, by their keys or
+    /// sections.
     pub fn differing(&self, other: &Self) -> Vec<&'static str> {
         let balancer = |config: &Self| {
             let Self { load_balancer, networks, classes, .. } = config.clone();
@@ -184,8 +186,8 @@ impl Config {
         }
     }
 
-    /// Every problem is reported; without the entry of clouds.yaml nothing can be said about what
-    /// it would give.
+    /// Converts the settings. Every problem is reported; without the entry of clouds.yaml nothing
+    /// can be said about what it would give.
     fn convert(
         sections: &Sections,
         env: &Environment,

@@ -1,4 +1,4 @@
-//! From `--cloud-config` to a cloud that is ready to ask.
+//! Builds the cloud from `--cloud-config`.
 
 use std::sync::Arc;
 

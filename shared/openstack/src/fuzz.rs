@@ -1,6 +1,6 @@
-//! The readers of this crate for text from strangers, as functions of bytes. Each one panics where the code
-//! that it runs does, and where a message has line breaks or is too long. With the feature `fuzz` only;
-//! `tests/fuzz` has the inputs.
+//! The readers of this crate for untrusted text, as functions of bytes. Each one panics if the code
+//! that it runs panics, or if a message has line breaks or is too long. They exist only with the
+//! feature `fuzz`. `tests/fuzz` has the inputs.
 
 mod balancers;
 mod machines;

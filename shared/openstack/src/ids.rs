@@ -16,10 +16,10 @@ const SCHEME: &str = "openstack://";
 pub enum Parsed {
     /// A server of this region, or without a region.
     Ours(ServerId),
-    /// A server of another region: another controller is responsible, and its existence is
-    /// not known here.
+    /// A server of another region. Another controller is responsible, and this one does not know
+    /// whether the server exists.
     AnotherRegion(String),
-    /// No provider ID of this provider: the reason.
+    /// Not a provider ID of this provider; the reason.
     Malformed(String),
 }
 

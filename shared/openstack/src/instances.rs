@@ -53,14 +53,13 @@ const ONE_BY_ONE: usize = 3;
 const PAGE: usize = 1_000;
 /// After a list that took too long, nodes are requested one by one for this long.
 const TOO_LONG: Duration = Duration::from_mins(10);
-/// In a list of several pages, this number of servers costs Nova as much as one request by
-/// ID.
+/// The number of servers in a list of several pages that cost Nova as much as one request by ID.
 const LISTED_PER_ASKED: usize = 16;
-/// The maximum number of lines about malformed entries. Those about servers are searched for
-/// the names of nodes, so a list with more proves nothing.
+/// The maximum number of lines about malformed entries. Lines about servers are searched for the
+/// names of nodes, so a list with more lines proves nothing.
 const MAX_MALFORMED: usize = 1_000;
 
-/// [`Instances`] by Nova and Neutron.
+/// [`Instances`] with Nova and Neutron.
 pub struct OpenStackInstances {
     api: Arc<dyn Api>,
     nova: Nova,
@@ -68,7 +67,7 @@ pub struct OpenStackInstances {
     neutron: Arc<Neutron>,
     names: Arc<NetworkNames>,
     config: Arc<Config>,
-    /// Until when the project is not listed, because the last list took too long.
+    /// The time until which the project is not listed, because the last list took too long.
     too_long_until: Mutex<Option<Instant>>,
     /// The ports that Neutron has returned so far.
     port_memory: PortMemory,
@@ -92,14 +91,15 @@ impl Instances for OpenStackInstances {
             .collect();
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
         let most_listed = self.most_listed(open);
-        // Not for single requests: a server that is gone needs no ports.
-        let early: BTreeSet<ServerId> = match most_listed.is_some() && wants_ports(detail) {
+        let wants_ports = detail == Detail::Everything;
+        // Single requests do not read ports early: a server that is gone does not need them.
+        let early: BTreeSet<ServerId> = match most_listed.is_some() && wants_ports {
             true => questions.iter().filter_map(NodeLookup::server).cloned().collect(),
             false => BTreeSet::new(),
         };
         let find = self.find(&questions, most_listed, call);
         let (found, early) = tokio::join!(find, self.early(early, call));
-        match wants_ports(detail) {
+        match wants_ports {
             true => self.describe_found(found, early, call).await,
             false => found.into_iter().map(|found| self.present(found)).collect(),
         }
@@ -166,8 +166,8 @@ impl OpenStackInstances {
         stream::iter(found).buffered(AT_ONCE).collect().await
     }
 
-    /// The list of the project, in half of the time: the other half is for single requests, should
-    /// the list take too long. `None` if the project has more servers than it is worth.
+    /// Returns the list of the project, in half of the time: the other half is for single requests,
+    /// should the list take too long. `None` if the project has more servers than it is worth.
     async fn listing(&self, most: usize, call: Call) -> Result<Option<Listing>, CloudError> {
         let half = Call { end: Instant::now() + call.left() / 2, ..call };
         let listing = self.nova.all_servers(half, most).await.inspect_err(|error| {
@@ -178,9 +178,10 @@ impl OpenStackInstances {
         listing.map(|listing| listing.whole.then_some(listing))
     }
 
-    /// If one list is cheaper than this number of single requests, the number of servers up to
-    /// which it is. In a project of several pages, which are mostly unrelated servers, a few
-    /// single requests are cheaper. The size of the project may be known from a part of it only.
+    /// Returns the largest number of servers for which one list is cheaper than this number of
+    /// single requests, if it can be. In a project of several pages, which are mostly unrelated
+    /// servers, a few single requests are cheaper. The size of the project may be known from a part
+    /// of it only.
     fn most_listed(&self, questions: usize) -> Option<usize> {
         if self.too_long_until.lock().is_some_and(|until| Instant::now() < until) {
             return None;
@@ -189,7 +190,7 @@ impl OpenStackInstances {
         (questions > ONE_BY_ONE && self.nova.project_size() <= most).then_some(most)
     }
 
-    /// The answer with IDs, name and power state only.
+    /// Returns the answer with IDs, name and power state only.
     fn present(&self, found: Found) -> LookupResult {
         match found {
             Found::Settled(answer) => answer,
@@ -268,15 +269,10 @@ impl OpenStackInstances {
     }
 }
 
-/// Returns true if ports are needed.
-fn wants_ports(detail: Detail) -> bool {
-    detail == Detail::Everything
-}
-
 /// Servers that may not exist, and their ports.
 type Early = (BTreeSet<ServerId>, Result<Ports, CloudError>);
 
-/// Data about servers from other requests.
+/// The data about servers from other requests.
 #[derive(Default)]
 struct RelatedData {
     ports: Ports,
@@ -284,7 +280,7 @@ struct RelatedData {
     names: BTreeMap<String, String>,
 }
 
-/// A server's ports and their sub-ports.
+/// Returns a server's ports and their sub-ports.
 fn ports_of<'a>(ports: &'a Ports, server: &Server) -> (&'a [Port], Vec<Port>) {
     let own = ports.of_servers.get(server.id.as_str()).map(Vec::as_slice).unwrap_or_default();
     let sub_ids = own.iter().flat_map(Port::sub_port_ids);

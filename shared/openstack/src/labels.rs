@@ -1,4 +1,4 @@
-//! Converts text from the cloud for labels.
+//! Converts text from the cloud to label values.
 
 /// The maximum length of a label's value and of the name part of its key.
 const MAX_LABEL: usize = 63;
@@ -20,7 +20,7 @@ pub fn label_value(text: &str) -> Option<String> {
     let edge = ['-', '_', '.'];
     let mut value = value.trim_matches(edge);
     if value.len() > MAX_LABEL {
-        // The truncated text may end in a character that is invalid there.
+        // The truncated text may end with a character that is invalid at the end.
         value = value.get(..MAX_LABEL)?.trim_end_matches(edge);
     }
     (!value.is_empty()).then(|| value.to_owned())

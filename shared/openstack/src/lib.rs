@@ -5,13 +5,13 @@
 //! cloud.conf -> config -> cloud -> instances, balancers, routes -> ccm-openstack-client
 //! ```
 //!
-//! Requests are the client's.
+//! The client makes the requests.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `instances`, `balancers`, `routes` | the capabilities |
 //! | `cloud`, `factory`, `reload` | the provider; how it is built from `--cloud-config`; settings and credentials that change while the program runs |
-//! | `config`, `resolve`, `names_of_settings` | `cloud.conf`; networks and subnets that it names, looked up at the start and again; those that do not exist |
+//! | `config`, `resolve`, `names_of_settings` | `cloud.conf`; networks and subnets that it names, looked up at the start and again; names that do not exist |
 //! | `ids`, `labels` | the spellings of a provider ID; text from the cloud as the value of a label |
 
 mod balancers;

@@ -6,7 +6,7 @@ use ccm_base::message::one_line;
 use ccm_cloud::{Call, Capability, CloudError, Shortfall};
 use ccm_openstack_client::{network::Neutron, text::MAX_VALUE};
 
-use crate::config::{Config, LoadBalancerClass};
+use crate::config::{Config, LoadBalancerClass, Networking};
 
 /// The kind of object that a value names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +22,16 @@ enum Kind {
 /// A value of the settings that names something in the cloud.
 #[derive(Debug, PartialEq, Eq)]
 struct NamedObject {
-    /// Section and key.
+    /// The section and the key.
     place: String,
     value: String,
     kind: Kind,
     capability: Capability,
     /// The consequence if the cloud has no object with this name.
-    effect: &'static str,
+    effect: String,
 }
 
-/// The objects that the settings of used capabilities name but Neutron does not show.
+/// Returns the objects that the settings of used capabilities name but Neutron does not show.
 pub async fn unresolved(
     config: &Config,
     neutron: &Neutron,
@@ -56,27 +56,20 @@ pub async fn unresolved(
     Ok(names.iter().filter(|name| !exists(name)).map(NamedObject::shortfall).collect())
 }
 
-/// All values that name something.
+/// Returns all values that name something.
 fn names(config: &Config) -> Vec<NamedObject> {
     let mut all = Vec::new();
-    for (key, list, effect) in [
-        (
-            "public-network-name",
-            &config.networking.public_networks,
-            "no address counts as ExternalIP by it",
-        ),
-        (
-            "internal-network-name",
-            &config.networking.internal_networks,
-            "no address counts as InternalIP by it",
-        ),
+    let Networking { public_networks, internal_networks, .. } = &config.networking;
+    for (key, list, address) in [
+        ("public-network-name", public_networks, "ExternalIP"),
+        ("internal-network-name", internal_networks, "InternalIP"),
     ] {
         all.extend(list.iter().map(|value| NamedObject {
             place: format!("[Networking] {key}"),
             value: value.clone(),
             kind: Kind::Network,
             capability: Capability::Instances,
-            effect,
+            effect: format!("no address counts as {address} by it"),
         }));
     }
     all.extend(of_class("[LoadBalancer]", &config.networks));
@@ -102,8 +95,8 @@ fn of_class(section: &str, class: &LoadBalancerClass) -> Vec<NamedObject> {
             kind,
             capability: Capability::LoadBalancers,
             effect: match key.starts_with("floating") {
-                true => "the cloud will refuse new load balancers with a floating IP",
-                false => "the cloud will refuse new load balancers",
+                true => "the cloud will refuse new load balancers with a floating IP".to_owned(),
+                false => "the cloud will refuse new load balancers".to_owned(),
             },
         })
     });

@@ -1,4 +1,4 @@
-//! Settings and credentials that change while the program runs.
+//! Replaces settings and credentials that change while the program runs.
 //!
 //! New settings are tried on the cloud first. Credentials and certificates that work replace the
 //! old ones; other settings that work need a restart. All others are refused.
@@ -28,8 +28,8 @@ use crate::{
 
 /// How long the new settings are tried.
 const TRIAL: Duration = Duration::from_secs(30);
-/// When settings that the cloud did not take are tried again: a region, for instance, can
-/// come into the catalog later. Credentials that Keystone refused wait longer each time.
+/// The time until settings that the cloud did not accept are tried again: a region, for instance,
+/// can be added to the catalog later. Credentials that Keystone refused wait longer each time.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The file of `--cloud-config`, and all files that it leads to.
@@ -71,11 +71,11 @@ impl Source {
     }
 }
 
-/// When settings that the cloud did not take are tried again.
+/// Decides when settings that the cloud did not accept are tried again.
 #[derive(Default)]
 struct NextTrial {
     at: Option<Instant>,
-    /// How often Keystone refused the credentials that the files hold.
+    /// The number of times that Keystone refused the credentials of the files.
     refusals: u32,
 }
 
@@ -109,7 +109,7 @@ pub async fn run(mut source: Source, cloud: Weak<OpenStackCloud>, metrics: OpenS
         if let Err(error) = outcome {
             let path = source.path.display();
             if is_news {
-                tracing::warn!(%path, %error, "the changed cloud configuration is not used; the one before stays");
+                tracing::warn!(%path, %error, "the changed cloud configuration is not used; the previous one stays in use");
             } else {
                 tracing::debug!(%path, %error, "the changed cloud configuration is still not used");
             }

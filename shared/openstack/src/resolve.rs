@@ -1,6 +1,6 @@
-//! Looks whether the networks and subnets that `cloud.conf` names exist. Once after the start, so that a
-//! wrong name is known before a node or a Service needs it, and again from time to time: what was missing
-//! may come.
+//! Checks that the networks and subnets that `cloud.conf` names exist: once after the start, so
+//! that a wrong name is known before a node or a Service needs it, and again from time to time,
+//! because a missing object may be created later.
 
 use std::{sync::Weak, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::cloud::OpenStackCloud;
 
 /// The time limit of one look.
 pub const LOOK: Duration = Duration::from_secs(30);
-/// When it is looked again after an error, while something is missing, and otherwise.
+/// The time until the next look after an error, while something is missing, and otherwise.
 const AFTER_ERROR: Duration = Duration::from_mins(1);
 pub const WHILE_MISSING: Duration = Duration::from_mins(10);
 pub const SELDOM: Duration = Duration::from_hours(1);

@@ -4,8 +4,8 @@
 //! A route needs both: Neutron drops packets from and for pods at a port with port security,
 //! unless the port has the pods' network among its allowed address pairs.
 //!
-//! With the extension `extraroute-atomic` routes are added and removed by requests that leave all
-//! others alone. Without it the whole list is written, with `If-Match`: if the router has another
+//! With the extension `extraroute-atomic`, requests add and remove routes and leave all others
+//! alone. Without it, a request writes the whole list, with `If-Match`: if the router has another
 //! revision by then, nothing is changed.
 
 mod hops;
@@ -36,7 +36,7 @@ use self::{hops::Hops, pairs::lacks, plan::Table};
 /// The largest number of changes in one call.
 const MAX_BATCH: usize = 500;
 
-/// [`Routes`] by Neutron.
+/// [`Routes`] with Neutron.
 pub struct NeutronRoutes {
     neutron: Neutron,
     /// The router's ID.
@@ -51,11 +51,11 @@ pub struct NeutronRoutes {
 /// The features of a Neutron, by its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Features {
-    /// Routers have extra routes.
+    /// True if routers have extra routes.
     routes: bool,
-    /// Routes are added and removed by themselves.
+    /// True if routes can be added and removed one by one.
     atomic: bool,
-    /// Ports have allowed address pairs.
+    /// True if ports have allowed address pairs.
     pairs: bool,
 }
 
@@ -68,7 +68,7 @@ impl Features {
 }
 
 impl NeutronRoutes {
-    /// The routes of the router of this ID. Makes no request.
+    /// Creates the routes of the router of this ID. Makes no request.
     pub fn new(api: Arc<dyn Api>, router: &str) -> Self {
         let unknown = "Neutron's extensions have not been requested yet";
         Self {
@@ -96,14 +96,14 @@ impl NeutronRoutes {
         }
         let answer = self.neutron.extensions(call).await.map(|names| Features::of(&names));
         let mut features = self.features.lock();
-        // An error never replaces what another call has learnt in the meantime.
+        // An error never replaces the knowledge of another call in the meantime.
         if features.is_err() {
             features.clone_from(&answer);
         }
         answer
     }
 
-    /// The table, as it was last seen or, with `again`, as it is.
+    /// Returns the table, as it was last seen or, with `again`, as it is.
     async fn table(&self, again: bool, call: Call) -> Result<Table, CloudError> {
         let known = self.table.lock().clone().filter(|_| !again);
         if let Some(table) = known {
@@ -186,7 +186,7 @@ impl Routes for NeutronRoutes {
 }
 
 impl NeutronRoutes {
-    /// The addresses among the targets that some port has, in any network.
+    /// Returns the addresses among the targets that some port has, in any network.
     async fn look_for(
         &self,
         targets: &[RouteTarget],
@@ -212,7 +212,7 @@ impl NeutronRoutes {
     }
 }
 
-/// The state of the target: it exists if it is among the addresses of ports.
+/// Returns the state of the target: it exists if it is among the addresses of ports.
 fn state(target: &RouteTarget, found: &BTreeSet<IpAddr>) -> Result<TargetState, CloudError> {
     match target {
         RouteTarget::Address(address) if found.contains(address) => Ok(TargetState::Exists),

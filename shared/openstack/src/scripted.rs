@@ -19,13 +19,13 @@ pub struct Capabilities {
     pub instances: Arc<dyn Instances>,
     /// Octavia's load balancers.
     pub load_balancers: Arc<dyn LoadBalancers>,
-    /// The routes of the router with `router-id`; it must be set if they are used.
+    /// The routes of the router in `router-id`, which must be set if routes are used.
     pub routes: Arc<dyn Routes>,
 }
 
 impl Capabilities {
-    /// A new process with these services. `conf` is the text of a `cloud.conf` after the login in `[Global]`. It
-    /// panics if that has mistakes.
+    /// Creates a new process with these services. `conf` is the text of a `cloud.conf` after the
+    /// login in `[Global]`. It panics if that has mistakes.
     pub fn new(services: &Arc<Scripted>, conf: &str) -> Self {
         let login = "[Global]\nauth-url=https://keystone\nuser-id=u\ntenant-id=t\npassword=p\n";
         let (path, text) = (Path::new("/cloud.conf"), format!("{login}{conf}"));

@@ -1,4 +1,4 @@
-//! The client against a cloud that is played in memory, with paused time.
+//! Tests the client against a cloud that is played in memory, with paused time.
 
 pub mod access_rules;
 mod answers;
@@ -12,7 +12,7 @@ mod replaced;
 mod secrets;
 mod slow;
 
-/// A configuration, with which nothing is reached.
+/// Returns a configuration, with which nothing is reached.
 pub fn config() -> super::config::Config {
     cloud::config(cloud::PASSWORD)
 }

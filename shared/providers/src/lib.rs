@@ -9,7 +9,7 @@
 
 use ccm_cloud::ProviderRegistry;
 
-/// All providers, by their names for `--cloud-provider`.
+/// Returns all providers, by their names for `--cloud-provider`.
 pub fn registry() -> ProviderRegistry {
     ProviderRegistry::new()
         .with(ccm_external::ExternalFactory)

@@ -38,7 +38,7 @@ fn main() -> io::Result<ExitCode> {
     Ok(if as_expected { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The sizes to check; `None` for arguments that make no sense.
+/// Returns the sizes to check; `None` for arguments that make no sense.
 fn sizes(args: &[String]) -> Option<Vec<(usize, u8, u8)>> {
     let [candidates, lease, deadline] = args else {
         return args.is_empty().then(|| SIZES.to_vec());

@@ -78,7 +78,8 @@ struct ServiceState {
     /// "Not found" and "unsupported" count as success.
     last_success: Option<Instant>,
     last_failure: Option<(Instant, ErrorKind)>,
-    /// The operations whose last result was a refusal: rights may lack for one of them only.
+    /// The operations whose last result was a refusal, because the user may lack the rights for one
+    /// of them only.
     refused: BTreeMap<&'static str, (Instant, ErrorKind)>,
 }
 
@@ -136,8 +137,8 @@ impl fmt::Debug for CloudGate {
 }
 
 impl CloudGate {
-    /// A gate with these limits. Registers its metrics, so create it once per registry. With a
-    /// guard, writes pass only while the guard permits them.
+    /// Creates a gate with these limits. Registers its metrics, so create it once per registry.
+    /// With a guard, writes pass only while the guard permits them.
     pub fn new(limits: Limits, metrics: &Metrics, guard: Option<WriteGuard>) -> Self {
         let shared = Shared {
             limits,
@@ -161,8 +162,9 @@ impl CloudGate {
         }
     }
 
-    /// The services called so far with their last results. Fails if the last call to a service has
-    /// failed, or if the cloud has refused the credentials of the last call of one operation.
+    /// Returns the services called so far with their last results. Fails if the last call to a
+    /// service has failed, or if the cloud has refused the credentials of the last call of one
+    /// operation.
     pub fn verdict(&self) -> Verdict {
         let services = self.shared.services.lock();
         if services.is_empty() {
@@ -187,7 +189,7 @@ impl CloudGate {
         Verdict::Failed(lines.join("; "))
     }
 
-    /// Lets no new write start, and waits for each write in flight until its deadline: a sent
+    /// Prevents new writes, and waits for each write in flight until its deadline, because a sent
     /// write cannot be cancelled.
     pub async fn end_writes(&self) {
         let Shared { writes, writes_end, abandoned_end, .. } = &*self.shared;
@@ -213,7 +215,7 @@ impl Shared {
         self.limits.bucket(class.service, of)
     }
 
-    /// The term that covers a request of this class.
+    /// Returns the term that covers a request of this class.
     fn guarded(&self, class: CallClass) -> Result<Option<u64>, CloudError> {
         let Some(guard) = self.guard.as_ref().filter(|_| class.write) else { return Ok(None) };
         guard().map_err(|why| self.not_covered(class, &why))
@@ -239,8 +241,8 @@ impl Shared {
                 // The term may have ended during the wait.
                 let term = self.guarded(class)?;
                 let held = self.writes.token();
-                // Before the check, so that `end_writes` sees this write and its end, or this sees
-                // that no write may start.
+                // This comes before the check, so that either `end_writes` sees this write and its
+                // end, or the check sees that no write may start.
                 {
                     let mut end = self.writes_end.lock();
                     *end = (*end).max(Some(call.end));

@@ -1,8 +1,8 @@
-//! Explanations of single objects, for the page `/explain`: what is wanted, what exists, what came
-//! last, what was decided and why, and what would unblock it.
+//! Explains single objects on the page `/explain`: what is wanted, what exists, what happened last,
+//! what was decided and why, and what would unblock it.
 //!
-//! A controller adds one function for each kind of object that it knows. It reads the memory of its machine
-//! and changes nothing. The page adds the steps that [`Plans`] has about the object.
+//! A controller adds one function for each kind of object that it knows. The function reads the
+//! memory of the machine and changes nothing. The page adds the steps of the object in [`Plans`].
 
 use std::{
     fmt,
@@ -25,7 +25,7 @@ use crate::plans::{ObjectSteps, Plans};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fares {
-    /// It is as it should be, by what was seen last.
+    /// It is as it should be, as far as was seen last.
     Fine,
     /// Work is under way or due, and ends on its own.
     Working,
@@ -58,7 +58,7 @@ impl fmt::Display for Fares {
 pub struct Explanation {
     /// The state of the object.
     pub fares: Fares,
-    /// Why, with the cloud's words and the ID of its request.
+    /// The reason, with the cloud's words and the ID of its request.
     pub cause: String,
     /// The fix: a change that a person can make, or the statement that nothing has to be done.
     pub mend: String,
@@ -68,27 +68,29 @@ pub struct Explanation {
     pub there: Vec<String>,
     /// The last answers and failures.
     pub last: Vec<String>,
-    /// The time at which the controller looks at the object, or tries, again.
+    /// When the controller looks at the object again, or tries again.
     pub next: String,
 }
 
 impl Explanation {
-    /// One without details.
+    /// Creates one without details.
     pub fn new(fares: Fares, cause: impl Into<String>, mend: impl Into<String>) -> Self {
         Self { fares, cause: cause.into(), mend: mend.into(), ..Self::default() }
     }
 
-    /// The explanation of an object that is as it should be.
+    /// Returns the explanation of an object that is as it should be.
     pub fn fine(cause: impl Into<String>) -> Self {
         Self::new(Fares::Fine, cause, NOTHING)
     }
 
-    /// An object about which the cloud answers with this error, if `cause` has its words.
+    /// Explains an object about which the cloud answers with this error. `cause` has the words of
+    /// the error.
     pub fn of_error(error: &CloudError, cause: impl Into<String>) -> Self {
         Self::new(fares(error), cause, mend(error))
     }
 
-    /// An object with a due step, for an observer. `found` begins the cause; it may be empty.
+    /// Explains an object with a due step to the user of an observer. `found` begins the cause and
+    /// may be empty.
     pub fn observed(found: &str) -> Self {
         let separator = if found.is_empty() { "" } else { "; " };
         let promise = "--mode=observe does not write; the line decided says which step is due";
@@ -96,13 +98,13 @@ impl Explanation {
         Self::new(Fares::Working, format!("{found}{separator}{promise}"), mend)
     }
 
-    /// Explains that no call to the cloud is made, with this reason and fix, if there is one.
+    /// Explains that calls to the cloud are refused, if they are, with the reason and the fix.
     fn while_refused(self, refusal: Option<&(String, String)>) -> Self {
         let Some((why, mend)) = refusal else { return self };
         if matches!(self.fares, Fares::Foreign | Fares::Unknown) {
             return self;
         }
-        let cause = format!("{why}; when it was last looked at: {}", self.cause);
+        let cause = format!("{why}; at the last look: {}", self.cause);
         Self { fares: Fares::Blocked, cause, mend: mend.clone(), ..self }
     }
 
@@ -187,7 +189,7 @@ pub fn refused_write(error: &ApiError) -> (Fares, &'static str) {
         ),
         ApiError::Invalid(_) => (
             Fares::Blocked,
-            "find what refuses it, for instance an admission webhook: the message is its own",
+            "find what refuses it, for instance an admission webhook: the message comes from it",
         ),
         ApiError::Unauthorized | ApiError::Credentials(_) => {
             (Fares::Blocked, "renew the credentials of this program for the API server")
@@ -196,7 +198,7 @@ pub fn refused_write(error: &ApiError) -> (Fares, &'static str) {
     }
 }
 
-/// A moment, as `at 2026-11-28T17:30:05Z, in 4 min` or `..., 4 min ago`.
+/// Returns a moment, as `at 2026-11-28T17:30:05Z, in 4 min` or `..., 4 min ago`.
 pub fn moment(at: At, now: At) -> String {
     let distance = if at > now {
         format!("in {}", in_words(at.since(now)))
@@ -208,12 +210,12 @@ pub fn moment(at: At, now: At) -> String {
     format!("at {seconds}, {distance}")
 }
 
-/// A moment in the past, as `since 2026-11-28T17:30:05Z, 4 min ago`.
+/// Returns a moment in the past, as `since 2026-11-28T17:30:05Z, 4 min ago`.
 pub fn since(at: At, now: At) -> String {
     format!("since {}", moment(at, now).trim_start_matches("at "))
 }
 
-/// Says why no call to the cloud is made, and how to fix that.
+/// Returns why calls to the cloud are refused, and how to fix that.
 type Refusal = Box<dyn Fn() -> Option<(String, String)> + Send + Sync>;
 type Explain = Arc<dyn Fn(&str) -> Explanation + Send + Sync>;
 
@@ -245,7 +247,7 @@ struct ShownExplanation<'a> {
 /// The page as JSON.
 #[derive(Serialize)]
 struct ExplainPage<'a> {
-    /// True if this replica does not lead. Then it knows only what it reads from the API server.
+    /// True if this replica does not lead. Then it knows only the objects of the API server.
     standby: bool,
     objects: Vec<ShownExplanation<'a>>,
 }
@@ -254,12 +256,14 @@ struct ExplainPage<'a> {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unexplained {
     /// The query names no object.
-    #[error("which object? Use /explain?kind=KIND&name=NAME; a Service is NAMESPACE/NAME")]
+    #[error(
+        "name an object: /explain?kind=KIND&name=NAME; the name of a Service is NAMESPACE/NAME"
+    )]
     NoName,
-    /// No controller of this program explains anything.
+    /// The controllers of this program do not explain anything.
     #[error("this program does not explain objects")]
     Nothing,
-    /// No controller of this program knows such objects.
+    /// The controllers of this program do not know such objects.
     #[error("this program does not explain {given:?}: use kind={}", known.join(" or kind="))]
     Kind {
         /// The kind in the query.
@@ -270,13 +274,13 @@ pub enum Unexplained {
 }
 
 impl Explanations {
-    /// None yet.
+    /// Starts without explanations.
     pub fn new(plans: Plans) -> Self {
         Self { all: Arc::default(), plans, refusal: Arc::default() }
     }
 
-    /// While this says why no call to the cloud is made, and how to fix that, it is the cause of
-    /// everything.
+    /// Sets the function that returns why calls to the cloud are refused, and how to fix that.
+    /// While it returns a reason, this is the cause of everything.
     pub fn refused_by(
         &self,
         refusal: impl Fn() -> Option<(String, String)> + Send + Sync + 'static,
@@ -284,7 +288,8 @@ impl Explanations {
         self.refusal.get_or_init(|| Box::new(refusal));
     }
 
-    /// Adds what a controller says about the objects of a kind: its name, or `NAMESPACE/NAME`, is given.
+    /// Adds a controller's explanations of the objects of a kind. The function gets the name of the
+    /// object, or `NAMESPACE/NAME`.
     pub fn add(
         &self,
         controller: &'static str,
@@ -327,7 +332,7 @@ impl Explanations {
                 ShownExplanation { kind, name, controller, explanation, decided }
             })
             .collect();
-        // Without a kind, only those are of interest that know the name.
+        // Without a kind, only the explanations that know the name are of interest.
         let is_known = |shown: &ShownExplanation<'_>| shown.explanation.fares != Fares::Unknown;
         if kind.is_none() && objects.iter().any(is_known) {
             objects.retain(is_known);
@@ -335,14 +340,14 @@ impl Explanations {
         Ok(ExplainPage { standby: self.plans.is_standby(), objects })
     }
 
-    /// The page as JSON.
+    /// Returns the page as JSON.
     pub fn json(&self, kind: Option<&str>, name: Option<&str>) -> Result<String, Unexplained> {
         let page = self.page(kind, name)?;
         Ok(serde_json::to_string_pretty(&page).unwrap_or_default() + "\n")
     }
 
-    /// The page as text. The first three lines about an object say how it fares, why, and how to
-    /// fix it.
+    /// Returns the page as text. The first three lines about an object say how it fares, why, and
+    /// how to fix it.
     pub fn text(&self, kind: Option<&str>, name: Option<&str>) -> Result<String, Unexplained> {
         let ExplainPage { standby, objects } = self.page(kind, name)?;
         let texts: Vec<String> = objects.iter().map(|shown| shown.text(standby)).collect();
@@ -350,7 +355,7 @@ impl Explanations {
     }
 }
 
-/// Returns true if this is the kind, in lower case or in the plural as well.
+/// Returns true if this is the kind. It may be in lower case or in the plural.
 fn is_kind(kind: &str, given: &str) -> bool {
     let given = given.to_ascii_lowercase();
     let kind = kind.to_ascii_lowercase();

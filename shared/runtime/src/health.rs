@@ -38,7 +38,7 @@ impl Verdict {
         matches!(self, Self::Passed(_))
     }
 
-    /// The details.
+    /// Returns the details.
     pub fn detail(&self) -> &str {
         match self {
             Self::Passed(text) | Self::Failed(text) => text,
@@ -55,7 +55,8 @@ pub struct Finding {
     pub scope: Scope,
     /// Its verdict.
     pub verdict: Verdict,
-    /// For how long it has been seen to pass, or to fail. The kubelet's probes look all the time.
+    /// How long it has passed, or failed, as far as it was run. The kubelet's probes run it all the
+    /// time.
     pub lasts: Duration,
 }
 
@@ -66,7 +67,7 @@ struct Check {
     name: String,
     scope: Scope,
     run: CheckFn,
-    /// The last result, true if the check passed, and when this result came first.
+    /// The last result, true if the check passed, and since when it has been the result.
     state: Arc<Mutex<Option<(bool, Instant)>>>,
 }
 
@@ -88,7 +89,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// No checks yet: healthy and ready.
+    /// Starts without checks: healthy and ready.
     pub fn new() -> Self {
         Self::default()
     }
@@ -130,7 +131,8 @@ impl Health {
         checks.into_iter().map(Check::finding).collect()
     }
 
-    /// Runs the checks from time to time, so that the time since a check changed is true although nobody asks.
+    /// Runs the checks from time to time, so that the time of the last change is correct even if
+    /// nobody reads the pages.
     pub(crate) async fn follow(self) {
         loop {
             sleep(LOOK).await;
@@ -163,7 +165,7 @@ impl Condition {
         self.verdict.store(Arc::new(Verdict::Failed(reason.into())));
     }
 
-    /// The current verdict.
+    /// Returns the current verdict.
     pub fn verdict(&self) -> Verdict {
         Verdict::clone(&self.verdict.load())
     }

@@ -35,13 +35,13 @@ pub enum Need {
     Required(Capability),
     /// Without it the program has fewer functions.
     Optional(Capability),
-    /// Without it the program has fewer functions, but does other work: it has to know first whether
-    /// the cloud offers it.
+    /// Without it the program has fewer functions and does other work, so it must first know
+    /// whether the cloud offers it.
     Known(Capability),
 }
 
 impl Need {
-    /// The capability.
+    /// Returns the capability.
     pub const fn capability(self) -> Capability {
         match self {
             Self::Required(it) | Self::Optional(it) | Self::Known(it) => it,
@@ -55,7 +55,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The commit of this build, which `make build` sets; `unknown` in a build without it.
 pub const COMMIT: &str = or_unknown(option_env!("QUARTET_GIT_COMMIT"));
 
-/// `make build` sets an empty text where there is no repository.
+/// Replaces an empty text, which `make build` sets outside of a repository.
 const fn or_unknown(commit: Option<&'static str>) -> &'static str {
     match commit {
         Some(commit) if !commit.is_empty() => commit,
@@ -64,12 +64,12 @@ const fn or_unknown(commit: Option<&'static str>) -> &'static str {
 }
 
 impl Identity {
-    /// Its controller's names.
+    /// Returns its controller's names.
     pub(crate) const fn as_controller(&self) -> Controller {
         Controller { name: self.controller, alias: self.alias }
     }
 
-    /// The first line of `--help`.
+    /// Returns the first line of `--help`.
     pub(crate) fn summary(&self) -> String {
         format!(
             "The {} of Quartet, the Kubernetes cloud controllers as separate programs.",
@@ -77,7 +77,7 @@ impl Identity {
         )
     }
 
-    /// The user agent for all servers: `node-ccm/0.1.0 (linux/amd64)`.
+    /// Returns the user agent for all servers: `node-ccm/0.1.0 (linux/amd64)`.
     pub fn user_agent(&self) -> String {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",

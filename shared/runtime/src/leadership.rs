@@ -1,12 +1,12 @@
 //! Leader election.
 //!
-//! `kube-leader-election` implements the protocol (read the Lease, decide, patch it). On its
-//! own it can elect two leaders, because it trusts wall clocks and patches without a
-//! precondition. Three mechanisms around it make it safe, and all three are required (the
-//! model in `tests/model_check.rs` finds two leaders when one is left out):
+//! `kube-leader-election` implements the protocol (read the Lease, decide, patch it). On its own it
+//! can elect two leaders, because it trusts wall clocks and patches without a precondition. Three
+//! mechanisms around it make it safe, and all three are required (the model in
+//! `tests/model_check.rs` finds two leaders without any one of them):
 //!
-//! 1. **Compare-and-swap**: a write carries the resource version of the Lease that the
-//!    decision was based on ([`guard`], which makes updates of the library's patches).
+//! 1. **Compare-and-swap**: a write carries the resource version of the Lease that the decision was
+//!    based on ([`guard`], which turns the library's patches into updates).
 //! 2. **Monotonic observation**: a Lease has expired when *this process* has seen it unchanged
 //!    for its whole duration, whatever its timestamps say ([`guard`]).
 //! 3. **A local deadline**: a leader's term ends by its own clock before another replica may

@@ -33,7 +33,7 @@ const API_SERVER: &str = "apiserver";
 /// The rates of all buckets. Watches and Lease requests have no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
-    /// Reads from the API server, and writes to it, each.
+    /// Reads from the API server, and separately writes to it.
     pub requests: Rate,
     /// Events.
     pub events: Rate,
@@ -44,7 +44,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The same rate for all buckets.
+    /// Returns the same rate for all buckets.
     pub const fn each(rate: Rate) -> Self {
         Self { requests: rate, events: rate, cloud_reads: rate, cloud_writes: rate }
     }
@@ -76,7 +76,8 @@ struct LimitsState {
 }
 
 impl Limits {
-    /// Full buckets with these rates. Registers their metrics, so create it once per registry.
+    /// Creates full buckets with these rates. Registers their metrics, so create it once per
+    /// registry.
     pub fn new(rates: Rates, metrics: &Metrics) -> Self {
         let state = Arc::new(Mutex::new(LimitsState { rates, buckets: BTreeMap::new() }));
         let limits = Self { state, waits: Waits::new(metrics) };
@@ -97,7 +98,7 @@ impl Limits {
         }
     }
 
-    /// The bucket for this service and class, created at its first request.
+    /// Returns the bucket for this service and class, created at its first request.
     pub fn bucket(&self, service: &'static str, class: RequestClass) -> TokenBucket {
         let key = (service, class);
         let mut state = self.state.lock();

@@ -39,8 +39,8 @@ ccm_settings::settings! {
 }
 
 /// Levels for the libraries' own lines, which help only in debugging a library. Each warning of
-/// kube_runtime is about an error that the informer also logs. kube_client logs whole bodies,
-/// Its messages may contain secrets that it cannot parse: only errors are logged.
+/// kube_runtime is about an error that the informer also logs. kube_client logs whole bodies. Its
+/// messages may contain secrets that it cannot parse, so only errors are logged.
 const LIBRARIES: &str = "kube_client=error,kube_runtime=error,hyper=warn,hyper_util=warn,rustls=warn,tower=warn,h2=warn,tonic=warn";
 
 /// The process already has a logger.
@@ -48,7 +48,7 @@ const LIBRARIES: &str = "kube_client=error,kube_runtime=error,hyper=warn,hyper_u
 #[error("logging is already set up")]
 pub struct AlreadySet;
 
-/// Reads a filter; `None` for an empty text.
+/// Reads a filter. Returns `None` for an empty text.
 fn read_filter(filter: &str, _: &str) -> Result<Option<String>, String> {
     if filter.is_empty() { Ok(None) } else { check_filter(filter).map(|()| Some(filter.into())) }
 }
@@ -93,7 +93,7 @@ fn without_bodies(metadata: &Metadata<'_>) -> bool {
 pub struct LogControl(Option<reload::Handle<Targets, Registry>>);
 
 impl LogControl {
-    /// Has no effect; for a process that uses another logger.
+    /// Creates a control without effect, for a process that uses another logger.
     pub fn detached() -> Self {
         Self(None)
     }
@@ -107,7 +107,7 @@ impl LogControl {
     }
 }
 
-/// A logger that writes to `writer`, and its level control.
+/// Returns a logger that writes to `writer`, and its level control.
 pub(crate) fn logger<W>(
     settings: &LogSettings,
     writer: W,

@@ -74,13 +74,13 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A registry that reports the build and the process, without a program's name.
+    /// Creates a registry that reports the build and the process, without a program's name.
     pub fn new() -> Self {
         Self::of("")
     }
 
-    /// The registry of the program of this name, which is a label of `ccm_build_info`: with it
-    /// dashboards distinguish the programs, however they are scraped.
+    /// Returns the registry of the program of this name, which is a label of `ccm_build_info`: with
+    /// it dashboards distinguish the programs, however they are scraped.
     pub fn of(program: &'static str) -> Self {
         let own = ProgramMetrics::default();
         own.built(program);
@@ -100,14 +100,14 @@ impl Metrics {
         self.with(|registry| registry.register_collector(Box::new(collector)));
     }
 
-    /// All metrics in the OpenMetrics text format.
+    /// Returns all metrics in the OpenMetrics text format.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         text::encode(&mut text, &self.registry.lock())?;
         Ok(text)
     }
 
-    /// All metrics in Prometheus' older text format.
+    /// Returns all metrics in Prometheus' older text format.
     pub fn encode_classic(&self) -> Result<String, fmt::Error> {
         Ok(classic(&self.encode()?))
     }
@@ -121,14 +121,14 @@ impl Metrics {
 /// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// OpenMetrics, as Prometheus asks for it.
+    /// OpenMetrics, which Prometheus asks for.
     Open,
     /// The older text format, which every tool reads.
     Classic,
 }
 
 impl Format {
-    /// The format for a client that accepts this (header `Accept`).
+    /// Returns the format for a client that accepts this (header `Accept`).
     pub(crate) fn accepted(accept: &str) -> Self {
         let is_open = accept.contains("application/openmetrics-text");
         if is_open { Self::Open } else { Self::Classic }
@@ -141,7 +141,7 @@ impl Format {
         }
     }
 
-    /// A page that [`Metrics::encode`] wrote, in this format.
+    /// Returns a page that [`Metrics::encode`] wrote, in this format.
     pub(crate) fn page(self, open: Bytes) -> Bytes {
         match self {
             Self::Open => open,
@@ -150,8 +150,8 @@ impl Format {
     }
 }
 
-/// A page in OpenMetrics as Prometheus' older text format: a counter's description names it as
-/// its series do, with `_total`, and there is no mark of the end.
+/// Returns a page in OpenMetrics as Prometheus' older text format: the description of a counter
+/// names it as its series do, with `_total`, and the mark of the end is missing.
 fn classic(page: &str) -> String {
     let counters: HashSet<&str> = page
         .lines()

@@ -1,9 +1,10 @@
-//! Follows the admission policy of the program's own account (`manifests/common/policy.yaml`): says if it is in force,
-//! and which writes it has refused.
+//! Follows the admission policy of the program's own account (`manifests/common/policy.yaml`):
+//! shows if it is in force, and which writes it has refused.
 //!
-//! A program works without its policy: an API server older than 1.30 has no such policies, and not everybody may install
-//! them. It says so. A policy of another version may refuse what this version writes: one line of the log
-//! and of `/readyz?verbose` names the file to apply.
+//! A program works without its policy, because an API server older than 1.30 does not have such
+//! policies, and not everybody may install them. It then reports that. A policy of another version
+//! may refuse what this version writes: one line of the log and of `/readyz?verbose` names the file
+//! to apply.
 
 use std::{collections::BTreeSet, mem, time::Duration};
 
@@ -23,11 +24,11 @@ use crate::{
     rights::{self, POLICIES, POLICY_BINDINGS},
 };
 
-/// Between two looks, and how long a refusal is shown.
+/// The time between two reads of the policy. A refusal is shown for as long.
 const PERIOD: Duration = Duration::from_mins(5);
 /// The same while the API server does not answer.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Between two looks at refusals: many are one.
+/// The time between two looks at refusals: several are reported as one.
 const GATHERED: Duration = Duration::from_secs(1);
 /// The most refusals that are told one by one.
 const MOST_TOLD: usize = 16;
@@ -46,7 +47,7 @@ metrics! {
 enum FoundPolicy {
     NotLooked,
     InForce,
-    /// No policy, or no binding of it.
+    /// The policy or its binding does not exist.
     NotInstalled,
     /// The binding only warns or audits, or binds another policy.
     NotDenying,
@@ -54,7 +55,7 @@ enum FoundPolicy {
 }
 
 impl FoundPolicy {
-    /// True if the API server only did not answer.
+    /// Returns true if the API server only did not answer.
     fn is_transient(&self) -> bool {
         matches!(self, Self::Unknown(error) if !matches!(error, ApiError::Forbidden(_)))
     }
@@ -73,7 +74,7 @@ pub(crate) struct OwnPolicy {
 }
 
 impl OwnPolicy {
-    /// The line and the metrics appear at once; the first request is made by [`OwnPolicy::run`].
+    /// Shows the line and the metrics at once; the first request is made by [`OwnPolicy::run`].
     pub(crate) fn new(
         program: &'static str,
         clients: &Clients,
@@ -93,7 +94,7 @@ impl OwnPolicy {
         }
     }
 
-    /// Looks at the start and every five minutes, and follows refusals, until cancelled.
+    /// Reads the policy at the start and every five minutes, and follows refusals, until cancelled.
     pub(crate) async fn run(mut self, token: CancellationToken) {
         let denials = self.denials.clone();
         let rounds = async {
@@ -165,7 +166,8 @@ impl OwnPolicy {
     }
 }
 
-/// The words of a refusal in one order: the API server names the same fields in another order each time.
+/// Returns the words of a refusal in one order: the API server names the same fields in another
+/// order each time.
 fn words(message: &str) -> Vec<String> {
     let words = message.split([' ', ',']).filter(|word| !word.is_empty());
     let mut words: Vec<String> = words.map(str::to_owned).collect();
@@ -173,7 +175,7 @@ fn words(message: &str) -> Vec<String> {
     words
 }
 
-/// True if the API server refuses what violates this policy.
+/// Returns true if the API server refuses what violates this policy.
 fn denies(binding: &Value, policy: &str) -> bool {
     let actions = binding.pointer("/spec/validationActions").and_then(Value::as_array);
     binding.pointer("/spec/policyName").is_some_and(|name| name == policy)
@@ -195,23 +197,22 @@ fn verdict(program: &str, found: &FoundPolicy, denial: Option<&Denial>) -> Verdi
             ));
         }
         FoundPolicy::NotInstalled => {
-            format!("no policy named {program} is installed, or this API server is older than 1.30")
+            format!("the policy {program} is not installed, or this API server is older than 1.30")
         }
         FoundPolicy::NotDenying => {
             format!(
-                "the binding {program} denies nothing: it only warns or audits, or binds another policy"
+                "the binding {program} does not deny anything: it only warns or audits, or binds another policy"
             )
         }
         FoundPolicy::Unknown(error) => {
             return Verdict::Failed(format!(
-                "not known if {program} is installed: {error}; the program works as before; without the policy its \
-                 account may write all that its role grants; apply manifests/{program}, or its file in \
+                "not known if {program} is installed: {error}; the program works as before; without the policy its account may write everything that its role grants; apply manifests/{program}, or its file in \
                  manifests/rendered"
             ));
         }
     };
     Verdict::Failed(format!(
-        "{why}; the program works as before, but its account may write all that its role grants; apply \
+        "{why}; the program works as before, but its account may write everything that its role grants; apply \
          manifests/{program}, or its file in manifests/rendered"
     ))
 }

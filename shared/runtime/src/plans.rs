@@ -1,4 +1,4 @@
-//! Plans: the steps that controllers have decided and not done yet, for the page `/plan`, its
+//! Plans: the steps that controllers have decided but not done yet, for the page `/plan`, its
 //! metrics and log lines.
 //!
 //! A controller publishes an object's steps before it executes them, and clears them
@@ -145,7 +145,7 @@ struct PlanPage {
 }
 
 impl Plans {
-    /// No plans yet. Registers its metrics, so create it once per registry.
+    /// Starts without plans. Registers its metrics, so create it once per registry.
     pub fn new(mode: Mode, metrics: &Metrics) -> Self {
         let metrics = PlanMetrics::new(metrics);
         metrics.observing.set((mode == Mode::Observe).into());
@@ -153,12 +153,12 @@ impl Plans {
         Self { shared: Arc::new(Shared { mode, standby, plans: Mutex::default(), metrics }) }
     }
 
-    /// Says on the page whether this replica waits to become leader.
+    /// Shows on the page that this replica waits to become leader, or that it leads.
     pub(crate) fn stand_by(&self, is_standby: bool) {
         self.shared.standby.store(is_standby, Ordering::Relaxed);
     }
 
-    /// The mode: whether the program makes changes.
+    /// Returns the mode: whether the program makes changes.
     pub fn mode(&self) -> Mode {
         self.shared.mode
     }
@@ -174,18 +174,18 @@ impl Plans {
         self.replace(object.kind, object.key(), steps, None);
     }
 
-    /// Publishes why nothing is done for an object, instead of steps.
+    /// Publishes the reason why nothing is done for an object, instead of steps.
     pub fn block(&self, object: &ObjectRef, why: &str) {
         let why = one_line(why, LONGEST_LINE);
         self.replace(object.kind, object.key(), Vec::new(), Some(why));
     }
 
-    /// Removes an object's plan: nothing to do, or done.
+    /// Removes an object's plan, because it is done or nothing has to be done.
     pub fn clear(&self, kind: &'static str, key: &str) {
         self.replace(kind, key.to_owned(), Vec::new(), None);
     }
 
-    /// Removes the plans of all objects of a kind but these.
+    /// Removes the plans of all objects of a kind except these.
     pub fn keep(&self, kind: &'static str, keys: &BTreeSet<String>) {
         let plans = self.shared.plans.lock();
         let of_kind = plans.keys().filter(|(one, _)| *one == kind).map(|(_, key)| key);
@@ -229,7 +229,7 @@ impl Plans {
         self.shared.metrics.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
-    /// A leader's steps are logged by its controller.
+    /// Logs an observer's steps. A leader's steps are logged by its controller.
     fn log(&self, kind: &str, object: &str, steps: &[Step], blocked: Option<&str>) {
         let text = match (steps, blocked) {
             ([], Some(why)) => format!("nothing, blocked: {why}"),
@@ -242,12 +242,12 @@ impl Plans {
         }
     }
 
-    /// The page as JSON, for the objects of this name or for all.
+    /// Returns the page as JSON, for the objects of this name or for all.
     pub fn json(&self, name: Option<&str>) -> String {
         serde_json::to_string_pretty(&self.page(name)).unwrap_or_default() + "\n"
     }
 
-    /// The page as text.
+    /// Returns the page as text.
     pub fn text(&self, name: Option<&str>) -> String {
         let PlanPage { mode, standby, objects, omitted, due, held, blocked, plans } =
             self.page(name);
@@ -264,7 +264,9 @@ impl Plans {
         let counts = format!("objects: {objects}; steps due: {due}; held: {held}{blocked}");
         let mut lines = vec![mode.to_owned(), counts];
         if let Some(name) = name.filter(|_| plans.is_empty() && !standby) {
-            lines.push(format!("\nnothing is here about {name:?} (a Service is NAMESPACE/NAME)"));
+            lines.push(format!(
+                "\nthis page has nothing about {name:?} (the name of a Service is NAMESPACE/NAME)"
+            ));
         }
         for ObjectPlan { kind, name, since, steps, blocked, .. } in plans {
             lines.push(format!("\n{kind} {name}, since {since:.0}"));
@@ -277,8 +279,9 @@ impl Plans {
         lines.join("\n") + "\n"
     }
 
-    /// The line `waiting` of `/readyz?verbose`: how many objects have steps, and which one for longest.
-    /// Fails if that is long. It does not fail for an observer, which executes no step.
+    /// Returns the line `waiting` of `/readyz?verbose`: how many objects have steps, and which one
+    /// has had them for the longest time. Fails if that is long. It does not fail for an observer,
+    /// which executes no step.
     pub(crate) fn waiting(&self) -> Verdict {
         let plans = self.shared.plans.lock();
         let Some(oldest) = with_steps(&plans).min_by_key(|plan| plan.waits) else {
@@ -330,14 +333,14 @@ impl Plans {
     }
 }
 
-/// The plans that have steps. A blocked object does not wait for this program.
+/// Returns the plans that have steps. A blocked object does not wait for this program.
 fn with_steps<'a>(
     plans: &'a BTreeMap<(&'static str, String), ObjectPlan>,
 ) -> impl Iterator<Item = &'a ObjectPlan> {
     plans.values().filter(|plan| !plan.steps.is_empty())
 }
 
-/// The numbers of steps by kind, in words.
+/// Returns the numbers of steps by kind, in words.
 fn counts(steps: &BTreeMap<&'static str, usize>) -> String {
     let counts: Vec<_> = steps.iter().map(|(step, count)| format!("{count} {step}")).collect();
     if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }

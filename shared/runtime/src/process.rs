@@ -18,8 +18,8 @@ struct Stat {
 }
 
 impl Stat {
-    /// The program's name (field 2) may contain blanks and brackets: fields are counted after the
-    /// last closing bracket.
+    /// Parses `/proc/self/stat`. The program's name (field 2) may contain blanks and brackets, so
+    /// fields are counted after the last closing bracket.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -34,7 +34,7 @@ impl Stat {
     }
 }
 
-/// The soft limit of this name in `/proc/self/limits`; `unlimited` is infinity.
+/// Returns the soft limit of this name in `/proc/self/limits`. `unlimited` is infinity.
 fn limit(text: &str, name: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     match line.split_ascii_whitespace().next()? {
@@ -43,13 +43,13 @@ fn limit(text: &str, name: &str) -> Option<f64> {
     }
 }
 
-/// The boot time, in seconds since the epoch, from `/proc/stat`.
+/// Returns the boot time, in seconds since the epoch, from `/proc/stat`.
 fn boot_time(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
 }
 
-/// Bytes received and sent, from the `IpExt` lines of `/proc/self/net/netstat`: the first line
-/// has the column names, the second the values.
+/// Returns the bytes received and sent, from the `IpExt` lines of `/proc/self/net/netstat`: the
+/// first line has the column names, the second the values.
 fn network_bytes(text: &str) -> Option<(u64, u64)> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("IpExt:"));
     let (names, values) = (lines.next()?, lines.next()?);

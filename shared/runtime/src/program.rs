@@ -55,12 +55,13 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// The program's own settings.
     type Settings: Schema + Clone + Send + Sync + PartialEq + Debug + Serialize + 'static;
 
-    /// The cloud capabilities that the program needs with these settings. If there is none, no call
-    /// is made to the cloud, not even to learn what it offers. Called once, at startup.
+    /// Returns the cloud capabilities that the program needs with these settings. If the list is
+    /// empty, the program does not call the cloud, not even to learn what it offers. Called once,
+    /// at startup.
     fn needs(settings: &Self::Settings) -> Vec<Need>;
 
-    /// Why the program has nothing to do with these settings, if so: then it is healthy and idle,
-    /// without watches, Lease and calls to the cloud.
+    /// Returns the reason if the program has nothing to do with these settings. It is then healthy
+    /// and idle, without watches, Lease and calls to the cloud.
     fn idle(_settings: &Self::Settings) -> Option<String> {
         None
     }
@@ -69,19 +70,19 @@ pub trait Program: Send + Sync + Sized + 'static {
     /// Called only for the metrics reference, never in a running process.
     fn specimens(metrics: &Metrics);
 
-    /// The API server permissions that the program needs besides the common ones
+    /// Returns the API server permissions that the program needs besides the common ones
     /// ([`needed`](crate::rights::needed)): exactly those that its manifests grant.
     fn rights() -> Vec<Right>;
 
-    /// Called on every replica: starts informers and fills caches. Returns the program that will
+    /// Prepares every replica: starts informers and fills caches. Returns the program that will
     /// lead. It may wait for the API server: the replica is then live, but not ready.
     fn prepare(context: &Context<Self>) -> impl Future<Output = Result<Self, Failure>> + Send;
 
-    /// Called once this replica leads, or when it observes. Starts the workers on
+    /// Starts the work once this replica leads, or when it observes. Starts the workers on
     /// `context.supervisor`; they check `context.leadership` at each write.
     fn lead(self: Arc<Self>, context: &Context<Self>);
 
-    /// Called at shutdown while still leading: stops accepting work and returns when work in
+    /// Ends the work at shutdown while still leading: stops accepting work and returns when work in
     /// progress has finished. The runtime limits it to `--drain-timeout`.
     fn drain(&self) -> impl Future<Output = ()> + Send;
 }
@@ -111,7 +112,7 @@ pub struct Context<P: Program> {
     pub clients: Clients,
     /// The cloud, which has the capabilities that the program needs.
     pub cloud: Arc<dyn Cloud>,
-    /// Tells if the cloud is the one that this program has worked with. While it is another one,
+    /// Checks that the cloud is the one that this program has worked with. While it is another one,
     /// calls of `cloud` fail.
     pub same_cloud: SameCloud,
     /// The term of leadership: checked before each write.
@@ -136,6 +137,6 @@ pub struct Context<P: Program> {
     pub supervisor: Supervisor,
     /// The checks behind `/healthz`, `/livez` and `/readyz`.
     pub health: Health,
-    /// Cancelled when the program's tasks must stop; the supervisor's own token.
+    /// Is cancelled when the program's tasks must stop. It is the supervisor's own token.
     pub token: CancellationToken,
 }

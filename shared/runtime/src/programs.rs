@@ -26,7 +26,7 @@ impl ListedProgram {
         !self.flags.is_empty()
     }
 
-    /// All its controllers.
+    /// Returns all its controllers.
     fn controllers(&self) -> impl Iterator<Item = Controller> + use<> {
         std::iter::once(self.identity.as_controller()).chain(self.also.iter().copied())
     }
@@ -111,29 +111,29 @@ pub const ALL: &[ListedProgram] = &[
     },
 ];
 
-/// The programs, in the order of the list.
+/// Returns the programs, in the order of the list.
 pub fn shipped() -> impl Iterator<Item = Identity> + Clone {
     ALL.iter().map(|listing| listing.identity)
 }
 
-/// The program of this name.
+/// Returns the program of this name.
 pub fn named(binary: &str) -> Option<Identity> {
     shipped().find(|identity| identity.binary == binary)
 }
 
-/// The controllers of cloud-controller-manager.
+/// Returns the controllers of cloud-controller-manager.
 pub(crate) fn controllers() -> impl Iterator<Item = Controller> {
     ALL.iter().flat_map(ListedProgram::controllers)
 }
 
-/// All controllers of a program.
+/// Returns all controllers of a program.
 pub(crate) fn controllers_of(identity: &Identity) -> impl Iterator<Item = Controller> + use<> {
     let listing = ALL.iter().find(|listing| listing.identity == *identity);
     let also = listing.map_or(&[][..], |listing| listing.also);
     std::iter::once(identity.as_controller()).chain(also.iter().copied())
 }
 
-/// The flags of all programs that a sibling accepts without effect.
+/// Returns the flags of all programs that a sibling accepts without effect.
 pub(crate) fn flags() -> impl Iterator<Item = &'static Foreign> {
     ALL.iter().flat_map(|listing| listing.flags)
 }

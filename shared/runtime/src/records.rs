@@ -20,18 +20,18 @@ use tokio::{
 
 use crate::metrics::Metrics;
 
-/// Records are written for at most so many clients at the same time: each may take a processor and the memory
-/// of a machine.
+/// Records are written for at most this many clients at the same time: each may take a processor
+/// and the memory of a machine.
 const AT_ONCE: usize = 2;
 /// The bytes that are sent at once.
 const PIECE: usize = 32 * 1024;
-/// The pieces that wait for a client. It is slow, or the record is written slowly.
+/// How many pieces may wait for a client, because either the client or the record may be slow.
 const WAITING: usize = 2;
 
 /// The request of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordQuery {
-    /// The object that the record should be about. Otherwise it is about all.
+    /// The object that the record should be about. `None` asks for all objects.
     pub name: Option<String>,
     /// True if names and addresses should be replaced.
     pub anonymous: bool,
@@ -42,7 +42,7 @@ pub struct RecordQuery {
 pub struct RecordSize {
     /// Its memory.
     pub bytes: usize,
-    /// How many events there are.
+    /// The number of events.
     pub events: u64,
     /// The time since which no record is missing.
     pub since: Option<At>,
@@ -87,7 +87,7 @@ pub(crate) enum Unread {
 }
 
 impl Records {
-    /// None yet, with their metrics.
+    /// Starts without records, with their metrics.
     pub fn new(metrics: &Metrics) -> Self {
         let records = Self { all: Arc::default(), at_once: Arc::new(Semaphore::new(AT_ONCE)) };
         let shown = Arc::clone(&records.all);
@@ -96,7 +96,7 @@ impl Records {
             let together = RecordSize {
                 bytes: all.iter().map(|kept| kept.bytes).sum(),
                 events: all.iter().map(|kept| kept.events).sum(),
-                // The shortest: a machine without a record is a gap.
+                // The shortest record counts, because a machine without a record is a gap.
                 since: all
                     .iter()
                     .map(|kept| kept.since)
@@ -120,7 +120,7 @@ impl Records {
         all.iter().try_for_each(|record| record.write(asked, to))
     }
 
-    /// The body, written while the client reads.
+    /// Returns the body, written while the client reads.
     pub(crate) fn body(
         &self,
         asked: RecordQuery,
@@ -134,7 +134,8 @@ impl Records {
             let (pieces, received) = mpsc::channel(WAITING);
             drop(spawn_blocking(move || {
                 let mut to = Pieces { pieces, piece: Vec::new() };
-                // A client that goes away misses the rest; one that stays sees by the last line if it has all.
+                // A client that disconnects misses the rest. A client that stays can see from the
+                // last line if the record is complete.
                 let written = records.write(&asked, &mut to);
                 if let Err(error) = written.and_then(|()| to.flush()) {
                     tracing::debug!(%error, "a client did not get the whole record");

@@ -41,12 +41,13 @@ pub struct Right {
 }
 
 impl Right {
-    /// A verb on all objects of a cluster-scoped resource of the core group.
+    /// Creates the permission for a verb on all objects of a cluster-scoped resource of the core
+    /// group.
     pub const fn new(verb: &'static str, resource: &'static str) -> Self {
         Self::on_part(verb, resource, "")
     }
 
-    /// A verb on a subresource of all of them.
+    /// Returns a verb on a subresource of all of them.
     pub const fn on_part(
         verb: &'static str,
         resource: &'static str,
@@ -62,13 +63,13 @@ impl Right {
         }
     }
 
-    /// The permission to set, change or remove annotations and labels `quartet.dev/...` of these
-    /// objects. No API serves it: the policy in `manifests/guard` asks for it.
+    /// Returns the permission to set, change or remove annotations and labels `quartet.dev/...` of
+    /// these objects. No API serves it: the policy in `manifests/guard` asks for it.
     pub fn mark(resource: &'static str) -> Self {
         Self { group: Cow::Borrowed(GUARD), ..Self::new("mark", resource) }
     }
 
-    /// The same permission in one namespace only.
+    /// Returns the same permission in one namespace only.
     #[must_use]
     pub fn within(self, namespace: impl Into<Cow<'static, str>>) -> Self {
         Self { namespace: namespace.into(), ..self }
@@ -91,9 +92,9 @@ impl fmt::Display for Right {
     }
 }
 
-/// All permissions of a program with these own permissions. A program that may create events in all
-/// namespaces needs no permission for single ones, and a program that may list all Leases needs no
-/// permission to list its own.
+/// Returns all permissions of a program with these own permissions. A program that may create
+/// events in all namespaces needs no permission for single ones, and a program that may list all
+/// Leases needs no permission to list its own.
 pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
     let in_all_namespaces = own.contains(&Right::new("create", "events"));
     let mut all = own;
@@ -112,8 +113,9 @@ pub fn needed(own: Vec<Right>, election: &ElectionSettings) -> Vec<Right> {
     all
 }
 
-/// Permissions that a program works without: to see if the policy of its account is installed. They are not
-/// reviewed, since [`own_policy`](crate::own_policy) says when they are missing.
+/// Returns the permissions that a program can do without. With them it sees if the policy of its
+/// account is installed. They are not reviewed, since [`own_policy`](crate::own_policy) says when
+/// they are missing.
 pub(crate) fn optional(program: &'static str) -> [Right; 2] {
     [POLICIES, POLICY_BINDINGS].map(|resource| Right {
         group: Cow::Borrowed(ADMISSION),
@@ -122,27 +124,27 @@ pub(crate) fn optional(program: &'static str) -> [Right; 2] {
     })
 }
 
-/// The permissions that an observer needs.
+/// Returns the permissions that an observer needs.
 pub fn reads(mut own: Vec<Right>) -> Vec<Right> {
     own.push(of_rivals());
     own.retain(|right| matches!(right.verb, "get" | "list" | "watch"));
     own
 }
 
-/// Events about cluster-scoped objects, which are stored in `default`; a repeated event is
-/// patched (`ccm_kube::events`).
+/// Returns the permissions for events about cluster-scoped objects, which are stored in `default`;
+/// a repeated event is patched (`ccm_kube::events`).
 fn of_events() -> [Right; 2] {
     ["create", "patch"].map(|verb| Right::new(verb, "events").within("default"))
 }
 
-/// The list of Leases that shows other cloud controllers.
+/// Returns the list of Leases that shows other cloud controllers.
 fn of_rivals() -> Right {
     let group = Cow::Borrowed("coordination.k8s.io");
     Right { group, ..Right::new("list", "leases").within(rivals::NAMESPACE) }
 }
 
-/// The Lease, for the election library and the standby's watch, and its events, which do not
-/// repeat ([`leadership`](crate::leadership)).
+/// Returns the permissions for the Lease, which the election library and the standby's watch need,
+/// and for its events, which do not repeat ([`leadership`](crate::leadership)).
 fn of_election(election: &ElectionSettings) -> Vec<Right> {
     let lease = |verb| Right {
         group: Cow::Borrowed("coordination.k8s.io"),

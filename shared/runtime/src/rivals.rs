@@ -1,9 +1,11 @@
-//! Other cloud controllers: at the start of leadership and every five minutes this looks for a Lease that one of them
-//! renews. Two controllers that do the same work undo each other's changes. A program does not lead beside
-//! another leader of its kind, unless a setting says that the two divide the work.
+//! Finds other cloud controllers: at the start of leadership and every five minutes it looks for a
+//! Lease that one of them renews. Two controllers that do the same work undo each other's changes.
+//! A program does not lead beside another leader of its kind, unless a setting says that the two
+//! divide the work.
 //!
-//! A Lease stays when its program is uninstalled, so only one that changes between two looks counts. What a
-//! Lease cannot show: which controllers its program runs, and a program whose Lease is in another namespace.
+//! A Lease stays when its program is uninstalled, so a Lease counts only if it changes between two
+//! looks. A Lease does not show which controllers its program runs, and a program with a Lease in
+//! another namespace is not found.
 
 mod decide;
 
@@ -32,12 +34,12 @@ use crate::{
 
 /// Where cloud controllers have their Leases.
 pub(crate) const NAMESPACE: &str = "kube-system";
-/// Between the two looks. Leases are renewed every few seconds.
+/// The time between the two looks. Leases are renewed every few seconds.
 const LOOK: Duration = Duration::from_secs(30);
-/// Between two surveys.
+/// The time between two surveys.
 const PERIOD: Duration = Duration::from_mins(5);
-/// After the first survey, and while the Leases cannot be read: another leader may have begun at the same
-/// moment.
+/// The time until the next survey after the first one, and while the Leases cannot be read: another
+/// leader may have begun at the same moment.
 const SOON: Duration = Duration::from_mins(1);
 
 metrics! {
@@ -68,8 +70,8 @@ pub(crate) struct Survey {
 pub(crate) type WrongClock = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 impl Survey {
-    /// A survey for this program. Its line and its metric appear at once; the first request is made by
-    /// [`Survey::run`].
+    /// Creates a survey for this program. Its line and its metric appear at once; the first request
+    /// is made by [`Survey::run`].
     pub(crate) fn new(
         program: &Identity,
         (election, mode): (&ElectionSettings, Mode),
@@ -124,8 +126,8 @@ impl Survey {
         );
     }
 
-    /// Looks as a new leader before it works: a standby may take over while a second leader exists.
-    /// Returns the reason if this leader must yield.
+    /// Looks for other leaders before a new leader works: a standby may take over while a second
+    /// leader exists. Returns the reason if this leader must yield.
     pub(crate) async fn yields(&mut self) -> Option<String> {
         if self.mode == Mode::Observe {
             return None;
@@ -139,7 +141,8 @@ impl Survey {
         Some(format!("another {} leads, and began earlier: {first}", self.own.program))
     }
 
-    /// Surveys as the leader, the clock as well. Ends with the reason if this leader must yield to another one of its program.
+    /// Surveys the Leases and the clock while this process leads. Ends with the reason if this
+    /// leader must yield to another one of its program.
     pub(crate) async fn run(mut self) -> String {
         let mut next = SOON;
         loop {
@@ -165,20 +168,21 @@ impl Survey {
         }
     }
 
-    /// The fault of the clock, if it was not reported yet.
+    /// Returns the fault of the clock, if it was not reported yet.
     fn clock_news(&mut self) -> Option<String> {
         let wrong = (self.clock)();
         let was_reported = mem::replace(&mut self.is_clock_reported, wrong.is_some());
         wrong.filter(|_| !was_reported)
     }
 
-    /// Says that the Leases cannot be read. The metric keeps its last value.
+    /// Shows that the Leases cannot be read. The metric keeps its last value.
     fn cannot_look(&self, error: &ApiError) {
         self.line.fail(format!("cannot look for other cloud controllers: {error}"));
     }
 
-    /// The competing controllers that renewed their Leases between two looks, and the Leases. One
-    /// look is enough if it shows no Lease that may be such a controller's.
+    /// Returns the competing controllers that renewed their Leases between two looks, and the
+    /// Leases. One look is enough if it does not show any Lease that may belong to such a
+    /// controller.
     async fn survey(
         &self,
         may_be_rival: impl Fn(&SeenLease) -> bool,

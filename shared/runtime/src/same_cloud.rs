@@ -1,8 +1,9 @@
 //! Checks that the cloud is still the one that this program has worked with.
 //!
 //! The leader records the cloud's identity ([`Cloud::identity`]) on the Lease. While the cloud is
-//! another one, no call reaches it: another project shows nothing of what this cluster has, and
-//! what it does not show would be made again, given up or deleted. A person approves the new one.
+//! another one, no call reaches it: another project does not show the resources of this cluster, so
+//! the program would create them again, give them up or delete them. A person approves the new
+//! cloud.
 //!
 //! ```text
 //! Lease: recorded --+
@@ -43,10 +44,10 @@ use crate::leadership::{CLOUD_IDENTITY, Leadership, LeaseAnnotations};
 pub const APPROVED_UNTIL: &str = "quartet.dev/cloud-identity-approved-until";
 /// How long a call waits until the cloud says which one it is, after a new connection.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Time between two checks in the meantime.
+/// The time between two checks during this wait.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Tells if the cloud is the one that the Lease names. Clones share it.
+/// Checks that the cloud is the one that the Lease names. Clones share the check.
 #[derive(Clone)]
 pub struct SameCloud(Arc<Shared>);
 
@@ -61,7 +62,7 @@ struct Shared {
 }
 
 impl SameCloud {
-    /// Watches whether this cloud is the one that the Lease names.
+    /// Creates the check that this cloud is the one that the Lease names.
     pub fn new(cloud: Arc<dyn Cloud>, leadership: &Leadership, place: &Where) -> Self {
         Self(Arc::new(Shared {
             cloud,
@@ -72,22 +73,22 @@ impl SameCloud {
         }))
     }
 
-    /// The cloud, guarded: while it is another one than before, each call fails with
+    /// Returns the guarded cloud: while the cloud is not the recorded one, each call fails with
     /// [`ErrorKind::Unavailable`], and so does a call that was under way.
     pub fn guarded(&self) -> Arc<dyn Cloud> {
         Arc::new(Guarded::new(self.clone()))
     }
 
-    /// Returns true if the cloud is provably the one that this program has worked with: it says so
-    /// itself, and the Lease has it from before. False while that is not known, also without
-    /// election, and for a provider that cannot tell. Only then does the cloud's "not found" mean
-    /// that something is lost.
+    /// Returns true if the cloud is provably the one that this program has worked with: the cloud
+    /// says so itself, and an earlier leader recorded it in the Lease. Returns false while that is
+    /// not known, also without election, and for a provider that cannot tell. The cloud's "not
+    /// found" means that something is lost only if this is true.
     pub fn is_proven(&self) -> bool {
         let recorded = self.0.lease.get(CLOUD_IDENTITY);
         recorded.is_some() && recorded == self.0.cloud.identity()
     }
 
-    /// The current state. Takes over what may be recorded.
+    /// Returns the current state. Takes over what may be recorded.
     pub fn standing(&self) -> Standing {
         let standing = self.seen();
         if let Standing::Recorded { present, .. } = &standing {
@@ -96,7 +97,8 @@ impl SameCloud {
         standing
     }
 
-    /// The time until which another cloud is approved, or why a person's text has no effect.
+    /// Returns the time until which another cloud is approved, or why a person's text has no
+    /// effect.
     fn approval(&self) -> Result<Option<At>, String> {
         let Some(text) = self.0.lease.get(APPROVED_UNTIL) else { return Ok(None) };
         let wrong = |_| {
@@ -104,7 +106,7 @@ impl SameCloud {
                 "annotation {APPROVED_UNTIL}: {text:?} is not a time such as 2006-01-02T15:04:05Z"
             )
         };
-        // This notices a step of the wall clock, which the text then follows.
+        // This notices that the wall clock was set, so that the text follows it.
         let now = self.0.timeline.now();
         let until: At = text.trim().parse().map_err(wrong)?;
         Ok(Some(until).filter(|until| now < *until))
@@ -114,7 +116,7 @@ impl SameCloud {
         matches!(self.approval(), Ok(Some(_)))
     }
 
-    /// Why calls are not made; `None` while they are.
+    /// Returns why calls are not made; `None` while they are.
     fn objection(&self, standing: &Standing) -> Option<String> {
         standing.objection(&self.0.remedy).map(|(why, mend)| format!("{why}; {mend}"))
     }
@@ -144,7 +146,7 @@ impl SameCloud {
         }
     }
 
-    /// Watches the cloud while this process leads.
+    /// Starts to watch the cloud while this process leads.
     pub fn watch(&self, events: &EventRecorder, place: &Where) -> Watch {
         Watch::new(self.clone(), events, place)
     }

@@ -40,7 +40,7 @@ pub struct Settings<S> {
 /// The settings of a process, read once.
 pub type Loaded<S> = ccm_settings::Loaded<Settings<S>>;
 
-/// All settings of a program; its own settings come first.
+/// Returns all settings of a program; its own settings come first.
 pub(crate) fn catalogue<S: Schema>(identity: &Identity) -> Catalogue {
     let about = AboutProgram {
         binary: identity.binary,
@@ -54,7 +54,7 @@ pub(crate) fn catalogue<S: Schema>(identity: &Identity) -> Catalogue {
         .with_default("leader-elect-resource-name", identity.lease)
 }
 
-/// Reads all layers for a process with these cloud providers; an empty list accepts any.
+/// Reads all layers for a process with these cloud providers. An empty list accepts any.
 pub(crate) fn load<S: Schema + 'static>(
     identity: Identity,
     providers: Vec<String>,

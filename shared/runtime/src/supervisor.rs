@@ -36,19 +36,19 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// A group of tasks that must stop when `token` is cancelled.
+    /// Creates a group of tasks that must stop when `token` is cancelled.
     pub fn new(token: CancellationToken) -> Self {
         let (tracker, failure) = (TaskTracker::new(), watch::Sender::new(None));
         Self { token, tracker, names: Arc::default(), failure }
     }
 
-    /// Another group, which stops on its own. Its failures are reported with this group's.
+    /// Returns another group, which stops on its own. Its failures are reported with this group's.
     #[must_use]
     pub fn sibling(&self) -> Self {
         Self { failure: self.failure.clone(), ..Self::new(CancellationToken::new()) }
     }
 
-    /// The token that stops the tasks.
+    /// Returns the token that stops the tasks.
     pub fn token(&self) -> &CancellationToken {
         &self.token
     }
@@ -107,7 +107,7 @@ impl Supervisor {
         first.and_then(|first| first.clone()).unwrap_or_default()
     }
 
-    /// The names of the running tasks.
+    /// Returns the names of the running tasks.
     pub fn running(&self) -> Vec<String> {
         self.names.lock().values().map(ToString::to_string).collect()
     }
@@ -130,7 +130,7 @@ impl Supervisor {
     }
 }
 
-/// The message of a panic, if it has one.
+/// Returns the message of a panic, if it has one.
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&'static str>()

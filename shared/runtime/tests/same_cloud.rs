@@ -51,7 +51,7 @@ impl Rig {
         Self { cloud, leadership, same, health, metrics, stop }
     }
 
-    /// A process after this one.
+    /// Returns a process after this one.
     fn next(&self) -> Self {
         self.stop.cancel();
         Self::of(self.cloud.clone(), Leadership::unconditional().after(&self.leadership))
@@ -61,7 +61,7 @@ impl Rig {
         self.leadership.annotations().annotate(key, text);
     }
 
-    /// The result of a lookup, the metric, and whether the cloud is proven.
+    /// Returns the result of a lookup, the metric, and whether the cloud is proven.
     async fn seen(&self) -> (Result<(), ErrorKind>, bool, bool) {
         sleep(Duration::from_secs(3)).await;
         let instances = self.same.guarded().instances().unwrap().unwrap();
@@ -78,7 +78,7 @@ impl Rig {
         (answer.map_err(|error| error.kind), is_changed, self.same.is_proven())
     }
 
-    /// The number of events, none of which was sent.
+    /// Returns the number of events, none of which was sent.
     fn events(&self) -> u32 {
         let page = self.metrics.encode().unwrap();
         let name = "ccm_events_dropped_total{reason=\"observing\"} ";
@@ -163,7 +163,7 @@ async fn a_cloud_that_does_not_say_which_one_it_is_any_more_is_not_trusted() {
     assert!(rig.seen().await.0.is_ok());
     sleep(Duration::from_mins(3)).await;
     rig.cloud.set_identity(None);
-    assert_eq!(rig.seen().await, (Err(ErrorKind::Unavailable), false, false), "silent anew");
+    assert_eq!(rig.seen().await, (Err(ErrorKind::Unavailable), false, false), "silent again");
 
     let silent = SimCloud::new();
     silent.set_identity(None);

@@ -44,17 +44,17 @@ pub struct Foreign {
     pub flag: &'static str,
     /// True if the flag may be given without a value.
     pub switch: bool,
-    /// Why it has no effect here.
+    /// The reason why it has no effect here.
     pub why: &'static str,
 }
 
 impl Foreign {
-    /// A flag that takes a value.
+    /// Returns a flag that takes a value.
     pub const fn value(flag: &'static str, why: &'static str) -> Self {
         Self { flag, switch: false, why }
     }
 
-    /// A flag that needs no value.
+    /// Returns a flag that needs no value.
     pub const fn switch(flag: &'static str, why: &'static str) -> Self {
         Self { flag, switch: true, why }
     }
@@ -88,8 +88,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The catalogue of a program with these settings, each section with its heading. Of two
-    /// settings with the same flag the first wins.
+    /// Creates the catalogue of a program with these settings, each section with its heading. If
+    /// two settings have the same flag, the first wins.
     pub fn new(
         about: AboutProgram,
         sections: impl IntoIterator<Item = (&'static str, &'static [Setting])>,
@@ -109,7 +109,7 @@ impl Catalogue {
         this
     }
 
-    /// The catalogue with another default for this flag.
+    /// Returns the catalogue with another default for this flag.
     #[must_use]
     pub fn with_default(mut self, flag: &str, default: impl Into<Cow<'static, str>>) -> Self {
         if let Some(entry) = self.by_flag.get(flag).and_then(|at| self.entries.get_mut(*at)) {
@@ -118,17 +118,17 @@ impl Catalogue {
         self
     }
 
-    /// The program that the catalogue belongs to.
+    /// Returns the program that the catalogue belongs to.
     pub(crate) fn about(&self) -> &AboutProgram {
         &self.about
     }
 
-    /// All settings, section by section.
+    /// Returns all settings, section by section.
     pub fn entries(&self) -> &[CatalogueEntry] {
         &self.entries
     }
 
-    /// The flags without effect, except those that are settings of this program.
+    /// Returns the flags without effect, except those that are settings of this program.
     pub fn foreign(&self) -> impl Iterator<Item = &'static Foreign> {
         self.foreign.iter().copied().filter(|foreign| !self.by_flag.contains_key(foreign.flag))
     }
@@ -142,7 +142,7 @@ impl Catalogue {
         self.foreign.iter().copied().find(|foreign| foreign.flag == flag).map(NameTarget::Foreign)
     }
 
-    /// The flag that a misspelt flag or key most likely means.
+    /// Returns the flag that a misspelt flag or key most likely means.
     pub(crate) fn nearest(&self, name: &str) -> Option<&'static str> {
         let foreign = self.foreign().map(|foreign| foreign.flag);
         let special = SPECIAL.iter().map(|(flag, _)| *flag);
@@ -150,7 +150,7 @@ impl Catalogue {
         nearest(&flag_of(name), &known)
     }
 
-    /// The setting that a misspelt flag or key most likely means.
+    /// Returns the setting that a misspelt flag or key most likely means.
     pub(crate) fn nearest_setting(&self, name: &str) -> Option<&'static str> {
         let known: Vec<_> = self.by_flag.keys().copied().collect();
         nearest(&flag_of(name), &known)

@@ -115,7 +115,7 @@ fn action(catalogue: &Catalogue, matches: &ArgMatches) -> Action {
     }
 }
 
-/// `--kube_api_qps=5` as `--kube-api-qps=5`.
+/// Returns `--kube_api_qps=5` as `--kube-api-qps=5`.
 fn hyphenated(argument: &str) -> String {
     let Some(flag) = argument.strip_prefix("--") else { return argument.to_owned() };
     let (name, value) = flag.split_at(flag.find('=').unwrap_or(flag.len()));

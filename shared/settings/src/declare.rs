@@ -7,7 +7,7 @@ pub trait Schema: Sized {
     /// The settings as data.
     const TABLE: &'static [Setting];
 
-    /// Converts the merged layers. Records every problem; `None` if there is one.
+    /// Converts the merged layers. Records every problem. Returns `None` if there is one.
     fn read(raw: &RawSettings, problems: &mut Problems) -> Option<Self>;
 }
 
@@ -102,7 +102,7 @@ macro_rules! settings {
                     };
                     let $field: Option<$type> = raw.read($flag, read, problems);
                 )*
-                // Only after all reads, so that all problems are reported at once.
+                // This comes after all reads, so that all problems are reported at once.
                 $(let $field = $field?;)*
                 let ($raw, $problems) = (raw, problems);
                 $value

@@ -23,7 +23,7 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// The path of the configuration file. Only a flag or a variable can name it.
+    /// Returns the path of the configuration file. Only a flag or a variable can name it.
     pub(crate) fn config_path(&self) -> Option<&str> {
         let flag = self.flags.get("config");
         flag.or_else(|| self.environment.get(&variable_of("config")))
@@ -31,7 +31,7 @@ impl Given {
             .filter(|path| !path.is_empty())
     }
 
-    /// The setting that names the configuration file, as the user gave it.
+    /// Returns the setting that names the configuration file, as the user gave it.
     pub(crate) fn describe_config(&self) -> String {
         let path = self.config_path().unwrap_or_default();
         if self.flags.contains_key("config") {
@@ -74,7 +74,7 @@ pub(crate) fn merge(
     raw
 }
 
-/// A file's keys and values, or nothing if it cannot be read.
+/// Returns a file's keys and values, or nothing if it cannot be read.
 fn parsed(
     given: &Given,
     path: &str,
@@ -101,7 +101,7 @@ fn parsed(
     values.inspect_err(|error| problems.push(unreadable::problem(path, &error.to_string()))).ok()
 }
 
-/// The settings in a file's text, by key. Keys may have hyphens.
+/// Returns the settings in a file's text, by key. Keys may have hyphens.
 fn file_values(
     catalogue: &Catalogue,
     given: &Given,
@@ -111,12 +111,13 @@ fn file_values(
 ) -> BTreeMap<String, String> {
     let Some(values) = parsed(given, path, text, problems) else { return BTreeMap::new() };
     if values.is_empty() {
-        // More likely lost than meant, and the defaults would lift every protection in it.
+        // An empty file is more likely a mistake than an intention, and the defaults would remove
+        // every protection in it.
         problems
             .add(path, "must hold at least one setting; to use the defaults, leave out --config");
     }
     let mut known = BTreeMap::new();
-    // Sorted, so that messages come in a stable order.
+    // The keys are sorted, so that messages come in a stable order.
     for (key, value) in values.into_iter().collect::<BTreeMap<_, _>>() {
         match catalogue.find(&key) {
             _ if key_of(&key) == "config" => {
@@ -128,7 +129,7 @@ fn file_values(
                         problems.add(format!("{key} ({path})"), "must be given once");
                     }
                 }
-                // More likely a file that was cut than the wish for a default.
+                // A file that was cut is more likely than the wish for a default.
                 None if matches!(value.kind, ValueKind::Nil) => problems.add(
                     format!("{key} ({path})"),
                     "must have a value; to use the default, leave the key out",
@@ -144,7 +145,7 @@ fn file_values(
     known
 }
 
-/// The message for an unknown name; `spelt` formats the suggested key.
+/// Returns the message for an unknown name; `spelt` formats the suggested key.
 fn unknown(catalogue: &Catalogue, key: &str, spelt: impl Fn(&str) -> String) -> String {
     match catalogue.nearest_setting(key) {
         Some(near) => format!("unknown setting; did you mean {}?", spelt(near)),
@@ -152,7 +153,7 @@ fn unknown(catalogue: &Catalogue, key: &str, spelt: impl Fn(&str) -> String) -> 
     }
 }
 
-/// The settings in the environment, by key.
+/// Returns the settings in the environment, by key.
 fn environment_values(
     catalogue: &Catalogue,
     environment: &BTreeMap<String, String>,
@@ -180,7 +181,7 @@ fn environment_values(
     known
 }
 
-/// The format that the file's extension indicates.
+/// Returns the format that the file's extension indicates.
 fn format_of(path: &str) -> Option<FileFormat> {
     let ending = Path::new(path).extension()?.to_str()?.to_ascii_lowercase();
     match ending.as_str() {
@@ -191,7 +192,7 @@ fn format_of(path: &str) -> Option<FileFormat> {
     }
 }
 
-/// A single value or a list of them as text.
+/// Returns a single value or a list of them as text.
 fn text_of(value: &Value) -> Option<String> {
     match &value.kind {
         ValueKind::Nil | ValueKind::Table(_) => None,

@@ -1,11 +1,11 @@
-//! Settings as data: one table, from which flags, keys, environment variables, the
-//! reference page, checks and typed values follow. It depends on no program.
+//! Settings as data: flags, keys, environment variables, the reference page, checks and typed
+//! values follow from one table. This crate does not depend on any program.
 //!
 //! ```text
 //! settings! { struct .. }  ->  Schema: a table of Settings, and how values become typed
 //! tables + foreign flags   ->  Catalogue: every name of a program, --help, the page
 //! defaults < file < environment < flags  ->  RawSettings  ->  Loaded
-//! defaults < a file with keys of its own ->  RawSettings  ->  Schema::read
+//! defaults < a file with its own keys    ->  RawSettings  ->  Schema::read
 //! ```
 //!
 //! | module | what it holds |
@@ -15,9 +15,9 @@
 //! | `command`, `layers`, `raw`, `load` | the command line; the layers and their merge; each value with its origin; loading and reloading |
 //! | `yaml`, `unreadable`, `problem` | the bounds of a YAML text; a file that cannot be read; problems, all at once |
 //!
-//! Each value remembers its layer, so that a problem names the place to fix. All problems
-//! are reported at once, and warnings with them. A provider reads its file in its own format
-//! and hands over raw values ([`RawSettings::of_file`]); typing, checks and problems are the same.
+//! Each value remembers its layer, so that a problem names the place to fix. All problems are
+//! reported at once, and warnings with them. A provider reads its file in its own format and hands
+//! over raw values ([`RawSettings::of_file`]); types, checks and problems are the same.
 
 mod catalogue;
 mod command;

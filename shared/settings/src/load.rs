@@ -24,7 +24,7 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// The arguments and the environment of this process.
+    /// Returns the arguments and the environment of this process.
     pub fn of_process() -> Self {
         let text = |(name, value): (OsString, OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -35,7 +35,7 @@ impl Invocation {
         }
     }
 
-    /// These arguments and an empty environment.
+    /// Returns these arguments and an empty environment.
     pub fn with_arguments<I: Into<OsString>>(arguments: impl IntoIterator<Item = I>) -> Self {
         Self {
             arguments: arguments.into_iter().map(Into::into).collect(),
@@ -44,7 +44,7 @@ impl Invocation {
     }
 }
 
-/// Why the settings could not be loaded.
+/// The reason why the settings could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// The command line is invalid.
@@ -149,7 +149,7 @@ fn typed<T>(
 ) -> Result<T, Problems> {
     match convert(raw, problems) {
         Some(typed) if problems.is_empty() => return Ok(typed),
-        // A program that returns `None` without a problem would leave the user without a hint.
+        // If a program returned `None` without a problem, the user would not learn the reason.
         _ if problems.is_empty() => {
             problems.add("settings", "is invalid");
         }
@@ -159,7 +159,7 @@ fn typed<T>(
 }
 
 impl<T> Loaded<T> {
-    /// The path of the configuration file.
+    /// Returns the path of the configuration file.
     pub fn config_path(&self) -> Option<&str> {
         self.given.config_path()
     }
@@ -179,7 +179,7 @@ impl<T> Loaded<T> {
         Ok(changes)
     }
 
-    /// The new values of live settings, the old values of all others and of emergency stops
+    /// Returns the new values of live settings, the old values of all others and of emergency stops
     /// that have disappeared.
     fn effective(&self, new: &RawSettings) -> (RawSettings, Changes) {
         let mut changes = Changes::default();
@@ -204,9 +204,9 @@ impl<T> Loaded<T> {
 enum Fate {
     Same,
     Changed,
-    /// It has disappeared: the default comes into force.
+    /// It has disappeared, so the default is used.
     Default,
-    /// It has disappeared, but was an emergency stop: it stays.
+    /// It has disappeared, but was an emergency stop, so it stays.
     Stop,
     /// It stays until a restart.
     Restart,
@@ -255,8 +255,8 @@ impl Changes {
 }
 
 impl<T: Serialize> Loaded<T> {
-    /// The page `/configz`: each setting with its origin, and the typed settings. Passwords in
-    /// URLs are redacted; other secrets are in files, never in settings.
+    /// Returns the page `/configz`: each setting with its origin, and the typed settings. Passwords
+    /// in URLs are redacted; other secrets are in files, never in settings.
     pub fn configz(&self) -> String {
         let setting = |(key, value): (_, &RawValue)| {
             (key, json!({"value": redact(&value.text), "origin": value.origin.to_string()}))

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use crate::{Catalogue, Setting, catalogue::CatalogueEntry};
 
-/// The reference page of a program: every setting with its flag, environment variable,
-/// key, default and meaning, and the flags that have no effect.
+/// Returns the reference page of a program: every setting with its flag, environment variable, key,
+/// default and meaning, and the flags that have no effect.
 pub fn markdown(catalogue: &Catalogue) -> String {
     let binary = catalogue.about().binary;
     let mut text = format!(
@@ -54,7 +54,7 @@ pub fn markdown(catalogue: &Catalogue) -> String {
     text
 }
 
-/// The settings of a file with keys of its own, as a table.
+/// Returns the settings of a file with keys of its own, as a table.
 pub fn keys<'a>(settings: impl IntoIterator<Item = &'a Setting>) -> String {
     let mut text = "| key | default | meaning |\n|---|---|---|\n".to_owned();
     for setting in settings {

@@ -39,7 +39,7 @@ impl fmt::Display for Problems {
 }
 
 impl Problems {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
@@ -62,13 +62,13 @@ impl Problems {
         }
     }
 
-    /// All warnings.
+    /// Returns all warnings.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// All problems in one line, for an error with a single text. The warnings follow: a misspelt
-    /// key is often the reason why another one is missing.
+    /// Returns all problems in one line, for an error with a single text. The warnings follow: a
+    /// misspelt key is often the reason why another key is missing.
     pub fn in_one_line(&self) -> String {
         let short = |problem: &SettingProblem| one_line(&problem.to_string(), LONGEST_LINE);
         let problems = self.list.iter().map(short);
@@ -76,12 +76,12 @@ impl Problems {
         problems.chain(warnings).collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns true if there are no problems.
+    /// Returns true if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All problems.
+    /// Returns all problems.
     pub fn iter(&self) -> impl Iterator<Item = &SettingProblem> {
         self.list.iter()
     }

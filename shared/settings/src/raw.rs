@@ -24,7 +24,7 @@ pub enum Origin {
     Environment,
     /// The command line.
     Flag,
-    /// A place in a file with keys of its own, in the words that its problems begin with.
+    /// A place in a file with its own keys, in the words that its problems begin with.
     Place(String),
 }
 
@@ -50,8 +50,8 @@ pub struct RawValue {
 }
 
 impl RawValue {
-    /// A value of a file with keys of its own. Its problems show it, unless it is or may hold a
-    /// secret, or is long.
+    /// Returns a value of a file with its own keys. Its problems show it, unless it is or may hold
+    /// a secret, or is long.
     pub fn at(place: impl fmt::Display, kind: ValueKind, text: impl Into<String>) -> Self {
         let text = text.into();
         let is_hidden = kind == ValueKind::Secret || may_hold_secret(&text);
@@ -71,8 +71,8 @@ pub struct RawSettings {
 }
 
 impl RawSettings {
-    /// Merges a file with keys of its own over the defaults of this table. `find` returns the
-    /// value of a setting if it is set, or the rule that it breaks. Problems with what is not set
+    /// Merges a file with its own keys over the defaults of this table. `find` returns the value of
+    /// a setting if it is set, or the rule that it breaks. Problems with settings that are not set
     /// begin with `heading` and the key.
     pub fn of_file<'a>(
         heading: &str,
@@ -97,12 +97,12 @@ impl RawSettings {
         raw
     }
 
-    /// Every setting, by key.
+    /// Returns every setting, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.values.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// The value of this setting.
+    /// Returns the value of this setting.
     pub fn value(&self, name: &str) -> Option<&RawValue> {
         self.values.get(&key_of(name))
     }
@@ -112,8 +112,8 @@ impl RawSettings {
         self.values.insert(key, value);
     }
 
-    /// Parses a setting. Records a problem and returns `None` if `reader` fails; its error is
-    /// the rule that the value breaks. Also `None` for a setting whose problem is already
+    /// Parses a setting. Records a problem and returns `None` if `reader` fails; its error is the
+    /// rule that the value breaks. Also returns `None` for a setting whose problem is already
     /// recorded.
     pub fn read<T>(
         &self,
@@ -135,7 +135,8 @@ impl RawSettings {
         problems.warn(format!("{}: {what}", self.describe(name)));
     }
 
-    /// The setting as the user gave it, with its origin: `--concurrent-node-syncs=0 (flag)`.
+    /// Returns the setting as the user gave it, with its origin: `--concurrent-node-syncs=0
+    /// (flag)`.
     pub fn describe(&self, name: &str) -> String {
         let flag = flag_of(name);
         let Some(RawValue { text, origin }) = self.value(name) else { return format!("--{flag}") };

@@ -28,7 +28,7 @@ pub enum ValueKind {
 }
 
 impl ValueKind {
-    /// The placeholder for the value in `--help` and in the table of options.
+    /// Returns the placeholder for the value in `--help` and in the table of options.
     pub const fn placeholder(self) -> &'static str {
         match self {
             Self::Switch => "true|false",
@@ -61,7 +61,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// A setting that changes only with a restart.
+    /// Returns a setting that changes only with a restart.
     pub const fn fixed(
         kind: ValueKind,
         flag: &'static str,
@@ -72,7 +72,7 @@ impl Setting {
         Self { flag, kind, default, meaning: meaning.trim_ascii_start(), live: false }
     }
 
-    /// A setting that can change while the process runs.
+    /// Returns a setting that can change while the process runs.
     pub const fn live(
         kind: ValueKind,
         flag: &'static str,
@@ -82,28 +82,28 @@ impl Setting {
         Self { live: true, ..Self::fixed(kind, flag, default, meaning) }
     }
 
-    /// The key in a configuration file.
+    /// Returns the key in a configuration file.
     pub fn key(&self) -> String {
         key_of(self.flag)
     }
 
-    /// The environment variable.
+    /// Returns the environment variable.
     pub fn variable(&self) -> String {
         variable_of(self.flag)
     }
 }
 
-/// `kube-api-qps` as a key: `kube_api_qps`.
+/// Returns `kube-api-qps` as a key: `kube_api_qps`.
 pub(crate) fn key_of(flag: &str) -> String {
     flag.replace('-', "_")
 }
 
-/// `kube_api_qps` as a flag: `kube-api-qps`.
+/// Returns `kube_api_qps` as a flag: `kube-api-qps`.
 pub(crate) fn flag_of(key: &str) -> String {
     key.replace('_', "-")
 }
 
-/// `kube-api-qps` as an environment variable: `CCM__KUBE_API_QPS`.
+/// Returns `kube-api-qps` as an environment variable: `CCM__KUBE_API_QPS`.
 pub(crate) fn variable_of(flag: &str) -> String {
     format!("{VARIABLE_PREFIX}{}", key_of(flag).to_uppercase())
 }

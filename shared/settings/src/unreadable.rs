@@ -2,13 +2,13 @@
 
 use crate::{SettingProblem, YamlError};
 
-/// The problem with the file at `path`, with the line if the parser reports it.
+/// Returns the problem with the file at `path`, with the line if the parser reports it.
 pub(crate) fn problem(path: &str, error: &str) -> SettingProblem {
     let line = line_of(error).map(|line| format!(", line {line}")).unwrap_or_default();
     SettingProblem { subject: format!("{path}{line}"), rule: cannot_be_read(without_place(error)) }
 }
 
-/// The problem with YAML that is invalid or out of bounds.
+/// Returns the problem with YAML that is invalid or out of bounds.
 pub(crate) fn yaml(path: &str, error: &YamlError) -> SettingProblem {
     let (line, why) = match error {
         YamlError::Invalid { line, why } => (line, why.as_str()),
@@ -17,14 +17,14 @@ pub(crate) fn yaml(path: &str, error: &YamlError) -> SettingProblem {
     SettingProblem { subject: format!("{path}, line {line}"), rule: cannot_be_read(why) }
 }
 
-/// The line that the parser's message names; the first line is 1.
+/// Returns the line that the parser's message names. The first line is 1.
 fn line_of(error: &str) -> Option<usize> {
     let (_, rest) = error.split_once("line ")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The message without the position: "... at byte 5 line 2 column 1" in YAML, "... at line 2
-/// column 1" in JSON; in TOML position and source come before the last line.
+/// Returns the message without the position: "... at byte 5 line 2 column 1" in YAML, "... at line
+/// 2 column 1" in JSON; in TOML position and source come before the last line.
 fn without_place(error: &str) -> &str {
     if error.starts_with("TOML parse error") {
         return error.trim().lines().last().unwrap_or(error);

@@ -13,7 +13,7 @@ pub trait SettingValue: Sized {
 }
 
 impl SettingValue for bool {
-    // The same spellings as Go's strconv.ParseBool, so that existing manifests work.
+    // These are the spellings of Go's strconv.ParseBool, so that existing manifests work.
     fn parse(text: &str) -> Result<Self, String> {
         match text {
             "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
@@ -81,15 +81,15 @@ impl SettingValue for Vec<String> {
     }
 }
 
-/// Empty text is `None`.
+/// Parses an empty text as `None`.
 impl<T: SettingValue> SettingValue for Option<T> {
     fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() { Ok(None) } else { T::parse(text).map(Some) }
     }
 }
 
-/// Parses a value that must also pass `test`; `rule` is the error, for instance
-/// `must be at least 1`.
+/// Parses a value that must also pass `test`. The error is `rule`, for instance `must be at least
+/// 1`.
 pub fn checked<T: SettingValue>(
     rule: &'static str,
     test: impl Fn(&T) -> bool,
@@ -97,7 +97,7 @@ pub fn checked<T: SettingValue>(
     move |text, _| T::parse(text).and_then(|read| test(&read).then_some(read).ok_or(rule.into()))
 }
 
-/// Parses what reads itself from text, with its own error.
+/// Parses a type that implements `FromStr`, with its own error.
 pub fn parsed<T: FromStr<Err: Display>>(text: &str, _: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
 }
@@ -138,15 +138,15 @@ pub fn one_of<T: Copy>(words: &[(&str, T)]) -> impl Fn(&str, &str) -> Result<T, 
     }
 }
 
-/// True if this value of a file may hold a secret that belongs elsewhere: the password of a URL, or
-/// the next line of the file where a line break is missing.
+/// Returns true if this value of a file may hold a secret that belongs elsewhere: the password of a
+/// URL, or the next line of the file where a line break is missing.
 pub fn may_hold_secret(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let is_named = || ["pass", "secret", "token"].iter().any(|word| lower.contains(word));
     text.contains(['@', '=']) || text.contains(char::is_whitespace) && is_named()
 }
 
-/// A value of a file in quotes, or words for one that may hold a secret.
+/// Returns a value of a file in quotes, or words for one that may hold a secret.
 pub fn quoted(text: &str) -> String {
     match may_hold_secret(text) {
         true => "(not shown because it may hold a secret)".to_owned(),

@@ -1,8 +1,8 @@
-//! The bounds of a YAML text, checked before values are built from it.
+//! Checks the bounds of a YAML text before values are built from it.
 //!
-//! Parsers recurse with each level of nesting and copy what an alias refers to, so a few
-//! kilobytes can take the whole stack or gigabytes of memory. The events of a text cost
-//! neither, and from them its depth and its size with all aliases expanded follow.
+//! Parsers recurse with each level of nesting and copy what an alias refers to, so a few kilobytes
+//! can take the whole stack or gigabytes of memory. Reading only the events of a text is cheap, and
+//! they show its depth and its size with all aliases expanded.
 
 mod tree;
 
@@ -12,7 +12,8 @@ use yaml_rust2::{Event, parser::Parser};
 
 pub use self::tree::Yaml;
 
-/// The largest configuration file, in bytes; also of YAML with its aliases expanded.
+/// The size of the largest configuration file, in bytes. It also bounds YAML with its aliases
+/// expanded.
 pub(crate) const LARGEST: usize = 256 << 10;
 /// The most levels of lists and mappings within each other.
 const DEEPEST: usize = 64;
@@ -47,12 +48,12 @@ pub(crate) fn check_yaml(text: &str) -> Result<(), YamlError> {
     events(text, |event, line| bounds.add(&event, line))
 }
 
-/// Shows `each` the events of the text, with their lines.
+/// Passes the events of the text to `each`, with their lines.
 fn events(
     text: &str,
     mut each: impl FnMut(Event, usize) -> Result<(), YamlError>,
 ) -> Result<(), YamlError> {
-    // Parsers skip a byte order mark, but this one takes it for a letter.
+    // Other parsers skip a byte order mark, but this one reads it as a letter.
     let mut parser = Parser::new_from_str(text.trim_start_matches('\u{feff}'));
     loop {
         let (event, place) = parser.next_token().map_err(|error| YamlError::Invalid {
@@ -66,8 +67,8 @@ fn events(
     }
 }
 
-/// The size of the values so far: of a scalar its bytes and one more, of a list or a mapping
-/// one more than what it holds.
+/// The size of the values so far. The size of a scalar is its bytes plus one. The size of a list or
+/// a mapping is the size of its content plus one.
 #[derive(Default)]
 struct Bounds {
     total: usize,
@@ -104,7 +105,7 @@ impl Bounds {
                     self.anchors.insert(anchor, self.total - before);
                 }
             }
-            // An alias within the value that it refers to has no size; parsers refuse it.
+            // An alias within the value that it refers to does not have a size. Parsers refuse it.
             Event::Alias(anchor) => {
                 self.total += self.anchors.get(anchor).copied().unwrap_or_default();
             }
@@ -117,7 +118,7 @@ impl Bounds {
 mod tests {
     use super::*;
 
-    /// `a0: &a0 [x]`, and then each line ten times the one before.
+    /// Returns `a0: &a0 [x]`, and then each line ten times the previous one.
     fn aliases(lines: usize) -> String {
         let line = |at: usize| {
             let ten = vec![format!("*a{}", at - 1); 10].join(", ");

@@ -16,17 +16,17 @@ use crate::{BalancerSide, Need, Rig, Row, Stage, Wish};
 /// The most calls until something is as wanted.
 const CALLS: usize = 60;
 
-/// A call with a generous timeout.
+/// Returns a call with a generous timeout.
 pub(crate) fn call() -> Call {
     Call::waiting(Duration::from_secs(60))
 }
 
-/// The cluster of all owners.
+/// Returns the cluster of all owners.
 pub fn cluster() -> ClusterId {
     ClusterId { name: "kubernetes".to_owned(), uid: "cluster-1".to_owned() }
 }
 
-/// The Service of this name.
+/// Returns the Service of this name.
 pub fn owner(name: &str) -> Owner {
     Owner {
         cluster: cluster(),
@@ -36,7 +36,7 @@ pub fn owner(name: &str) -> Owner {
     }
 }
 
-/// The Service of this name in another cluster of the same name.
+/// Returns the Service of this name in another cluster of the same name.
 pub fn namesake(name: &str) -> Owner {
     let mut owner = owner(name);
     owner.cluster.uid = "cluster-2".to_owned();
@@ -69,23 +69,23 @@ pub(crate) fn member(number: usize) -> Member {
     }
 }
 
-/// The same member without an address.
+/// Returns the member without an address.
 pub(crate) fn homeless(number: usize) -> Member {
     Member { addresses: Vec::new(), ..member(number) }
 }
 
-/// The members with these numbers.
+/// Returns the members with these numbers.
 pub(crate) fn members(present: &[usize], absent: &[usize]) -> Members {
     let list = |numbers: &[usize]| numbers.iter().copied().map(member).collect();
     Members { present: list(present), absent: list(absent) }
 }
 
-/// The names of the members with these numbers.
+/// Returns the names of the members with these numbers.
 pub(crate) fn nodes(numbers: &[usize]) -> Vec<String> {
     numbers.iter().map(|number| member(*number).node).collect()
 }
 
-/// Ports 80 and 443, members 1 to 3.
+/// Returns a wish for ports 80 and 443, and members 1 to 3.
 pub(crate) fn wanted(name: &str) -> Wanted {
     let front_end = FrontEnd {
         owner: owner(name),
@@ -111,7 +111,7 @@ pub(crate) fn wanted(name: &str) -> Wanted {
     }
 }
 
-/// The same with another configuration, and another digest.
+/// Returns the wish with another configuration, and another digest.
 pub(crate) fn changed(wanted: &Wanted, change: impl FnOnce(&mut FrontEnd)) -> Wanted {
     let mut wanted = wanted.clone();
     let front_end = Arc::make_mut(&mut wanted.front_end);
@@ -120,14 +120,14 @@ pub(crate) fn changed(wanted: &Wanted, change: impl FnOnce(&mut FrontEnd)) -> Wa
     wanted
 }
 
-/// The same with an annotation.
+/// Returns the wish with another annotation.
 pub(crate) fn with(wanted: &Wanted, (key, value): (&str, &str)) -> Wanted {
     changed(wanted, |front_end| {
         front_end.settings.insert(key.to_owned(), value.to_owned());
     })
 }
 
-/// A Service that shows this load balancer.
+/// Returns a Service that shows this load balancer.
 pub(crate) fn known(wanted: &Wanted, shown: &LoadBalancer) -> Wanted {
     Wanted { known: Some(shown.id.clone()), shown: addresses(shown), ..wanted.clone() }
 }
@@ -143,7 +143,7 @@ pub(crate) fn unwanted(wanted: &Wanted, known: Option<&str>) -> Unwanted {
     }
 }
 
-/// The addresses that are published.
+/// Returns the addresses that are published.
 pub(crate) fn addresses(shown: &LoadBalancer) -> Vec<IpAddr> {
     let address = |entry: &IngressAddress| match entry {
         IngressAddress::Ip(address) => *address,
@@ -152,7 +152,7 @@ pub(crate) fn addresses(shown: &LoadBalancer) -> Vec<IpAddr> {
     shown.ingress.iter().map(|entry| address(&entry.address)).collect()
 }
 
-/// All answers, in order. Each item must have one.
+/// Returns all answers, in order. Each item must have one.
 pub(crate) async fn gather<T>(answers: Answers<'_, T>, items: usize) -> Vec<Result<T, CloudError>> {
     let mut answers: Vec<_> = answers.collect().await;
     answers.sort_by_key(|(item, _)| *item);
@@ -160,7 +160,7 @@ pub(crate) async fn gather<T>(answers: Answers<'_, T>, items: usize) -> Vec<Resu
     answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Where a case runs.
+/// The environment of a case.
 #[derive(Clone)]
 pub(crate) struct Place {
     /// The way to the cloud.
@@ -170,7 +170,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A new cloud with what the case needs, and a provider of it.
+    /// Returns a new cloud with what the case needs, and a provider of it.
     pub(crate) async fn lab(&self) -> Lab {
         Lab::new(self.stage.rig(self.needs).await)
     }
@@ -190,7 +190,7 @@ impl Lab {
         Self { process: Mutex::new(rig.process()), rig }
     }
 
-    /// The process ends, and another one goes on.
+    /// Ends the process, and starts another one.
     pub(crate) fn restart(&self) {
         *self.process.lock() = self.rig.process();
     }
@@ -199,7 +199,7 @@ impl Lab {
         Arc::clone(&self.process.lock())
     }
 
-    /// The cloud's own side of load balancers.
+    /// Returns the cloud's own side of load balancers.
     pub(crate) fn side(&self) -> &dyn BalancerSide {
         self.rig.balancers()
     }
@@ -208,7 +208,7 @@ impl Lab {
         self.cloud().load_balancers().unwrap().expect("load balancers are offered")
     }
 
-    /// The same with this wish.
+    /// Returns the wanted state with this wish.
     pub(crate) fn wishes(&self, wanted: &Wanted, wish: Wish) -> Wanted {
         match self.side().annotation(wish) {
             Some(annotation) => with(wanted, annotation),
@@ -224,7 +224,7 @@ impl Lab {
         self.ensure_all(std::slice::from_ref(wanted)).await.remove(0)
     }
 
-    /// Calls until it is as wanted. Waits as long as an answer asks for.
+    /// Calls until the load balancer is as wanted. Waits as long as an answer asks for.
     pub(crate) async fn settle(&self, wanted: &Wanted) -> LoadBalancer {
         for _ in 0..CALLS {
             match self.ensure(wanted).await {
@@ -237,7 +237,7 @@ impl Lab {
         panic!("{CALLS} calls were not enough: {:?}", self.preview(wanted).await);
     }
 
-    /// The answer, or after a refusal that asks for a pause the answer of the next call.
+    /// Returns the answer, or after a refusal that asks for a pause the answer of the next call.
     pub(crate) async fn rested(&self, wanted: &Wanted) -> Ensured {
         match self.ensure(wanted).await {
             Err(CloudError { retry_after: Some(after), .. }) => {
@@ -306,7 +306,7 @@ impl Lab {
         shown.clone()
     }
 
-    /// The row of this load balancer in the cloud.
+    /// Returns the row of this load balancer in the cloud.
     pub(crate) fn row(&self, id: &str) -> Row {
         let mut rows = self.side().rows();
         rows.retain(|row| row.id == id);
@@ -314,7 +314,7 @@ impl Lab {
         rows.remove(0)
     }
 
-    /// The rows of the load balancers of the Service of this name.
+    /// Returns the rows of the load balancers of the Service of this name.
     pub(crate) fn rows_of(&self, name: &str) -> Vec<Row> {
         let mut rows = self.side().rows();
         rows.retain(|row| row.owners.contains(&owner(name).uid));
@@ -327,7 +327,7 @@ impl Lab {
         rows.remove(0)
     }
 
-    /// The number of writes since the last call of this.
+    /// Returns the number of writes since the last call of this.
     pub(crate) fn written(&self) -> usize {
         self.side().written().total()
     }

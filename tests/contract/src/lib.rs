@@ -5,11 +5,11 @@
 //!                                                               -> Rig: the cloud behind it
 //! ```
 //!
-//! A case calls the provider as a controller does, and the [`Rig`] does what happens in a cloud at
-//! the same time: a person deletes a load balancer, an answer is lost, a machine is built. A
-//! provider brings a [`Stage`], which makes a new rig for each case, and calls [`main`]. A case
-//! names what it needs beyond that ([`Need`]). If the cloud does not have it, the case is shown as
-//! ignored, with the stage's reason.
+//! A case calls the provider as a controller does, and the [`Rig`] produces the events in the
+//! cloud: a person deletes a load balancer, an answer is lost, a machine is built. A provider
+//! brings a [`Stage`], which makes a new rig for each case, and calls [`main`]. A case names what
+//! it needs beyond that ([`Need`]). If the cloud does not have it, the case is shown as ignored,
+//! with the stage's reason.
 //!
 //! | module | contents |
 //! |---|---|

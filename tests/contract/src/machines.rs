@@ -31,7 +31,7 @@ fn with_id(name: &str, id: String) -> NodeIdentity {
     NodeIdentity { provider_id: Some(id), ..NodeIdentity::named(name) }
 }
 
-/// The name of what was found.
+/// Returns the name of what was found.
 fn found(answer: LookupResult) -> String {
     let Ok(Lookup::Found(instance)) = answer else { panic!("not found: {answer:?}") };
     assert!(!instance.addresses.is_empty(), "{instance:?}");
@@ -72,7 +72,7 @@ pub(crate) async fn are_found_by_id_then_uuid_then_name(place: Place) {
         system_uuid: Some(side.uuid(number).to_uppercase()),
         ..NodeIdentity::named(name)
     };
-    // The ID decides, whatever name and UUID say.
+    // The ID decides, whatever the name and the UUID say.
     let contradicting = NodeIdentity { provider_id: Some(side.id(2)), ..uuid("node-00001", 1) };
     assert_eq!(found(look(&lab, contradicting).await), "node-00002");
     assert_eq!(found(look(&lab, with_id("renamed", side.other_id(1))).await), "node-00001");
@@ -96,7 +96,7 @@ pub(crate) async fn are_found_by_id_then_uuid_then_name(place: Place) {
     assert_eq!(found(look(&lab, with_id("twin", side.id(4))).await), "twin");
 }
 
-/// In one call, of which the cloud may make many requests.
+/// The nodes are looked up in one call, for which the provider may make many requests.
 pub(crate) async fn are_answered_each_by_itself_and_in_order(place: Place) {
     let lab = place.lab().await;
     (0..40).for_each(|number| lab.rig.machines().build(number));
@@ -122,7 +122,7 @@ pub(crate) async fn that_a_list_lacks_are_not_gone(place: Place) {
     (0..12).for_each(|number| side.build(number));
     side.hide(true);
     assert_eq!(instances(&lab).list(call()).await.unwrap().instances, []);
-    // Alone, and among so many that the cloud may be asked for a list.
+    // The node is looked up alone, and among so many nodes that the provider may read a list.
     let fresh = NodeIdentity { system_uuid: Some(side.uuid(11)), ..named(11) };
     let known: Vec<_> =
         (0..12).map(|number| with_id(&named(number).name, side.id(number))).collect();
@@ -151,7 +151,7 @@ pub(crate) async fn that_cannot_be_read_affect_no_others(place: Place) {
     assert_eq!((fleet.instances.len(), fleet.malformed.len()), (7, 1));
 }
 
-/// An empty cloud is also what a wrong project shows: a name alone may prove nothing there.
+/// A wrong project also looks like an empty cloud, where a name alone may not prove anything.
 pub(crate) async fn may_all_be_missing(place: Place) {
     let lab = place.lab().await;
     assert_eq!(instances(&lab).list(call()).await.unwrap().instances, []);

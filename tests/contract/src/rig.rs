@@ -1,4 +1,4 @@
-//! The abilities of a cloud under test besides answering its provider.
+//! The abilities that a cloud under test needs besides answering its provider.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ccm_cloud::{Cloud, CloudError, Cure, Protocol, RouteTarget, Wanted};
 use ipnet::IpNet;
 
-/// A need of a case that not every cloud meets. A stage makes a rig that meets the named needs.
+/// A need of a case that some clouds cannot meet. A stage makes a rig that meets the named needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The provider's own `Cloud`, and not only its capabilities.
@@ -15,9 +15,10 @@ pub enum Need {
     Steps,
     /// The cloud refuses writes of a former term, and a second load balancer of one owner.
     Fences,
-    /// Two processes can make a load balancer each for one owner.
+    /// Two processes can each make a load balancer for one owner.
     Twins,
-    /// Another process does not see the port of a load balancer's members while there are none.
+    /// Another process does not see the port of a load balancer's members while it does not have
+    /// any.
     HidesEmptyPools,
     /// [`Wish::Elsewhere`] makes another controller responsible.
     OtherControllers,
@@ -27,7 +28,7 @@ pub enum Need {
     FailsForGood,
     /// A destination of routes may have several targets.
     SeveralTargets,
-    /// The cloud records whose a route is.
+    /// The cloud records the owner of a route.
     RouteOwners,
     /// The table of routes has a version, and a change is compared with it.
     TableVersions,
@@ -36,16 +37,17 @@ pub enum Need {
 /// One way to a cloud: makes the rigs of the cases.
 #[async_trait]
 pub trait Stage: Send + Sync {
-    /// The beginning of the names of its tests: `openstack`.
+    /// Returns the beginning of the names of its tests: `openstack`.
     fn name(&self) -> &str;
 
-    /// Why a rig of this stage cannot have this; `None` if it can.
+    /// Returns why a rig of this stage cannot have this; `None` if it can.
     fn lacks(&self, need: Need) -> Option<&'static str>;
 
-    /// A new cloud without anything in it, which has these.
+    /// Returns a new cloud without anything in it, which has these.
     async fn rig(&self, needs: &[Need]) -> Box<dyn Rig>;
 
-    /// True if nothing but the tests' own tasks is waited for: then no wait takes time.
+    /// Returns true if the case waits only for the test's own tasks: then waiting does not take
+    /// time.
     fn is_paused(&self) -> bool {
         false
     }
@@ -53,28 +55,28 @@ pub trait Stage: Send + Sync {
 
 /// The cloud's own side: what happens in it without the provider, and what it has received.
 pub trait Rig: Send + Sync {
-    /// The provider in a new process, which remembers nothing.
+    /// Returns the provider in a new process, which remembers nothing.
     fn process(&self) -> Arc<dyn Cloud>;
 
-    /// From now on each write is carried out, and its answer is lost.
+    /// Loses the answer to each write from now on. The write is carried out.
     fn lose_answers(&self, lost: bool);
 
-    /// From now on each request fails with this error, and has no effect.
+    /// Refuses each request with this error from now on. The request has no effect.
     fn refuse(&self, error: Option<CloudError>);
 
-    /// From now on each answer takes this long.
+    /// Delays each answer by this time from now on.
     fn slow(&self, time: Duration);
 
-    /// The term of leadership of the writes to come. Only with [`Need::Fences`].
+    /// Sets the term of leadership of later writes. Only with [`Need::Fences`].
     fn lead(&self, _term: u64) {}
 
-    /// The machines.
+    /// Returns the machines.
     fn machines(&self) -> &dyn MachineSide;
 
-    /// The load balancers.
+    /// Returns the load balancers.
     fn balancers(&self) -> &dyn BalancerSide;
 
-    /// The router.
+    /// Returns the router.
     fn router(&self) -> &dyn RouterSide;
 }
 
@@ -83,22 +85,22 @@ pub trait MachineSide: Send + Sync {
     /// Builds the machine with this number, `node-00042`, with addresses.
     fn build(&self, number: usize);
 
-    /// The provider ID of the machine with this number, also if it does not exist.
+    /// Returns the provider ID of the machine with this number, also if it does not exist.
     fn id(&self, number: usize) -> String;
 
-    /// Another spelling of this ID.
+    /// Returns another spelling of this ID.
     fn other_id(&self, number: usize) -> String;
 
-    /// The system UUID of the machine with this number, also if it does not exist.
+    /// Returns the system UUID of the machine with this number, also if it does not exist.
     fn uuid(&self, number: usize) -> String;
 
     /// Gives a machine another name.
     fn rename(&self, number: usize, name: &str);
 
-    /// From now on lists lack all machines.
+    /// Hides all machines from lists from now on.
     fn hide(&self, hidden: bool);
 
-    /// The cloud's data about this machine cannot be read any more.
+    /// Makes the cloud's data about this machine unreadable.
     fn spoil(&self, number: usize);
 }
 
@@ -117,14 +119,14 @@ pub struct Row {
     pub ports: Vec<(Protocol, u16)>,
     /// The names of the nodes behind each port, in order.
     pub nodes: Vec<String>,
-    /// Everything else that no write of owners, members or a digest may change.
+    /// Everything else, which writes of owners, members or a digest must not change.
     pub rest: String,
 }
 
 /// A wish that a Service may express by an annotation of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// An address that is an object of its own, and outlives a load balancer that others delete.
+    /// An address that is a separate object, and outlives a load balancer that others delete.
     Floating,
     /// Only the load balancer's own address.
     Internal,
@@ -136,7 +138,7 @@ pub enum Wish {
     Elsewhere,
 }
 
-/// Whose a load balancer is that the case did not make.
+/// The owner of a load balancer that the case did not make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose<'a> {
     /// A person's.
@@ -169,12 +171,12 @@ pub enum Harm {
 pub struct Written {
     /// Writes to load balancers and to what they consist of.
     pub balancers: usize,
-    /// Changes of floating addresses, if they are writes of their own.
+    /// Changes of floating addresses, if they are separate writes.
     pub floating: usize,
 }
 
 impl Written {
-    /// All of them.
+    /// Returns the number of all writes.
     pub fn total(self) -> usize {
         self.balancers + self.floating
     }
@@ -182,78 +184,79 @@ impl Written {
 
 /// The load balancers of a cloud under test.
 pub trait BalancerSide: Send + Sync {
-    /// The annotation for this wish; `None` if each Service has that without one.
+    /// Returns the annotation for this wish, or `None` if each Service has that without an
+    /// annotation.
     fn annotation(&self, wish: Wish) -> Option<(&'static str, &'static str)>;
 
-    /// Other configurations of the same Service, by annotations of the provider.
+    /// Returns other configurations of the same Service, by annotations of the provider.
     fn variants(&self, _wanted: &Wanted) -> Vec<Wanted> {
         Vec::new()
     }
 
-    /// A floating address that the cloud gives to a Service that asks for it.
+    /// Returns a floating address that the cloud gives to a Service that asks for it.
     fn choice(&self) -> IpAddr;
 
-    /// All load balancers, by age.
+    /// Returns all load balancers, by age.
     fn rows(&self) -> Vec<Row>;
 
-    /// All floating addresses, and whether a load balancer has them.
+    /// Returns all floating addresses, and whether a load balancer has them.
     fn floating(&self) -> Vec<(IpAddr, bool)>;
 
-    /// The writes since the last call of this.
+    /// Returns the writes since the last call of this.
     fn written(&self) -> Written;
 
     /// Adds a load balancer, and returns its ID.
     fn stranger(&self, whose: Whose<'_>) -> String;
 
-    /// A person deletes a load balancer. Its floating address stays.
+    /// Deletes a load balancer, as a person does. Its floating address stays.
     fn remove(&self, id: &str);
 
-    /// The damage that a person can do to a load balancer.
+    /// Returns the damage that a person can do to a load balancer.
     fn harms(&self) -> &'static [Harm];
 
-    /// A person does that.
+    /// Does this damage, as a person does.
     fn harm(&self, id: &str, harm: Harm);
 
-    /// The record of this load balancer becomes one of another controller, with names and without
-    /// UIDs; or with [`Need::Rebuilt`] one of a cluster of the same name.
+    /// Replaces the record of this load balancer by the record of another controller, with names
+    /// and without UIDs, or with [`Need::Rebuilt`] of a cluster of the same name.
     fn disown(&self, id: &str, rebuilt: bool);
 
-    /// A person removes the digest.
+    /// Removes the digest, as a person does.
     fn drop_digest(&self, id: &str);
 
-    /// The load balancer fails. [`Cure::Person`] only with [`Need::FailsForGood`].
+    /// Makes the load balancer fail. [`Cure::Person`] only with [`Need::FailsForGood`].
     fn break_down(&self, id: &str, cure: Cure);
 
-    /// From now on the cloud works on what is written without end, or ends what it works on.
+    /// Makes the cloud work on later writes without end, or ends this work.
     fn hold(&self, held: bool);
 
-    /// From now on the row of this load balancer cannot be read.
+    /// Makes the row of this load balancer unreadable from now on.
     fn spoil(&self, id: &str, spoilt: bool);
 
-    /// From now on lists lack all load balancers.
+    /// Hides all load balancers from lists from now on.
     fn hide(&self, hidden: bool);
 }
 
 /// The router of a cloud under test. Machines with the addresses 10.0.0.1 to 10.0.0.9 are on its network.
 pub trait RouterSide: Send + Sync {
-    /// The table in the cloud's own words, by destination.
+    /// Returns the table in the cloud's own words, by destination.
     fn table(&self) -> Vec<(IpNet, RouteTarget)>;
 
-    /// A person adds a route, whatever there is already.
+    /// Adds a route as a person does, whatever exists already.
     fn add(&self, destination: IpNet, target: RouteTarget);
 
-    /// A person gives the routes of a destination another target.
+    /// Gives the routes of a destination another target, as a person does.
     fn retarget(&self, destination: IpNet, target: RouteTarget);
 
-    /// How many requests have changed the table since the last call of this.
+    /// Returns how many requests have changed the table since the last call of this function.
     fn written(&self) -> usize;
 
-    /// From now on at most so many routes fit.
+    /// Limits the table to this many routes from now on.
     fn limit(&self, most: usize);
 
-    /// From now on new routes carry no traffic, until they are created again later.
+    /// Prevents new routes from carrying traffic from now on, until they are created again later.
     fn break_new(&self, broken: bool);
 
-    /// Deletes all machines and whatever else has an address.
+    /// Deletes all machines and everything else that has an address.
     fn clear_targets(&self);
 }

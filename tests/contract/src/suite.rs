@@ -99,7 +99,7 @@ cases![routes:
     a_former_leader_changes_no_route [Fences],
 ];
 
-/// The whole `main` of a test target: all cases on these stages.
+/// Returns the whole `main` of a test target: all cases on these stages.
 pub fn main(stages: &[Arc<dyn Stage>]) -> ExitCode {
     let all = |stage: &Arc<dyn Stage>| {
         [machines(), balancers(), routes()]

@@ -43,7 +43,7 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "records", form: Form::Answers, read: records::read },
 ];
 
-/// The target of this name.
+/// Returns the target of this name.
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.into_iter().find(|target| target.name == name)
 }

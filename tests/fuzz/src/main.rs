@@ -70,7 +70,7 @@ fn say(line: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{line}")
 }
 
-/// A seed that differs from run to run.
+/// Returns a seed that differs from run to run.
 fn random() -> u64 {
     u64::from(clock::wall().subsec_nanosecond().unsigned_abs())
 }

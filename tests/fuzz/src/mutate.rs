@@ -21,7 +21,7 @@ pub enum Form {
 /// No input is longer.
 const LONGEST: usize = 256 << 10;
 
-/// The input of this seed: one of these, changed a few times.
+/// Returns the input of this seed: one of these, changed a few times.
 pub fn mutated(form: Form, corpus: &[Vec<u8>], seed: u64) -> Vec<u8> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut input = corpus.choose(&mut random).cloned().unwrap_or_default();

@@ -29,7 +29,7 @@ use service_ccm::plan::{
 const NOW: At = At(Duration::from_secs(1_790_000_000));
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Lines of a kind and an object.
+/// Reads lines of a kind and an object.
 pub(crate) fn read(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for (kind, object) in text.split('\n').filter_map(|line| line.split_once(' ')) {
@@ -51,7 +51,8 @@ fn stored<K: Kind + Stored<Wire = Received<K>, Kept = <K as Kind>::Kept>>(
     K::read(wire, rule).ok()
 }
 
-/// The annotations of a Lease. What is handed over may be an object or, as in a real Lease, a text.
+/// Reads the annotations of a Lease. What is handed over may be an object or, as in a real Lease, a
+/// text.
 fn lease(text: &str) {
     let Ok(Value::Object(object)) = serde_json::from_str(text) else { return };
     let texts = object.iter().map(|(key, value)| {
@@ -74,7 +75,7 @@ fn lease(text: &str) {
     }
 }
 
-/// The record that one leader leaves to the next one, in any program.
+/// Reads the record that one leader leaves to the next one, in any program.
 fn handover(text: &str) {
     let Ok(value) = serde_json::from_str::<Value>(text) else { return };
     for part in
@@ -115,7 +116,7 @@ fn departures(mut left: Departures) {
     left.retain(NOW - HOUR);
 }
 
-/// Shortening must end.
+/// Checks that shortening ends.
 fn shorten(mut step: impl FnMut() -> bool) {
     let steps = (0..100_000).take_while(|_| step()).count();
     assert!(steps < 100_000, "it can be shortened without end");

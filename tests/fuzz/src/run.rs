@@ -43,12 +43,12 @@ pub struct Outcome {
     pub failed: Option<(String, Vec<u8>)>,
 }
 
-/// The folder of corpora and of inputs that failed.
+/// Returns the folder of corpora and of inputs that failed.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
-/// The kept inputs of a target, by name. All must exist.
+/// Returns the kept inputs of a target, by name. All must exist.
 ///
 /// # Errors
 ///
@@ -95,7 +95,7 @@ impl Work {
     }
 }
 
-/// How long a thread has run on a processor, as Linux counts.
+/// Returns how long a thread has run on a processor, as Linux counts.
 fn ran(thread: i32) -> Duration {
     let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
     let first = text.ok().and_then(|text| text.split(' ').next()?.parse().ok());

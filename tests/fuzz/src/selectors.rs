@@ -6,7 +6,7 @@ use ccm_cloud::NodeSelector as Plain;
 use ccm_kube::selector::NodeSelector;
 use ccm_objects::Shared;
 
-/// The first line is a selector; the others are labels.
+/// Reads a selector from the first line; the others are labels.
 pub(crate) fn read(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (selector, rest) = text.split_once('\n').unwrap_or((&text, ""));

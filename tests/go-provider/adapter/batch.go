@@ -13,8 +13,8 @@ import (
 	"quartet.test/go-provider/pb"
 )
 
-// batch is a lookup of several nodes. Its questions are asked in phases over all nodes: a
-// provider that collects requests then makes one request of each phase.
+// batch is a lookup of several nodes. Its questions are asked in phases over all nodes, so that
+// a provider that collects requests makes one request of each phase.
 type batch struct {
 	ctx       context.Context
 	instances cloudprovider.InstancesV2
@@ -22,9 +22,9 @@ type batch struct {
 	nodes     []*lookup
 }
 
-// lookup is about one node. A node with an answer is asked about no more.
+// lookup is about one node. A node with an answer is not asked about any more.
 type lookup struct {
-	// guard is held by the phases, because an abandoned call may end at any time.
+	// The phases hold guard, because an abandoned call may end at any time.
 	guard    sync.Mutex
 	node     *v1.Node
 	metadata *cloudprovider.InstanceMetadata
@@ -123,8 +123,8 @@ func (b *batch) askExists(node *v1.Node) (func(*lookup), error) {
 			l.exists = true
 			return
 		}
-		// False has no request ID and no words of the cloud. lifecycle-ccm asks for more of
-		// such answers.
+		// False has neither a request ID nor the words of the cloud. lifecycle-ccm requires
+		// more of such answers.
 		evidence := fmt.Sprintf("InstanceExists of %s returned false", node.Spec.ProviderID)
 		l.answer = &pb.LookupAnswer{Node: &node.Name, Answer: &pb.LookupAnswer_Gone{Gone: &pb.Absence{
 			Method:   pb.ProofMethod_PROOF_METHOD_PROVIDERS_WORD.Enum(),

@@ -22,7 +22,7 @@ var kinds = map[v1.NodeAddressType]pb.AddressKind{
 
 // found is the answer about a node whose instance exists.
 func found(l *lookup, power pb.PowerState) *pb.LookupAnswer {
-	// The provider is asked by the node's own spelling of the ID, which it may not return.
+	// The question contains the node's own spelling of the ID, which the provider may not return.
 	instance := &pb.Instance{ProviderId: &l.node.Spec.ProviderID, Name: &l.node.Name, Power: power.Enum()}
 	if m := l.metadata; m != nil {
 		if m.ProviderID != "" && m.ProviderID != l.node.Spec.ProviderID {
@@ -40,12 +40,12 @@ func found(l *lookup, power pb.PowerState) *pb.LookupAnswer {
 }
 
 // failure is the answer about a node of which nothing is known. The errors of Go providers are
-// texts: what is not known is worth another try. A provider should tell more kinds by the types
-// of its own library.
+// texts, so an unknown error is worth another try. A provider should distinguish more kinds by
+// the types of its own library.
 func failure(node string, err error) *pb.LookupAnswer {
 	kind := pb.ErrorKind_ERROR_KIND_UNAVAILABLE
 	switch {
-	// Not "gone": providers say so of an instance that lacks a tag, too.
+	// This is not "gone": providers also say so about an instance that lacks a tag.
 	case errors.Is(err, cloudprovider.InstanceNotFound):
 		kind = pb.ErrorKind_ERROR_KIND_NOT_FOUND
 	case errors.Is(err, cloudprovider.NotImplemented):

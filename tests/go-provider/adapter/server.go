@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxBatch is the most nodes in one lookup: what the provider answers within some seconds.
+	// maxBatch is the maximum number of nodes in one lookup, which the provider answers within seconds.
 	maxBatch = 100
-	// parallel is the most concurrent calls to the provider.
+	// parallel is the maximum number of concurrent calls to the provider.
 	parallel = 20
 )
 
-// Options are what the Go interface does not tell.
+// Options are the properties that the Go interface does not have.
 type Options struct {
 	// Schemes are the schemes of the provider IDs. They need not be the provider's name.
 	Schemes []string
@@ -50,7 +50,7 @@ func (p *provider) Describe(context.Context, *pb.DescribeRequest) (*pb.DescribeR
 		MaxBatch:     new(uint32(maxBatch)),
 		// cloudprovider.Interface has no list. ListInstances stays unimplemented.
 		Lists: new(false),
-		// Some providers leave out labels that a node has.
+		// Some providers omit labels that a node has.
 		LabelsOnlyAdd: new(true),
 	}, nil
 }

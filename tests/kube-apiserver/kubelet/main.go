@@ -1,6 +1,6 @@
-// Command kubelet is the kubelet's own code on a container runtime that only
-// pretends: it registers its node, reports its status and renews its Lease as on a
-// machine, and needs no container, cgroup or root.
+// Command kubelet is the kubelet's own code on a fake container runtime: it
+// registers its node, reports its status and renews its Lease as on a machine, but
+// does not need containers, cgroups or root.
 package main
 
 import (
@@ -37,7 +37,7 @@ func (h *hardware) MachineInfo() (*cadvisorapi.MachineInfo, error) {
 }
 
 func main() {
-	// Packages of the kubelet declare flags of their own on flag.CommandLine.
+	// Packages of the kubelet declare their own flags on flag.CommandLine.
 	flags := flag.NewFlagSet("kubelet", flag.ExitOnError)
 	kubeconfig := flags.String("kubeconfig", "", "address and credentials of the API server")
 	name := flags.String("hostname-override", "", "name of the node")
@@ -71,7 +71,7 @@ func run(ctx context.Context, cluster *rest.Config, name, provider, uuid string)
 		log.Fatalf("container runtime: %v", err)
 	}
 
-	// Rates and time-out are those of the kubelet.
+	// Rates and time-out are the kubelet's.
 	cluster.UserAgent = "kubelet"
 	cluster.ContentType = "application/vnd.kubernetes.protobuf"
 	cluster.QPS, cluster.Burst = float32(config.KubeAPIQPS), int(config.KubeAPIBurst)

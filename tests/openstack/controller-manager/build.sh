@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds openstack-cloud-controller-manager from its Go modules (go.mod beside this file pins
-# them) into a cache outside the checkout, and prints its folder. Does nothing when it is there.
+# them) into a cache outside the checkout, and prints its folder. Does nothing if it exists.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../build_once.sh"

@@ -1,4 +1,4 @@
-"""seed.py identity|resources: what a cloud's operator would have set up."""
+"""seed.py identity|resources: creates what a cloud's operator would set up."""
 
 import argparse
 import json
@@ -92,7 +92,7 @@ def resources():
             admin.compute.add_host_to_aggregate(g, host)
 
     net = admin.network
-    # Every address in 127.0.0.0/8, which Neutron takes with DHCP off.
+    # Every address is in 127.0.0.0/8, which Neutron accepts with DHCP off.
     public = net.find_network('public') or net.create_network(
         name='public', is_router_external=True,
         provider_network_type='flat', provider_physical_network='public')
@@ -111,7 +111,7 @@ def resources():
 
 
 def tenant_network(net, name, number):
-    """A project's own network, of its name; returns the subnet."""
+    """Creates a project's network with the project's name. Returns the subnet."""
     private = net.find_network(name) or net.create_network(name=name)
     return net.find_subnet(name) or net.create_subnet(
         name=name, network_id=private.id, ip_version=4,

@@ -8,14 +8,14 @@ from steps import run
 
 
 def words(a):
-    """What the templates in conf/ leave open."""
+    """The values that the templates in conf/ need."""
     ids = a.state / 'conf' / 'amphorae.json'
     ids = json.loads(ids.read_text()) if ids.exists() else {}
     return {
         'STATE': str(a.state),
         'DB': f'mysql+pymysql://quartet:{PASSWORD}@localhost',
         'BUS': f'rabbit://guest:guest@{IP}:5672/',
-        # The second has a node identity that survives a restart; the newer
+        # The second one has a node identity that survives a restart. The newer
         # Nova demands one.
         'FAKE_DRIVER': 'FakeDriver' if a.flavour == 'debian'
                        else 'FakeDriverWithoutFakeNodes',
@@ -48,13 +48,13 @@ def render(a):
 
 
 def code(a):
-    """Plug-ins and helpers beside the data: the checkout stays clean."""
+    """Puts plug-ins and helpers beside the data, so that the checkout stays clean."""
     for name in ('plugins', 'helpers'):
         shutil.copytree(HERE / name, a.state / name, dirs_exist_ok=True)
 
 
 def certificates(a):
-    """What Octavia needs to have, though no amphora ever asks for it."""
+    """Creates files that Octavia needs although amphorae never ask for them."""
     folder = a.state / 'octavia' / 'certs'
     if (folder / 'client.pem').exists():
         return

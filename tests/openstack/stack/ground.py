@@ -1,4 +1,4 @@
-"""What the services stand on: MariaDB on a Unix socket, RabbitMQ on loopback."""
+"""The basis of the services: MariaDB on a Unix socket, RabbitMQ on loopback."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The databases' tables, each service by its own tool, two at once."""
+"""Creates the databases' tables, with each service's own tool, two at once."""
 
 import concurrent.futures
 import os

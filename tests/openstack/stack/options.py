@@ -1,4 +1,4 @@
-"""What is wanted, and where it goes."""
+"""The options, and the folders."""
 
 import argparse
 import os

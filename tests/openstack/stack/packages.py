@@ -40,8 +40,8 @@ def _installed(packages):
 
 def _apt(missing, log):
     env = dict(os.environ, DEBIAN_FRONTEND='noninteractive')
-    # Keeps the packages' own MariaDB and RabbitMQ from starting; one that is
-    # there already is left as it is.
+    # Keeps the packages' own MariaDB and RabbitMQ from starting. An existing
+    # one is not changed.
     policy = pathlib.Path('/usr/sbin/policy-rc.d')
     ours = not policy.exists()
     if ours:

@@ -1,4 +1,4 @@
-"""Processes by pid file: a pid counts only with the start time it had."""
+"""Processes by pid file: a pid counts only together with its start time."""
 
 import os
 import pathlib
@@ -75,7 +75,7 @@ def _children(pid):
 
 
 def tree(pid):
-    """The process and what it started, with start times."""
+    """The process and its children, with start times."""
     found = [(pid, _started(pid))]
     for child in _children(pid):
         found += tree(child)
@@ -90,7 +90,7 @@ def _signal(pid, number):
 
 
 def _left(trees, patience):
-    """Those of the processes that have not ended after this number of seconds."""
+    """The processes that have not ended after this number of seconds."""
     end = time.monotonic() + patience
     while trees and time.monotonic() < end:
         trees = [(p, s) for p, s in trees if s and _started(p) == s]
@@ -99,7 +99,7 @@ def _left(trees, patience):
 
 
 def stop(some, patience=20):
-    """TERM, then KILL what is left of these and of what they started."""
+    """Sends TERM to these and their children, then KILL to the rest."""
     trees = []
     for name in some:
         pid = alive(name)

@@ -1,4 +1,4 @@
-"""How OpenStack's programs are started: the APIs in uWSGI, the daemons alone."""
+"""Starts OpenStack's programs: the APIs in uWSGI, the daemons alone."""
 
 import os
 
@@ -60,7 +60,7 @@ def api(a, service, port, processes, threads):
         '--master', '--lazy-apps', '--need-app', '--enable-threads',
         '--die-on-term', '--thunder-lock', '--buffer-size', '65535',
         '--listen', '100', '--disable-logging',
-        # It closes each connection anyway; so the client knows.
+        # It closes each connection anyway, and this tells the client.
         '--add-header', 'Connection: close',
         '--hook-master-start', 'unix_signal:15 gracefully_kill_them_all',
         '--procname-prefix-spaced', service,

@@ -1,4 +1,4 @@
-"""Telling what is done, running commands, waiting for services."""
+"""Prints the steps, runs commands, waits for services."""
 
 import pathlib
 import subprocess
@@ -18,7 +18,7 @@ def say(text):
 
 
 def run(*command, log, **more):
-    """A command that must succeed; its output goes to a log."""
+    """Runs a command that must succeed. Its output goes to a log."""
     with open(log, 'ab') as f:
         if not subprocess.run([str(c) for c in command], stdout=f, stderr=f,
                               **more).returncode:
@@ -28,7 +28,7 @@ def run(*command, log, **more):
 
 
 def wait(what, probe, seconds=90, process=None):
-    """Until the probe is true; ends at once when the process does."""
+    """Waits until the probe is true. Ends at once when the process does."""
     end = time.monotonic() + seconds
     while True:
         seen = 'no'
@@ -45,7 +45,7 @@ def wait(what, probe, seconds=90, process=None):
 
 
 def answers(url):
-    """A probe: whether an HTTP server answers there at all."""
+    """A probe: true if an HTTP server answers there at all."""
     def probe():
         try:
             with urllib.request.urlopen(url, timeout=30) as answer:

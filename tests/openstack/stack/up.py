@@ -1,4 +1,4 @@
-"""up: installs what is missing, initialises what is empty, starts what does not
+"""up: installs missing packages, initialises empty databases, starts services that do not
 run. May be repeated at any time."""
 
 import hashlib
@@ -27,7 +27,7 @@ PORTS = {'epmd': 4369, 'rabbitmq': 5672, 'keystone-api': 5000,
 
 
 def made_with(a):
-    """What the data depends on: if that changes, they are made anew."""
+    """The inputs of the data: if they change, the data is created again."""
     content = hashlib.sha256()
     names = ['stack/migrations.py', 'stack/options.py', 'helpers/seed.py']
     if a.flavour == 'pypi':
@@ -39,14 +39,14 @@ def made_with(a):
 
 
 def prepare(a):
-    """The state's folder, empty if the one that is there will not do."""
+    """The folder of the state, emptied if its data does not match."""
     mark = a.state / 'made-with.json'
     wanted = made_with(a)
     other = mark.exists() and mark.read_text() != wanted
     if other or a.fresh:
         if procs.running():
             why = 'it was made otherwise than now wanted' if other else '--fresh'
-            sys.exit(f'{a.state} is in use and to be made anew ({why}): '
+            sys.exit(f'{a.state} is in use and must be made again ({why}): '
                      'run tests/openstack/down first')
         there = list(a.state.iterdir()) if a.state.exists() else []
         if there and not mark.exists():
@@ -63,7 +63,7 @@ def prepare(a):
 
 
 def check_ports(a):
-    """No other process may listen on a port of a service."""
+    """Checks that no other process listens on a port of a service."""
     for name, port in PORTS.items():
         if procs.alive(name):
             continue
@@ -175,7 +175,7 @@ def main():
     start(a)
     path = clouds_yaml(a)
     say(f'up: OS_CLIENT_CONFIG_FILE={path} OS_CLOUD=k8s (or admin)')
-    # For programs: where the state is, and whether there is something to stop.
+    # For programs: the folder of the state, and whether something has to be stopped.
     print(a.state)
     print('running' if ran else 'started')
 

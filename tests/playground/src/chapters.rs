@@ -1,4 +1,4 @@
-//! The demo, with one chapter for each controller, and what is left to play with.
+//! The demo, with one chapter for each controller, and a state at the end to play with.
 
 pub mod lifecycle;
 pub mod node;
@@ -13,7 +13,7 @@ use ccm_sim::poll;
 
 use crate::demo::Demo;
 
-/// The arguments of a program for its chapter, besides the addresses of cluster and cloud.
+/// Returns the arguments of a program for its chapter, besides the addresses of cluster and cloud.
 pub fn arguments(program: &str) -> &'static [&'static str] {
     match program {
         node::PROGRAM => node::ARGUMENTS,

@@ -96,27 +96,27 @@ impl Demo {
         output.say(format!("logs: {}", self.folder.path().display()));
     }
 
-    /// The kubeconfig of the simulated API server.
+    /// Returns the kubeconfig of the simulated API server.
     pub fn kubeconfig(&self) -> std::path::Display<'_> {
         self.kubeconfig.display()
     }
 
-    /// The address of the simulated cloud's pages.
+    /// Returns the address of the simulated cloud's pages.
     pub fn cloud_pages(&self) -> SocketAddr {
         self.pages.0
     }
 
-    /// The URL of a page of the program's leader.
+    /// Returns the URL of a page of the program's leader.
     pub async fn url(&self, controller: &str, path: &str) -> Result<String> {
         Ok(self.leader(controller).await?.url(path))
     }
 
-    /// The cloud, to fill and to change.
+    /// Returns the cloud, to fill and to change.
     pub fn cloud(&self) -> &SimCloud {
         self.served.cloud()
     }
 
-    /// The number of calls to the cloud, without health checks.
+    /// Returns the number of calls to the cloud, without health checks.
     pub fn cloud_calls(&self) -> u64 {
         let calls = self.cloud().calls();
         calls.lookup + calls.list
@@ -155,12 +155,12 @@ impl Demo {
         Ok(())
     }
 
-    /// An object of this kind, by `NAME` or `NAMESPACE/NAME`.
+    /// Returns an object of this kind, by `NAME` or `NAMESPACE/NAME`.
     pub fn object(&self, plural: &str, key: &str) -> Option<Value> {
         self.server.get(plural, key)
     }
 
-    /// All objects of a kind.
+    /// Returns all objects of a kind.
     pub fn objects(&self, plural: &str) -> Vec<Value> {
         self.server.list(plural)
     }
@@ -180,7 +180,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Marks a node as the cluster autoscaler does before it takes the machine away.
+    /// Marks a node as the cluster autoscaler does before it removes the machine.
     pub fn mark_for_scale_down(&self, name: &str) -> Result<()> {
         let mark = json!({"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"});
         let patch = json!({"spec": {"taints": [mark]}});
@@ -188,17 +188,17 @@ impl Demo {
         Ok(())
     }
 
-    /// The node in the API server.
+    /// Returns the node in the API server.
     pub fn node(&self, name: &str) -> Option<Value> {
         self.server.get("nodes", name)
     }
 
-    /// Returns true if the node still carries the taint [`TAINT`], or is not there.
+    /// Returns true if the node still has the taint [`TAINT`], or does not exist.
     pub fn is_tainted(&self, name: &str) -> bool {
         self.has_taint(name, TAINT)
     }
 
-    /// Returns true if the node carries a taint of this key, or is not there.
+    /// Returns true if the node has a taint of this key, or does not exist.
     pub fn has_taint(&self, name: &str, key: &str) -> bool {
         let Some(node) = self.node(name) else { return true };
         node["spec"]["taints"]
@@ -214,8 +214,8 @@ impl Demo {
         .await
     }
 
-    /// The number of writes of node-ccm to nodes that the API server has accepted. It rejects some by
-    /// chance: another program has just written to the same node.
+    /// Returns the number of writes of node-ccm to nodes that the API server has accepted. It
+    /// rejects some by chance, when another program has just written to the same node.
     pub fn accepted_node_writes(&self) -> usize {
         let records = self.server.audit().records();
         let writes = records.iter().filter(|record| {
@@ -226,7 +226,7 @@ impl Demo {
         writes.filter(|record| (200..300).contains(&record.outcome.code())).count()
     }
 
-    /// The events about a node: `Reason: message`.
+    /// Returns the events about a node: `Reason: message`.
     pub fn events(&self, name: &str) -> Vec<String> {
         let about = |event: &Value| event["involvedObject"]["name"] == name;
         let line = |event: &Value| {
@@ -239,7 +239,7 @@ impl Demo {
         self.server.list("events").iter().filter(|event| about(event)).map(line).collect()
     }
 
-    /// The replicas of this program that report that they lead.
+    /// Returns the replicas of this program that report that they lead.
     pub async fn leading(&self, controller: &str) -> Vec<String> {
         let mut names = Vec::new();
         for (name, program) in &self.programs {
@@ -250,7 +250,7 @@ impl Demo {
         names
     }
 
-    /// A page of the leading replica of this program.
+    /// Returns a page of the leading replica of this program.
     pub async fn page(&self, controller: &str, path: &str) -> Result<String> {
         Ok(self.leader(controller).await?.get(path).await?.1)
     }
@@ -304,10 +304,10 @@ impl Demo {
     }
 }
 
-/// The machine behind the node of this name.
+/// Returns the machine behind the node of this name.
 pub fn instance(name: &str) -> SimInstance {
     let digits = name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
-    // Each name has an address of its own.
+    // Each name has its own address.
     let of_letters = || 20_000 + name.bytes().map(usize::from).sum::<usize>();
     let number: usize = digits.parse().unwrap_or_else(|_| of_letters());
     let mut instance = SimInstance::numbered(number);

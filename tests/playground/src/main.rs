@@ -67,8 +67,8 @@ async fn run(arguments: &Arguments, output: &mut Output) -> Result<()> {
     demo.stop_all().await
 }
 
-/// Ctrl-C or SIGTERM. The programs receive the terminal's Ctrl-C as well and release their
-/// lease themselves.
+/// Waits for Ctrl-C or SIGTERM. The programs receive the terminal's Ctrl-C as well and release
+/// their lease themselves.
 async fn interrupted() {
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {
         return std::future::pending().await;

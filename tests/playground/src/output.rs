@@ -19,12 +19,12 @@ pub struct Output {
 }
 
 impl Output {
-    /// An output without steps.
+    /// Creates an output without steps.
     pub fn new() -> Self {
         Self { terminal: std::io::stdout(), start: Instant::now(), steps: 0, failures: 0 }
     }
 
-    /// The number of failed steps.
+    /// Returns the number of failed steps.
     pub fn failures(&self) -> usize {
         self.failures
     }
@@ -61,7 +61,7 @@ impl Output {
         }
     }
 
-    /// The overall result.
+    /// Prints the overall result.
     pub fn summary(&self) {
         let outcome = if self.failures == 0 { "demo passed" } else { "demo FAILED" };
         self.line(&format!("\n{} steps, {} failed: {outcome}", self.steps, self.failures));
@@ -69,7 +69,7 @@ impl Output {
 
     fn line(&self, text: &str) {
         let width = terminal_size().map_or(usize::MAX, |(Width(width), _)| width.into());
-        // A closed terminal does not fail the demo: it is also a test.
+        // A closed terminal does not fail the demo, because the demo is also a test.
         writeln!(self.terminal.lock(), "{}", wrapped(text, width)).ok();
     }
 }
@@ -77,7 +77,8 @@ impl Output {
 /// The column at which a broken line continues: where the text of a step begins.
 const INDENT: usize = 15;
 
-/// The text in lines of this width, broken between words. A longer word has a line of its own.
+/// Returns the text in lines of this width, broken between words. A longer word has a line of its
+/// own.
 fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;

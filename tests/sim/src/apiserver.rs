@@ -4,12 +4,11 @@
 //!   only on tokio timers, so it is deterministic and works under paused tokio time.
 //! * [`ApiServer::listen`] serves the same over HTTP/1.1, for real programs and `kubectl`.
 //!
-//! Its behaviour is checked against a real kube-apiserver: status bodies, patch results,
-//! tables, list and watch semantics. It implements nodes, events, leases, services,
-//! namespaces, config maps, secrets and service accounts as typed resources; a few more
-//! kinds only as far as `kubectl describe` needs them. There is no server-side apply, no
-//! protobuf and no authentication, and no controller except that deleted namespaces are
-//! emptied.
+//! Its behaviour is checked against a real kube-apiserver: status bodies, patch results, tables,
+//! list and watch semantics. It implements nodes, events, leases, services, namespaces, config
+//! maps, secrets and service accounts as typed resources; a few more kinds only as far as `kubectl
+//! describe` needs them. It has neither server-side apply, protobuf nor authentication, and its
+//! only controller empties deleted namespaces.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -86,7 +85,7 @@ pub struct Options {
     pub history: usize,
     /// The interval of bookmarks for watches that allow them.
     pub bookmark_interval: Duration,
-    /// The least duration of a watch without a client timeout; the most is twice that.
+    /// The minimum duration of a watch without a client timeout. The maximum is twice that.
     pub min_watch_timeout: Duration,
     /// True if a watch from a compacted version gets HTTP status 410. The real server answers 200
     /// and an `ERROR` event, which is the default here.
@@ -127,7 +126,7 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// A server with the four namespaces of every cluster.
+    /// Creates a server with the four namespaces of every cluster.
     pub fn new(options: Options) -> Arc<Self> {
         let core = Arc::new(Core {
             store: Store::new(options.history),
@@ -149,17 +148,18 @@ impl ApiServer {
         server
     }
 
-    /// The front end for clients in this process; clones share the server.
+    /// Returns the front end for clients in this process; clones share the server.
     pub fn service(&self) -> ApiService {
         ApiService::new(Arc::clone(&self.core))
     }
 
-    /// The front end for other processes. Port 0 picks a free one; see [`ListenHandle::addr`].
+    /// Returns the front end for other processes. Port 0 picks a free one; see
+    /// [`ListenHandle::addr`].
     pub async fn listen(&self, addr: SocketAddr) -> std::io::Result<ListenHandle> {
         ListenHandle::bind(self.service(), addr).await
     }
 
-    /// A kubeconfig for a listener.
+    /// Returns a kubeconfig for a listener.
     pub fn kubeconfig(&self, addr: SocketAddr) -> String {
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: sim\n\
@@ -169,17 +169,17 @@ impl ApiServer {
         )
     }
 
-    /// The active faults, to be extended.
+    /// Returns the active faults, to be extended.
     pub fn faults(&self) -> &FaultPlan {
         &self.core.faults
     }
 
-    /// The audit log of all requests.
+    /// Returns the audit log of all requests.
     pub fn audit(&self) -> &Audit {
         &self.core.audit
     }
 
-    /// The newest resource version.
+    /// Returns the newest resource version.
     pub fn revision(&self) -> u64 {
         self.core.store.revision()
     }
@@ -190,7 +190,7 @@ impl ApiServer {
         self.core.store.compact();
     }
 
-    /// The open watches.
+    /// Returns the open watches.
     pub fn watches(&self) -> Vec<WatchInfo> {
         self.core.watches.list()
     }
@@ -211,13 +211,13 @@ impl ApiServer {
         Ok(stored.typed(resource))
     }
 
-    /// One object. `key` is `NAME`, or `NAMESPACE/NAME`.
+    /// Returns one object. `key` is `NAME`, or `NAMESPACE/NAME`.
     pub fn get(&self, plural: &str, key: &str) -> Option<Value> {
         let resource = resources::by_plural(plural)?;
         Some(self.core.store.get(resource, key)?.typed(resource))
     }
 
-    /// All objects of a kind, ordered by key.
+    /// Returns all objects of a kind, ordered by key.
     pub fn list(&self, plural: &str) -> Vec<Value> {
         let Some(resource) = resources::by_plural(plural) else { return Vec::new() };
         let everything = store::Range { prefix: "", after: None, limit: 0 };
@@ -226,7 +226,7 @@ impl ApiServer {
             .unwrap_or_default()
     }
 
-    /// Replaces an object; unconditionally if it has no resourceVersion.
+    /// Replaces an object, unconditionally if it has no resourceVersion.
     pub fn replace(&self, object: Value) -> Result<Value, StatusError> {
         self.update_part(object, "")
     }
@@ -267,7 +267,7 @@ impl ApiServer {
         Ok(self.core.patch(&target, &patch, &mut WriteOptions::default())?.typed(resource))
     }
 
-    /// Deletes an object; one with finalizers is only marked.
+    /// Deletes an object. An object with finalizers is only marked.
     pub fn delete(&self, plural: &str, key: &str) -> Result<(), StatusError> {
         let resource = resources::by_plural(plural).ok_or_else(StatusError::no_such_path)?;
         self.core.delete(&target(resource, key), &Preconditions::default(), false).map(drop)

@@ -1,10 +1,10 @@
 //! A simulated cloud.
 //!
-//! [`SimCloud`] holds instances in memory and implements the provider contract over them
-//! like a real cloud: lookups in batches of 500 and lists in pages of 500, each of them one
-//! call that is counted and that the [`FaultPlan`] may hit. So it does with load balancers
-//! ([`Balancers`]) and routes ([`Router`]). Served through
-//! `ccm_external_server` it is a cloud for separate programs.
+//! [`SimCloud`] holds instances in memory and implements the provider contract over them like a
+//! real cloud: lookups in batches of 500 and lists in pages of 500, each of them one call that is
+//! counted and that the [`FaultPlan`] may hit. The same applies to load balancers ([`Balancers`])
+//! and routes ([`Router`]). Served through `ccm_external_server` it is a cloud for separate
+//! programs.
 
 pub mod balancers;
 mod batch;
@@ -38,7 +38,7 @@ pub const SCHEME: &str = "sim";
 /// The identity that this cloud reports, until a test changes it.
 pub const IDENTITY: &str = "sim, project default";
 
-/// The most nodes in one lookup call, and the most instances on one page of a list.
+/// The maximum number of nodes in one lookup call, and of instances on one page of a list.
 pub const PAGE: usize = 500;
 
 /// A cloud in memory. Clones share the state; [`SimCloud::behind`] returns a view whose
@@ -69,12 +69,12 @@ impl Default for SimCloud {
 }
 
 impl SimCloud {
-    /// An empty cloud without faults.
+    /// Creates an empty cloud without faults.
     pub fn new() -> Self {
         Self::with_faults(FaultPlan::default())
     }
 
-    /// An empty cloud with these faults.
+    /// Returns an empty cloud with these faults.
     pub fn with_faults(faults: FaultPlan) -> Self {
         let (fleet, balancers, router, counter, traits, worker) = Default::default();
         let identity = RwLock::new(Some(IDENTITY.to_owned()));
@@ -84,7 +84,7 @@ impl SimCloud {
         Self { state: Arc::new(state), gate: Arc::new(OpenGate) }
     }
 
-    /// The same cloud, reached through a gate.
+    /// Returns this cloud, reached through a gate.
     #[must_use]
     pub fn behind(&self, gate: Arc<dyn CallGate>) -> Self {
         Self { state: Arc::clone(&self.state), gate }
@@ -95,42 +95,42 @@ impl SimCloud {
         *self.state.traits.write() = traits;
     }
 
-    /// The identity that this cloud reports; `None` if it cannot tell.
+    /// Returns the identity that this cloud reports, or `None` if it cannot tell.
     pub fn identity(&self) -> Option<String> {
         self.state.identity.read().clone()
     }
 
-    /// Changes which cloud this one says that it is. Its contents stay.
+    /// Changes the identity that this cloud reports. Its contents stay.
     pub fn set_identity(&self, identity: Option<&str>) {
         *self.state.identity.write() = identity.map(str::to_owned);
     }
 
-    /// The scheme whose provider IDs this cloud says are its.
+    /// Returns the scheme whose provider IDs this cloud says are its.
     pub fn scheme(&self) -> String {
         self.state.scheme.read().clone()
     }
 
-    /// Changes the scheme whose provider IDs this cloud says are its. Its instances keep theirs.
+    /// Changes the scheme that this cloud names as its own. Its instances keep their provider IDs.
     pub fn set_scheme(&self, scheme: &str) {
         scheme.clone_into(&mut self.state.scheme.write());
     }
 
-    /// The faults, to be added and cleared.
+    /// Returns the faults, to be added and cleared.
     pub fn faults(&self) -> &FaultPlan {
         &self.state.faults
     }
 
-    /// The load balancers.
+    /// Returns the load balancers.
     pub fn balancers(&self) -> &Balancers {
         &self.state.balancers
     }
 
-    /// The router, with the routes of all clusters.
+    /// Returns the router, with the routes of all clusters.
     pub fn router(&self) -> &Router {
         &self.state.router
     }
 
-    /// The calls so far, as the cloud would bill them: including refused and failed ones.
+    /// Returns the calls so far, as the cloud would bill them, including refused and failed ones.
     pub fn calls(&self) -> Calls {
         self.state.counter.read()
     }
@@ -158,22 +158,22 @@ impl SimCloud {
         instances
     }
 
-    /// The instance with this ID (the part of the provider ID after `sim://`).
+    /// Returns the instance with this ID (the part of the provider ID after `sim://`).
     pub fn get(&self, id: &str) -> Option<SimInstance> {
         self.state.fleet.read().get(id).cloned()
     }
 
-    /// The first instance with this name.
+    /// Returns the first instance with this name.
     pub fn find(&self, name: &str) -> Option<SimInstance> {
         self.state.fleet.read().named(name).first().map(|instance| (*instance).clone())
     }
 
-    /// All instances, by ID.
+    /// Returns all instances, by ID.
     pub fn all(&self) -> Vec<SimInstance> {
         self.state.fleet.read().iter().cloned().collect()
     }
 
-    /// Changes an instance. `false` if there is none with this ID.
+    /// Changes an instance. Returns false if no instance has this ID.
     pub fn update(&self, id: &str, change: impl FnOnce(&mut SimInstance)) -> bool {
         let mut fleet = self.state.fleet.write();
         let Some(mut instance) = fleet.remove(id) else { return false };
@@ -183,7 +183,7 @@ impl SimCloud {
         true
     }
 
-    /// Starts, stops or moves an instance. `false` if there is none with this ID.
+    /// Starts, stops or moves an instance. Returns false if no instance has this ID.
     pub fn set_power(&self, id: &str, power: PowerState) -> bool {
         self.update(id, |instance| instance.power = power)
     }
@@ -198,7 +198,7 @@ impl SimCloud {
         *self.state.fleet.write() = Fleet::default();
     }
 
-    /// The number of instances.
+    /// Returns the number of instances.
     pub fn len(&self) -> usize {
         self.state.fleet.read().len()
     }

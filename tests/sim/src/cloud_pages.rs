@@ -75,7 +75,7 @@ routes, with routes (destinations, names of nodes, in a lookup targets; [] for a
 Each may have operation (as in /counters), times, skip, lasting (\"1m\"), probability (0 to 1).
 ";
 
-/// Why a request was refused, in one line.
+/// The reason why a request was refused, in one line.
 struct Refusal(StatusCode, String);
 
 impl Refusal {
@@ -182,7 +182,7 @@ impl Pages {
     }
 }
 
-/// A request in JSON. The error is one line that names the field.
+/// Returns a request in JSON. The error is one line that names the field.
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| Refusal::invalid(format!("the body: {error}")))
 }

@@ -66,7 +66,7 @@ impl Operation {
         Self::FindTargets,
     ];
 
-    /// The name in metrics.
+    /// Returns the name in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Lookup => "lookup_instances",
@@ -126,14 +126,14 @@ pub enum Effect {
     Unavailable,
     /// It fails with this error.
     Error(CloudError),
-    /// It is never answered; the caller's deadline ends it.
+    /// It is never answered. The caller's deadline ends it.
     Hang,
     /// A list is empty, although the call succeeds.
     EmptyList,
     /// A list ends after this many entries, although the call succeeds.
     TruncatedList(usize),
-    /// The cloud's data about the instances with these names is malformed; no names means all
-    /// instances.
+    /// The cloud's data about the instances with these names is malformed. Without names, all
+    /// instances are affected.
     MalformedInstances(Vec<String>),
     /// A lookup of a node with one of these names fails with this error.
     FailNodes(Vec<String>, CloudError),
@@ -141,30 +141,30 @@ pub enum Effect {
     FailCalls(Vec<String>, CloudError),
     /// A lookup returns fewer (negative) or more results than requested.
     AnswerCount(isize),
-    /// A lookup reports every node as gone, as with the credentials of the wrong project; lists
-    /// are empty; nothing is left of a load balancer to delete.
+    /// A lookup reports every node as gone, as with the credentials of the wrong project. Lists are
+    /// empty, and the cloud does not find load balancers that should be deleted.
     WrongProject,
-    /// Single load balancers of a call: those with these names, or whose owner is one of these
-    /// (`namespace/name`); no names means all. [`Fault::times`] counts load balancers here.
+    /// The trouble hits single load balancers of a call: those with these names or owners
+    /// (`namespace/name`). Without names it hits all. [`Fault::times`] counts load balancers here.
     LoadBalancers(Vec<String>, Trouble),
-    /// Single routes of a call: those with these destinations, or to these nodes; in a lookup
-    /// these targets. No names means all. [`Fault::times`] counts routes here.
+    /// The trouble hits single routes of a call: those with these destinations, or to these nodes.
+    /// In a lookup it hits these targets. Without names it hits all. [`Fault::times`] counts routes
+    /// here.
     Routes(Vec<String>, Trouble),
 }
 
 /// The effect of a fault on one load balancer or route. All others in the same call are as usual.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trouble {
-    /// Fails with this error; nothing is changed.
+    /// It fails with this error, and nothing is changed.
     Fail(CloudError),
-    /// Is never answered; nothing is changed.
+    /// It is never answered, and nothing is changed.
     Hang,
     /// The change is made, but its answer is lost.
     LoseAnswer,
-    /// The answer is lost, and the change is made this much later, as by a process that was
-    /// frozen.
+    /// The answer is lost, and the change is made this much later, as by a frozen process.
     Late(Duration),
-    /// The change is made, and the cloud fails to carry it out. A route exists with a defect.
+    /// The change is accepted, but the cloud fails to carry it out. A route exists with a defect.
     Break(Cure),
     /// The change is made, and the cloud never ends carrying it out.
     Stick,
@@ -176,8 +176,8 @@ pub enum Trouble {
         /// True if the cloud does not find it by its ID either, as with another project's credentials.
         by_id: bool,
     },
-    /// Just before the change, a person gives the route another target, or makes one of the same
-    /// destination. For routes only.
+    /// Just before the change, a person gives the route another target, or creates a route of the
+    /// same destination. For routes only.
     Overtake,
 }
 
@@ -193,19 +193,19 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault that hits every call until it is removed.
+    /// Creates a fault that hits every call until it is removed.
     pub fn new(effect: Effect) -> Self {
         Self { effect, operation: None, skip: 0, times: None, lasting: None, probability: 1.0 }
     }
 
-    /// Only calls of this operation.
+    /// Restricts it to calls of this operation.
     #[must_use]
     pub fn on(mut self, operation: Operation) -> Self {
         self.operation = Some(operation);
         self
     }
 
-    /// Only the next `calls` matching calls.
+    /// Restricts it to the next `calls` matching calls.
     #[must_use]
     pub fn times(mut self, calls: u64) -> Self {
         self.times = Some(calls);
@@ -219,7 +219,7 @@ impl Fault {
         self
     }
 
-    /// Only for this time after the fault is added to a plan.
+    /// Restricts it to this time after the fault is added to a plan.
     #[must_use]
     pub fn lasting(mut self, time: Duration) -> Self {
         self.lasting = Some(time);
@@ -256,7 +256,8 @@ impl Fault {
 }
 
 impl Effect {
-    /// Some effects apply to one operation only.
+    /// Returns true if the effect applies to this operation. Some effects apply to one operation
+    /// only.
     fn concerns(&self, operation: Operation) -> bool {
         use Operation::{
             ApplyRoutes, DeleteLoadBalancers, EnsureLoadBalancers, FindTargets, Health, List,
@@ -296,7 +297,7 @@ impl Effect {
         }
     }
 
-    /// The error of the whole call, if it fails.
+    /// Returns the error of the whole call, if it fails.
     pub(crate) fn error(&self) -> Option<CloudError> {
         let error = match self {
             Self::Throttle { retry_after } => {

@@ -20,7 +20,7 @@ use tokio::process::{Child, Command};
 
 use crate::poll;
 
-/// The folder of the built programs: the running program's folder, or `QUARTET_BIN`.
+/// Returns the folder of the built programs: the running program's folder, or `QUARTET_BIN`.
 pub fn binaries() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("QUARTET_BIN") {
         return Ok(PathBuf::from(folder));
@@ -42,12 +42,12 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The program with this name, without arguments.
+    /// Creates the program with this name, without arguments.
     pub fn new(name: &str) -> Self {
         Self { name: name.to_owned(), build: None, arguments: Vec::new(), environment: Vec::new() }
     }
 
-    /// The controller of this name against this cluster and this cloud.
+    /// Returns the controller of this name against this cluster and this cloud.
     pub fn controller(name: &str, kubeconfig: &Path, provider: &str, cloud_config: &Path) -> Self {
         Self::new(name)
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
@@ -126,8 +126,8 @@ impl Launch {
     }
 }
 
-/// The environment that the image gives to a program, so that what is tested and measured is what
-/// is shipped.
+/// Returns the environment that the image gives to a program, so that tests and measurements use
+/// the shipped environment.
 fn image_environment() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = include_str!("../../../manifests/image/Containerfile").lines();
     lines.filter_map(|line| line.strip_prefix("ENV ")?.split_once('='))
@@ -153,22 +153,22 @@ pub struct Program {
 }
 
 impl Program {
-    /// The URL of one of its pages.
+    /// Returns the URL of one of its pages.
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// Its process ID.
+    /// Returns its process ID.
     pub fn id(&self) -> Result<u32> {
         self.child.id().with_context(|| format!("{} has ended", self.name))
     }
 
-    /// Its log so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// `GET` of one of its pages: status and body.
+    /// Gets one of its pages: status and body.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
         let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
         let answer = tokio::time::timeout(Duration::from_secs(5), async {
@@ -184,7 +184,7 @@ impl Program {
             .with_context(|| format!("{} does not answer on {path}:\n{}", self.name, self.log()))
     }
 
-    /// All samples of `/metrics`: name with labels, and value.
+    /// Returns all samples of `/metrics`: name with labels, and value.
     pub async fn metrics(&self) -> Result<BTreeMap<String, f64>> {
         let (status, text) = self.get("/metrics").await?;
         anyhow::ensure!(status == 200, "/metrics answers {status}");
@@ -195,7 +195,7 @@ impl Program {
         Ok(samples.collect())
     }
 
-    /// The sum of all samples whose name, followed by labels, starts with this.
+    /// Returns the sum of all samples whose name, followed by labels, starts with this.
     pub async fn metric(&self, name: &str) -> Result<f64> {
         Ok(self
             .metrics()
@@ -252,12 +252,12 @@ impl Program {
         self.wait(Duration::from_secs(40)).await
     }
 
-    /// Keeps its page `/record` in the folder `QUARTET_RECORDS`, if there is one, as a file that can be replayed.
-    /// It blocks, so that it can be called when a test has ended.
+    /// Keeps its page `/record` as a file in the folder `QUARTET_RECORDS`, if that is set, so that
+    /// it can be replayed. It blocks, so that it can be called when a test has ended.
     fn keep_record(&self) {
         let Some(folder) = std::env::var_os("QUARTET_RECORDS") else { return };
         let mut page = Vec::new();
-        // A server that speaks HTTP/1.0 sends the page as it is.
+        // To a client that uses HTTP/1.0 the server sends the page without chunks.
         let read = TcpStream::connect(("127.0.0.1", self.port)).and_then(|mut stream| {
             // A frozen process does not answer.
             stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -280,23 +280,23 @@ impl Program {
             .map_err(Into::into)
     }
 
-    /// The processor time used so far, in seconds.
+    /// Returns the processor time used so far, in seconds.
     pub fn cpu_seconds(&self) -> Result<f64> {
         cpu_seconds(self.id()?)
     }
 
-    /// Its resident memory in bytes.
+    /// Returns its resident memory in bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
         self.status_bytes("VmRSS:")
     }
 
-    /// The most resident memory that it has had, in bytes.
+    /// Returns the most resident memory that it has had, in bytes.
     pub fn peak_bytes(&self) -> Result<u64> {
         self.status_bytes("VmHWM:")
     }
 
-    /// The part of its resident memory that is not its file, in bytes. The pages of the file are
-    /// the kernel's cache, which all processes of one file share.
+    /// Returns the part of its resident memory that does not belong to its file, in bytes. The
+    /// pages of the file belong to the kernel's cache, which all processes of one file share.
     pub fn private_bytes(&self) -> Result<u64> {
         self.status_bytes("RssAnon:")
     }
@@ -316,7 +316,7 @@ impl Drop for Program {
     }
 }
 
-/// A free port that this process has not returned before. It is below Linux's ephemeral
+/// Returns a free port that this process has not returned before. It is below Linux's ephemeral
 /// range: no other process gets it by chance before the intended program listens.
 pub fn free_port() -> Result<u16> {
     const PORTS: std::ops::Range<u16> = 26_000..32_768;
@@ -334,15 +334,16 @@ pub fn free_port() -> Result<u16> {
     bail!("all ports of {PORTS:?} are taken")
 }
 
-/// The process ID for system calls.
+/// Returns the process ID for system calls.
 pub fn pid(id: u32) -> Result<Pid> {
     i32::try_from(id).ok().and_then(Pid::from_raw).context("not a process ID")
 }
 
-/// The processor time of a process so far, in seconds.
+/// Returns the processor time of a process so far, in seconds.
 pub fn cpu_seconds(id: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
-    // The program's name, field 2, may contain blanks and parentheses: count after it.
+    // The program's name, field 2, may contain blanks and parentheses, so fields are counted after
+    // it.
     let fields: Vec<_> =
         stat.rsplit_once(')').context("odd stat line")?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);

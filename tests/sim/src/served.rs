@@ -38,12 +38,12 @@ impl ServedCloud {
         Ok(served)
     }
 
-    /// The cloud, to be filled and disturbed.
+    /// Returns the cloud, to be filled and disturbed.
     pub fn cloud(&self) -> &SimCloud {
         &self.cloud
     }
 
-    /// The file for `--cloud-config`.
+    /// Returns the file for `--cloud-config`.
     pub fn config(&self) -> &Path {
         &self.config
     }

@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The copy of the sources.
+/// Returns the copy of the sources.
 fn tree() -> PathBuf {
     repository().join("target/mutants/tree")
 }
@@ -84,8 +84,8 @@ async fn run() -> Result<bool> {
     Ok(survivors == 0)
 }
 
-/// Copies the sources that git does not ignore, except files that the mutants of the program replace.
-/// Does not write a file that is the same, so that cargo builds less.
+/// Copies the sources that git does not ignore, except files that the mutants of the program
+/// replace. Does not write a file that has not changed, so that cargo builds less.
 async fn copy_sources(copy: &Path, program: &str) -> Result<()> {
     let list = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -135,7 +135,7 @@ async fn build(copy: &Path, program: &str, list: &Mutants) -> Result<Vec<Target>
         .args(&list.tests)
         .env("CARGO_TARGET_DIR", repository().join("target/mutants/build"))
         .env("CARGO_PROFILE_DEV_DEBUG", "false")
-        // A replacement may leave names unused that the original expression uses.
+        // A replacement may leave names of the original expression unused.
         .env("RUSTFLAGS", "-A warnings")
         .current_dir(copy)
         .stderr(Stdio::inherit())
@@ -149,23 +149,31 @@ async fn build(copy: &Path, program: &str, list: &Mutants) -> Result<Vec<Target>
         {
             let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
             let folder = manifest.parent().context("a manifest has a folder")?.to_owned();
-            // `path+file:///...#name@version`, or without a name that is the folder's.
+            // The ID is `path+file:///...#name@version`, without the name if it is the folder's.
             let id = message["package_id"].as_str().unwrap_or_default();
             let named = id.rsplit('#').next().and_then(|end| Some(end.split_once('@')?.0));
             let package = named.or(folder.file_name().and_then(|name| name.to_str()));
             let package = package.unwrap_or_default().to_owned();
-            targets.push(Target { package, folder, program: path.into() });
+            let is_unit = message["target"]["kind"][0] == "lib";
+            targets.push((!is_unit, Target { package, folder, program: path.into() }));
         }
     }
-    Ok(targets)
+    targets.sort_by_key(|(is_slow, _)| *is_slow);
+    Ok(targets.into_iter().map(|(_, target)| target).collect())
 }
+
+/// The random histories take most of the time, and the other tests find most mutants: the histories run last.
+const PARTS: [&[&str]; 2] = [&["--skip", HISTORIES], &[HISTORIES]];
+/// A part of the names of all random histories.
+const HISTORIES: &str = "histor";
 
 /// Returns the first test that fails with this mutant. Runs the targets of these packages as `cargo test` does.
 async fn first_failure(targets: &[Target], mutant: Option<usize>) -> Result<Option<String>> {
-    for Target { package, folder, program } in targets {
+    for (part, target) in PARTS.iter().flat_map(|part| targets.iter().map(move |one| (part, one))) {
+        let Target { package, folder, program } = target;
         let mut command = Command::new(program);
-        // Variants break the program themselves: their tests say nothing about a mutant.
-        command.args(["--skip", "variants::"]);
+        // Variants break the program themselves, so their tests say nothing about a mutant.
+        command.args(*part).args(["--skip", "variants::"]);
         if let Some(number) = mutant {
             command.env(SWITCH, number.to_string());
         }
@@ -186,7 +194,7 @@ async fn first_failure(targets: &[Target], mutant: Option<usize>) -> Result<Opti
     Ok(None)
 }
 
-/// Returns the name of the first failed test as soon as it is printed. `None` if no test fails.
+/// Returns the name of the first failed test as soon as it is printed, or `None` if no test fails.
 async fn failed_test(output: impl AsyncRead + Unpin) -> Option<String> {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// One request, as the API server's audit log has it.
+/// One request in the API server's audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`.
@@ -33,14 +33,14 @@ pub struct Request {
 }
 
 impl Request {
-    /// True if the request changes a stored object. A review of rights is created but not
+    /// Returns true if the request changes a stored object. A review of rights is created but not
     /// stored.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
             && self.resource != "selfsubjectaccessreviews"
     }
 
-    /// `patch nodes/status`: the key of printed counts.
+    /// Returns the request in short, `patch nodes/status`: the key of printed counts.
     pub fn what(&self) -> String {
         match self.subresource.as_str() {
             "" => format!("{} {}", self.verb, self.resource),

@@ -1,9 +1,9 @@
-//! Kubelets and the node lifecycle controller beside a real API server: what else writes to
-//! nodes in a cluster.
+//! Kubelets and the node lifecycle controller beside a real API server: the other programs that
+//! write to nodes in a cluster.
 //!
-//! A kubelet is the kubelet's own code on a container runtime that only pretends
-//! (`tests/kube-apiserver/kubelet`). It has the rights of a kubelet and no others. Of
-//! kube-controller-manager only the controllers run that deal with silent nodes.
+//! A kubelet is the kubelet's own code on a fake container runtime
+//! (`tests/kube-apiserver/kubelet`). It has only the rights of a kubelet. kube-controller-manager
+//! runs only the controllers that handle silent nodes.
 
 use std::{
     path::PathBuf,
@@ -37,7 +37,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine that this instance is.
+    /// Returns the machine that this instance is.
     pub fn of(instance: &SimInstance) -> Self {
         Self {
             name: instance.name.clone(),
@@ -68,7 +68,7 @@ impl Machines {
 
     /// Starts the kubelet of this machine.
     pub fn start_kubelet(&self, machine: &Machine) -> Result<Process> {
-        // The API server knows the admin's token only: the admin acts as this kubelet.
+        // The API server knows only the admin's token, so the admin acts as this kubelet.
         let user = json!({
             "as": format!("system:node:{}", machine.name), "as-groups": ["system:nodes"],
         });
@@ -126,7 +126,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Freezes it (`SIGSTOP`), as a machine whose hypervisor holds it.
+    /// Freezes it (`SIGSTOP`), like a machine that its hypervisor has paused.
     pub fn freeze(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
@@ -136,12 +136,12 @@ impl Process {
         self.signal(Signal::CONT)
     }
 
-    /// Kills it, as a machine that loses power.
+    /// Kills it, like a machine that loses power.
     pub async fn kill(mut self) -> Result<()> {
         Ok(self.child.kill().await?)
     }
 
-    /// Its log so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! A proxy before an API server, which treats watches badly on request.
+//! A proxy in front of an API server, which disturbs watches on request.
 
 use std::{
     convert::Infallible,
@@ -29,7 +29,7 @@ use tokio::{
 pub enum Watches {
     /// They pass.
     Pass,
-    /// They are accepted, and nothing of them passes but their end.
+    /// They are accepted, and only their end passes.
     Swallow,
     /// They end at once, in order.
     Cut,
@@ -37,7 +37,7 @@ pub enum Watches {
 
 type Body = UnsyncBoxBody<Bytes, kube::Error>;
 
-/// The proxy. It has the credentials of the account that it was started for, and takes any
+/// The proxy. It has the credentials of the account that it was started for, and accepts any
 /// client.
 pub struct WatchProxy {
     watches: watch::Sender<Watches>,
@@ -46,7 +46,8 @@ pub struct WatchProxy {
 }
 
 impl WatchProxy {
-    /// Starts a proxy before the API server of this kubeconfig. Writes its own into `folder`.
+    /// Starts a proxy in front of the API server of this kubeconfig. Writes its own kubeconfig into
+    /// `folder`.
     pub async fn start(kubeconfig: &Path, folder: &Path) -> Result<Self> {
         let file = Kubeconfig::read_from(kubeconfig)?;
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
@@ -67,7 +68,7 @@ impl WatchProxy {
         Ok(Self { watches, kubeconfig: path, _tasks: tasks })
     }
 
-    /// The file that leads a program through the proxy.
+    /// Returns the file that leads a program through the proxy.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }

@@ -102,8 +102,7 @@ impl RealCluster {
         Self::start_on(Arc::new(Etcd::start().await?), options).await
     }
 
-    /// Starts an API server on this etcd, under a prefix of its own, and waits until it is
-    /// ready.
+    /// Starts an API server on this etcd, with its own prefix, and waits until it is ready.
     pub async fn start_on(etcd: Arc<Etcd>, options: &Options) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("quartet-cluster-").tempdir()?;
         write_files(folder.path())?;
@@ -119,24 +118,24 @@ impl RealCluster {
         Ok(cluster)
     }
 
-    /// The admin's kubeconfig.
+    /// Returns the admin's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The kubectl that was built with the server, with the admin's kubeconfig.
+    /// Returns the kubectl that was built with the server, with the admin's kubeconfig.
     pub fn kubectl(&self) -> Command {
         let mut command = Command::new(self.etcd.assets.join("kubectl"));
         command.arg(format!("--kubeconfig={}", self.kubeconfig.display())).kill_on_drop(true);
         command
     }
 
-    /// The requests of the audit log. The server writes the log after it answers, so this
+    /// Returns the requests of the audit log. The server writes the log after it answers, so this
     /// waits until the log stops growing.
     pub async fn requests(&self) -> Result<Vec<Request>> {
         let path = self.folder.path().join("audit.log");
         let mut size = None;
-        // Programs may go on sending requests of their own.
+        // Programs may still send requests.
         for _ in 0..10 {
             let now = tokio::fs::metadata(&path).await.map(|meta| meta.len()).ok();
             if now == size {
@@ -173,8 +172,8 @@ impl RealCluster {
         self.start_both().await
     }
 
-    /// Puts etcd back to the data that [`save_etcd`](Self::save_etcd) copied, so that its
-    /// versions go back. Returns as soon as the API server is ready again.
+    /// Restores the data of etcd that [`save_etcd`](Self::save_etcd) copied, so that its versions
+    /// go back. Returns as soon as the API server is ready again.
     pub async fn restore_etcd(&self, from: &Path) -> Result<()> {
         self.stop_both().await?;
         tokio::fs::remove_dir_all(self.etcd.data()).await?;
@@ -201,7 +200,7 @@ impl RealCluster {
         }
     }
 
-    /// The CPU time of the API server so far, in seconds.
+    /// Returns the CPU time of the API server so far, in seconds.
     pub fn apiserver_cpu_seconds(&self) -> Result<f64> {
         let pid = self
             .apiserver
@@ -251,7 +250,7 @@ impl RealCluster {
                 if answer != "ok" {
                     return Ok(None);
                 }
-                // Nothing makes the API server create the namespace of events before it is ready.
+                // The API server may become ready before it has created the namespace of events.
                 let namespace = Api::<Namespace>::all(client).get_opt("default").await?;
                 Ok(namespace.map(|_| Ok(())))
             }

@@ -36,7 +36,7 @@ impl SimulatedCluster {
         Ok(Self { server, listener, kubeconfig, _folder: folder })
     }
 
-    /// The kubeconfig for it.
+    /// Returns the kubeconfig for it.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
@@ -46,7 +46,7 @@ impl SimulatedCluster {
         self.server.create(object).map(drop).map_err(|error| anyhow!("{error:?}"))
     }
 
-    /// The faults in force, to add to and to clear.
+    /// Returns the faults in force, to add to and to clear.
     pub fn faults(&self) -> &FaultPlan {
         self.server.faults()
     }
@@ -56,7 +56,7 @@ impl SimulatedCluster {
         self.server.cut_watches("", true);
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub fn requests(&self) -> Vec<Request> {
         let request = |record: ccm_sim::apiserver::Record| Request {
             verb: record.verb.as_str().to_owned(),

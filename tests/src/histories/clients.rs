@@ -16,7 +16,7 @@ use super::{
 };
 use crate::dice::Dice;
 
-/// The parts of a write that admission policies take back, for a span of time.
+/// The parts of a write that admission policies undo for some time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Admission {
     when: (u64, u64),
@@ -26,7 +26,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Draws what is taken back.
+    /// Draws the parts to undo.
     pub fn draw(dice: &mut Dice, world: &World) -> Self {
         if !dice.percent(25) {
             return Self::default();
@@ -36,12 +36,12 @@ impl Admission {
         Self { when, taints: some(), approvals: some(), proofs: some() }
     }
 
-    /// True if a proof that is written at this time is not stored.
+    /// Returns true if a proof that is written at this time is not stored.
     pub fn drops_proof(&self, now: u64) -> bool {
         within(self.when, now) && self.proofs
     }
 
-    /// The marks that are stored of these.
+    /// Returns the marks that are stored of these.
     pub fn stored(&self, now: u64, marks: Marks) -> Marks {
         if !within(self.when, now) {
             return marks;
@@ -55,8 +55,8 @@ impl Admission {
 }
 
 impl Run {
-    /// Another client changes a node: a former leader, an operator with a backup, or one that does not concern
-    /// lifecycle-ccm.
+    /// Changes a node as another client does: a former leader, an operator with a backup, or a
+    /// client that has nothing to do with lifecycle-ccm.
     pub fn meddle(&mut self, now: u64) {
         let index = self.dice.below(self.world.nodes.len());
         let Some(node) = self.world.nodes.get(index).filter(|node| node.registered(now)) else {
@@ -72,7 +72,7 @@ impl Run {
         }
     }
 
-    /// Another machine registers under the name of a node.
+    /// Registers another machine under the name of a node.
     pub fn register_again(&mut self, now: u64) {
         let index = self.dice.below(self.world.nodes.len());
         let Some(name) = self.world.nodes.get(index).map(|node| node.name.clone()) else { return };
@@ -80,7 +80,8 @@ impl Run {
         self.healthy.resize(self.world.nodes.len(), None);
     }
 
-    /// The operator approves on the Lease that some nodes are deleted whose machines are gone, or ends that.
+    /// Approves on the Lease the deletion of some nodes whose machines are gone, or ends the
+    /// approval, as the operator does.
     pub fn approve_set(&mut self, now: u64) {
         let gone = self.world.nodes.iter().filter(|node| !node.lives(now));
         let gone: Vec<Box<str>> = gone.map(|node| node.uid.clone()).collect();
@@ -90,7 +91,7 @@ impl Run {
         self.tell_set(now);
     }
 
-    /// Tells the leader what is approved on the Lease.
+    /// Tells the leader about the approvals on the Lease.
     pub fn tell_set(&mut self, now: u64) {
         let (uids, until) = &self.approved;
         let end = if self.sabotage == Some(Sabotage::Until) { until * 2 } else { *until };
@@ -105,7 +106,7 @@ impl Run {
         self.leader.tell(now, Event::Approved(approved));
     }
 
-    /// True if an approval on the Lease covers this node.
+    /// Returns true if an approval on the Lease covers this node.
     pub fn is_in_set(&self, view: &NodeView, now: u64) -> bool {
         let (uids, until) = &self.approved;
         !view.is_well() && now < *until && uids.contains(&view.uid)

@@ -20,7 +20,7 @@ use super::{
 };
 
 impl Run {
-    /// The answer about a node, asked at this time.
+    /// Returns the answer about a node, asked at this time.
     pub fn answer(
         &mut self,
         node: &Node,
@@ -34,7 +34,7 @@ impl Run {
         let misnamed = index.and_then(|index| self.world.nodes.get(index)?.misnamed(asked));
         let by = if node.provider_id.is_some() { ProofMethod::ById } else { ProofMethod::ByName };
         let method = misnamed.unwrap_or(by);
-        // A witness that is not asked says that it was found.
+        // A witness that was not asked counts as found.
         let is_bribed = is_witness && self.sabotage == Some(Sabotage::Witnesses);
         match mode {
             _ if is_bribed => {}
@@ -48,14 +48,14 @@ impl Run {
                 return Ok(Lookup::Gone(AbsenceProof { method, evidence, request_id, kept: None }));
             }
         }
-        // Each machine is off now and then.
+        // Each machine is sometimes off.
         let turn = asked / 60_000 + index.unwrap_or_default() as u64;
         let is_off = turn.is_multiple_of(4);
         self.instance.power = if is_off { PowerState::Stopped } else { PowerState::Running };
         Ok(Lookup::Found(Box::new(self.instance.clone())))
     }
 
-    /// A list requested at `asked` and read by `now`, after lookups in that mode.
+    /// Returns a list requested at `asked` and read by `now`, after lookups in that mode.
     pub fn list(
         &mut self,
         asked: u64,
@@ -65,7 +65,7 @@ impl Run {
     ) -> (Option<Unlisted>, AnswerMode) {
         let mut mode = self.schedule.answer_mode(&mut self.dice, asked);
         let zone = world::within((self.schedule.zone.0, self.schedule.zone.1 + 120_000), asked);
-        // Only one of lookups and list lies at a time: see `faults`.
+        // Lookups and list do not lie at the same time: see `faults`.
         if mode == AnswerMode::Shrunken && (lookups == AnswerMode::Wrong || zone) {
             mode = AnswerMode::True;
         }
@@ -99,15 +99,16 @@ impl Run {
         (error.is_none().then_some(Unlisted { missing, as_of }), mode)
     }
 
-    /// True if the list lacks too many nodes to be credible: an invisible zone of only one or
-    /// two nodes looks the same as deleted machines.
+    /// Returns true if the list lacks too many nodes to be credible: an invisible zone of only one
+    /// or two nodes looks the same as deleted machines.
     pub fn is_mass(&self, views: &[NodeView], missing: &BTreeSet<Name>) -> bool {
         let known = views.iter().filter(|node| self.is_counted(node));
         let lacking = known.clone().filter(|node| missing.contains(&node.name)).count();
         lacking >= 3 && lacking * 2 > known.count()
     }
 
-    /// True if a list of another project is noticed, because it lacks a node that should be in it.
+    /// Returns true if a list of another project is noticed, because it lacks a node that should be
+    /// in it.
     pub fn lacks_a_witness(&self, views: &[NodeView], missing: &BTreeSet<Name>) -> bool {
         views.iter().filter(|node| missing.contains(&node.name)).any(|node| {
             let runs = node.in_reach() && node.has_id && node.is_well() && !node.marked;
@@ -115,14 +116,14 @@ impl Run {
         })
     }
 
-    /// Counted as the breaker counts.
+    /// Returns true if the breaker counts it.
     pub fn is_counted(&self, node: &NodeView) -> bool {
         let is_judged = node.in_reach() && !node.approved && !node.protected && !node.marked;
         let is_judged = is_judged && (node.has_id || self.deletes_ghost(node));
         is_judged && node.age >= self.policy.grace_period && !self.is_stranger(&node.uid)
     }
 
-    /// True if the settings have a node without a provider ID deleted.
+    /// Returns true if the settings cause the deletion of a node without a provider ID.
     pub fn deletes_ghost(&self, node: &NodeView) -> bool {
         node.uninitialised && self.policy.ghosts == Ghosts::Uninitialised
     }

@@ -1,10 +1,11 @@
-//! How the cloud answers: truthfully or in one of the ways clouds are known to fail.
+//! Decides how the cloud answers: truthfully or in one of the ways in which clouds are known to
+//! fail.
 //!
-//! Two cases are ruled out, because no policy could distinguish them from the truth: the lookups
-//! lie about a node for longer than the confirmation period *and* the list shows most of the
-//! fleet, but not this node; or lookups and list deny a fleet whose nodes are all marked for
-//! scale-down. With [`Variant::Living`] neither is ruled out: there every kubelet
-//! renews its Lease as long as its machine runs.
+//! Two cases are excluded, because no policy could distinguish them from the truth: the lookups lie
+//! about a node for longer than the confirmation period *and* the list shows most of the fleet, but
+//! not this node; or lookups and list deny a fleet whose nodes are all marked for scale-down. With
+//! [`Variant::Living`] neither is excluded, because every kubelet renews its Lease as long as its
+//! machine runs.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ use super::{
     world::{Kind, START, World, within},
 };
 
-/// How one call is answered.
+/// The kind of answer of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerMode {
     /// The present state.
@@ -70,7 +71,8 @@ impl FaultSchedule {
         let mut schedule = Self {
             fault_percent,
             outage: ((0, 0), AnswerMode::True),
-            // Without a list only the witnesses tell an invisible zone from deleted machines.
+            // Without a list only the witnesses distinguish an invisible zone from deleted
+            // machines.
             zone: if dice.percent(20) && variant != Variant::Listless {
                 span(dice)
             } else {
@@ -93,12 +95,12 @@ impl FaultSchedule {
         schedule
     }
 
-    /// True if this machine is denied by every call at `at`.
+    /// Returns true if this machine is denied by every call at `at`.
     pub fn denies(&self, index: usize, at: u64) -> bool {
         self.denied.iter().any(|(span, nodes)| within(*span, at) && nodes.contains(&index))
     }
 
-    /// True if any machine is denied at `at`.
+    /// Returns true if any machine is denied at `at`.
     pub fn denies_any(&self, at: u64) -> bool {
         self.denied.iter().any(|(span, _)| within(*span, at))
     }
@@ -114,7 +116,7 @@ impl FaultSchedule {
         }
     }
 
-    /// How a call is answered at `at`.
+    /// Returns how a call is answered at `at`.
     pub fn answer_mode(&self, dice: &mut Dice, at: u64) -> AnswerMode {
         if within(self.outage.0, at) && dice.percent(85) {
             self.outage.1
@@ -126,7 +128,7 @@ impl FaultSchedule {
     }
 }
 
-/// The error of a failed call.
+/// Returns the error of a failed call.
 pub fn error(kind: ErrorKind) -> CloudError {
     CloudError::new(kind, "simulated")
 }
@@ -134,7 +136,7 @@ pub fn error(kind: ErrorKind) -> CloudError {
 /// The minimum distance between two lies of different causes, in milliseconds.
 const APART: u64 = 90_000;
 
-/// True if a call at `at` sees the machine.
+/// Returns true if a call at `at` sees the machine.
 pub fn sees(
     world: &World,
     schedule: &FaultSchedule,
@@ -152,8 +154,8 @@ pub fn sees(
         AnswerMode::Stale(by) => node.lives(at - by),
         AnswerMode::Wrong | AnswerMode::Error(_) => false,
         AnswerMode::True | AnswerMode::Empty | AnswerMode::Shrunken => {
-            // Two lies of different causes about the same node look like the truth: an
-            // instance does not blink around a zone's outage.
+            // Two lies of different causes about the same node look like the truth, so instances do
+            // not blink around a zone's outage.
             let around = (schedule.zone.0.saturating_sub(APART), schedule.zone.1 + APART);
             let blinks = within(node.blink, at) && !within(around, at);
             let hidden =
@@ -163,7 +165,7 @@ pub fn sees(
     }
 }
 
-/// The UIDs of the machines in a list.
+/// Returns the UIDs of the machines in a list.
 pub fn list(
     world: &World,
     schedule: &FaultSchedule,

@@ -1,4 +1,4 @@
-//! Leaders that change, and writes that are not carried out.
+//! Changes of leaders, and writes that are not carried out.
 //!
 //! A leader leaves its window of deletions with the renewals of its Lease, and waits for a renewal before it deletes.
 //! It may die before that, after that, or between two deletions. The rules count the deletions of all leaders.
@@ -38,7 +38,8 @@ pub struct Lease {
 pub struct Spent {
     uid: Box<str>,
     decided: u64,
-    /// When it was made. The note to the next leader may still have the time of the decision.
+    /// The time of the deletion. The note to the next leader may still have the time of the
+    /// decision.
     made: u64,
     /// The number of leaders before this one.
     leader: u64,
@@ -47,18 +48,18 @@ pub struct Spent {
 /// The fate of the deletions of one pass.
 #[derive(Clone, Copy)]
 pub struct Fate {
-    /// How many the leader sends before it dies; none: it lives.
+    /// How many deletions the leader sends before it dies. `None` means that it lives.
     dies_after: Option<usize>,
 }
 
 impl Fate {
-    /// True if the leader dies in this pass.
+    /// Returns true if the leader dies in this pass.
     pub const fn is_death(self) -> bool {
         self.dies_after.is_some()
     }
 }
 
-/// The budget of a fleet of this size.
+/// Returns the budget of a fleet of this size.
 const fn limit(budget: Limit) -> usize {
     match budget {
         Limit::Count(count) => count as usize,
@@ -83,7 +84,7 @@ impl Outcome {
         matches!(self, Self::Done | Self::Lost(true))
     }
 
-    /// The fate of a write that carries an old version.
+    /// Returns the fate of a write that carries an old version.
     fn of_an_old_version(self) -> Self {
         match self {
             Self::Done | Self::Refused => Self::Conflict,
@@ -104,14 +105,14 @@ impl Outcome {
 }
 
 impl Run {
-    /// The term of the leader begins.
+    /// Begins the term of the leader.
     pub fn begin(&mut self, now: u64) {
         let mut left =
             serde_json::from_str(&self.lease.stored).unwrap_or_else(|_| HandoverNote::default());
         if self.sabotage == Some(Sabotage::Memory) {
             left.deleted = Window::default();
         }
-        // The last leader may have died before it could take a charge back.
+        // The last leader may have died before it could undo a charge.
         let window = Decider::resume(at(now), left.deleted.clone());
         for (charged, uid) in window.window(at(now), &self.parameters.policy).after(At::default()) {
             if self.charged.iter().all(|(_, known)| **known != *uid) {
@@ -124,7 +125,7 @@ impl Run {
         self.lease.left.clone_from(&self.lease.stored);
     }
 
-    /// The standby leads, and another one begins to watch.
+    /// Lets the standby lead, and starts another standby.
     pub fn succeed(&mut self, now: u64) {
         if self.observes {
             return;
@@ -140,14 +141,15 @@ impl Run {
         self.tally.leaders += 1;
     }
 
-    /// A renewal succeeds, or no renewal was due.
+    /// Renews the Lease if a renewal is due.
     pub fn renew(&mut self) {
         if self.dice.percent(70) {
             self.lease.stored.clone_from(&self.lease.left);
         }
     }
 
-    /// Leaves what is left after these decisions, and returns the fate of the deletions.
+    /// Leaves the data after these decisions to the next leader, and returns the fate of the
+    /// deletions.
     pub fn fate(
         &mut self,
         now: u64,
@@ -182,14 +184,14 @@ impl Run {
             self.lease.stored.clone_from(&self.lease.left);
         }
         if dies_after == Some(0) && !stores {
-            // Nobody learns of the decisions.
+            // Nobody learns about the decisions.
             self.charged.truncate(before);
         }
         Ok(Fate { dies_after })
     }
 
-    /// The note to the next leader has each deletion that still counts: from the time when this leader made it, and
-    /// before that from the time of the decision. It has no others.
+    /// Checks that the note to the next leader has exactly the deletions that still count, with the
+    /// time when this leader made them or, before that, the time of the decision.
     fn leaves_rightly(
         &self,
         now: u64,
@@ -260,7 +262,7 @@ impl Run {
         Ok(())
     }
 
-    /// Makes these writes, as far as the leader lives. Returns the time of the last answer.
+    /// Makes these writes while the leader lives. Returns the time of the last answer.
     pub fn write(
         &mut self,
         decided: u64,
@@ -295,7 +297,7 @@ impl Run {
         Ok(now)
     }
 
-    /// The time that a write takes.
+    /// Returns the time that a write takes.
     fn pause(&mut self) -> u64 {
         if self.dice.percent(5) {
             self.dice.within(1_000, 45_000)
@@ -323,7 +325,7 @@ impl Run {
 
     fn outcome(&mut self, is_there: bool, is_deletion: bool) -> Outcome {
         match self.dice.within(0, 100) {
-            // It is gone, and the informer still shows it.
+            // The node is gone, but the informer still shows it.
             _ if !is_there && is_deletion && self.dice.percent(50) => Outcome::Done,
             _ if !is_there && is_deletion && self.dice.percent(50) => Outcome::NotSent,
             0..=2 => Outcome::Conflict,
@@ -373,7 +375,7 @@ impl Run {
         Ok((is_done, next))
     }
 
-    /// The watch may show a write before the answer to it comes, and a later change as well.
+    /// Lets the watch show a write, and a later change, before the answer to the write comes.
     fn overtake(&mut self, now: u64) {
         if self.dice.percent(30) {
             self.watch(now);
@@ -384,7 +386,7 @@ impl Run {
         }
     }
 
-    /// The answer, or another one if a rule is missing.
+    /// Returns the answer, or another one if a rule is missing.
     fn told(&self, action: &Action, outcome: Outcome, stored: Option<Arc<Node>>) -> WriteAnswer {
         let is_deletion = matches!(action.write, Write::Delete(_));
         let outcome = match (self.sabotage, outcome) {
@@ -401,7 +403,7 @@ impl Run {
         outcome.answer(stored)
     }
 
-    /// The marks that this write leaves on its node.
+    /// Returns the marks that this write leaves on its node.
     fn store(&mut self, now: u64, Action { node, write }: &Action) -> Arc<Node> {
         let marks: &mut Marks = self.objects.marks.entry(node.uid.clone()).or_default();
         match write {
@@ -433,7 +435,7 @@ impl Run {
             }
         };
         self.tally.undone += u64::from(is_undone || is_lost);
-        // A deletion whose answer was lost counts, whatever the next one says.
+        // A deletion whose answer was lost counts, whatever the next answer says.
         if is_undone && !self.doubtful.contains(uid) {
             self.charged.retain(|(_, known)| known != uid);
         }
@@ -447,7 +449,7 @@ impl Run {
         }
     }
 
-    /// Over all leaders, no more nodes are deleted in a window than the budget allows.
+    /// Checks that, over all leaders, no more nodes are deleted in a window than the budget allows.
     fn stays_within_the_budget(
         &mut self,
         now: u64,
@@ -468,7 +470,8 @@ impl Run {
         Ok(())
     }
 
-    /// No deletion is held but for deletions that were made, or may have been.
+    /// Checks that deletions are held only because of deletions that were made, or may have been
+    /// made.
     fn is_held_rightly(&self, now: u64) -> Result<(), String> {
         let window = ms(self.policy.budget_window);
         let used = self.charged.iter().filter(|(at, _)| at + window > now).count();

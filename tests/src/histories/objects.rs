@@ -1,4 +1,4 @@
-//! The nodes of the world as the API server has them, and the processes that watch them.
+//! The nodes of the world in the API server, and the processes that watch them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -47,11 +47,11 @@ pub struct Marks {
     pub is_unapproved: bool,
     /// True if it has the shutdown taint.
     pub is_shut_down: bool,
-    /// How often a client that does not concern lifecycle-ccm has changed it.
+    /// How often a client that has nothing to do with lifecycle-ccm has changed it.
     pub touched: u32,
 }
 
-/// The time of the wall clock.
+/// Returns the time of the wall clock.
 pub fn wall(now: u64) -> Timestamp {
     Timestamp::from_millisecond(now.try_into().unwrap_or_default()).unwrap_or_default()
 }
@@ -60,7 +60,7 @@ fn taint(key: &str, effect: &str) -> Taint {
     Taint { key: key.into(), effect: effect.into(), ..Taint::default() }
 }
 
-/// The claim of the provider, if it knows its own schemes.
+/// Returns the claim of the provider, if it knows its own schemes.
 pub fn claim(node: &Node, knows_schemes: bool) -> Option<Claim> {
     match node.provider_id.as_deref() {
         None => Some(Claim::Unclaimed),
@@ -70,7 +70,7 @@ pub fn claim(node: &Node, knows_schemes: bool) -> Option<Claim> {
     }
 }
 
-/// This node as if it had none of the marks that lifecycle-ccm removes.
+/// Returns this node as if it had none of the marks that lifecycle-ccm removes.
 pub fn unmarked(node: &Node) -> Arc<Node> {
     let mut node = node.clone();
     node.annotations.retain(|key, _| ![APPROVED, instance_gone::KEY].contains(&&**key));
@@ -79,7 +79,7 @@ pub fn unmarked(node: &Node) -> Arc<Node> {
 }
 
 impl Objects {
-    /// This node at this time.
+    /// Returns this node at this time.
     pub fn get(&mut self, node: &world::Node, now: u64) -> Arc<Node> {
         let mut object = self.read(node, now);
         let known = self.nodes.get(&node.uid);
@@ -133,7 +133,8 @@ impl Objects {
         }
     }
 
-    /// The nodes as an informer shows them: one node of each name, and the end of a deleted one late.
+    /// Returns the nodes as an informer shows them: one node of each name, and the end of a deleted
+    /// one late.
     pub fn shown(&mut self, world: &World, now: u64) -> BTreeMap<Name, Arc<Node>> {
         let mut shown = BTreeMap::new();
         for node in &world.nodes {
@@ -164,7 +165,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// A replica that has seen nothing.
+    /// Creates a replica that has seen nothing.
     pub fn new(parameters: &Parameters, observes: bool, schemes_from: u64) -> Self {
         Self {
             machine: Machine::new(parameters.clone(), observes),
@@ -177,7 +178,7 @@ impl Process {
         }
     }
 
-    /// The claim of the provider, as far as it knows its own schemes.
+    /// Returns the claim of the provider, as far as it knows its own schemes.
     pub fn claim(&self, node: &Node, now: u64) -> Option<Claim> {
         claim(node, self.schemes_from <= now)
     }
@@ -191,7 +192,7 @@ impl Process {
         effects
     }
 
-    /// Tells what an informer shows that the store does not have.
+    /// Reports the differences between an informer and the store.
     pub fn watch(&mut self, now: u64, shown: &BTreeMap<Name, Arc<Node>>) {
         let gone = self
             .store
@@ -217,7 +218,7 @@ impl Process {
         self.is_synced = true;
     }
 
-    /// The store takes over the answer to a write, unless it has a later version.
+    /// Takes over the answer to a write into the store, unless the store has a later version.
     pub fn answered(&mut self, node: Option<&Arc<Node>>) {
         let Some(node) = node else { return };
         let known = self.store.get_mut(&node.name).filter(|known| node.is_later_than(known));

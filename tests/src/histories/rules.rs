@@ -85,7 +85,7 @@ impl Run {
         self.leader.machine.gauges(at(now)).is_open
     }
 
-    /// True if nothing is wrong with this node, as the process sees it.
+    /// Returns true if nothing is wrong with this node from the view of the process.
     fn is_well(&self, node: &Node, now: u64) -> bool {
         node.is_ready() && self.node(&node.uid).is_some_and(|node| !node.is_replaced(now))
     }
@@ -94,7 +94,8 @@ impl Run {
         self.node(&node.uid).is_some_and(world::Node::in_reach) && !node.deleting
     }
 
-    /// The cloud is asked about nodes that it may know, and only when something is wrong with one of them.
+    /// Checks that the cloud is asked only about nodes that it may know, and only when something is
+    /// wrong with one of them.
     pub fn asks_rightly(&self, now: u64, ask: &Ask) -> Result<(), String> {
         for node in ask.look_up.iter().chain(&ask.witnesses) {
             if !self.is_in_reach(node) {
@@ -107,7 +108,8 @@ impl Run {
         Ok(())
     }
 
-    /// An open breaker must be able to close, and a node that runs on another machine is looked up, Ready or not.
+    /// Checks that an open breaker can close, and a node that runs on another machine is looked up,
+    /// Ready or not.
     pub fn asks_often(&self, now: u64) -> Result<(), String> {
         let trail = &self.leader.trail;
         let began = trail.began.max(self.world.schemes_from);
@@ -142,8 +144,8 @@ impl Run {
         }
     }
 
-    /// Late answers do not count, nor do answers from before the breaker closed; an open breaker
-    /// holds everything that is not approved.
+    /// Checks that late answers and answers from before the breaker closed do not count, and that
+    /// an open breaker holds everything that is not approved.
     pub fn is_founded(
         &self,
         now: u64,
@@ -181,7 +183,7 @@ impl Run {
         Ok(())
     }
 
-    /// The answers about a node span the confirmation period before anything else is missing.
+    /// Checks that the answers about a node span the confirmation period.
     fn is_confirmed(&self, now: u64, decision: &Decision) -> Result<(), String> {
         let Decision { uid, evidence, verdict, .. } = decision;
         if let Verdict::Suspect {
@@ -198,7 +200,7 @@ impl Run {
         }
     }
 
-    /// A node is deleted if the list lacks it, and no open breaker holds it.
+    /// Checks that a node is deleted if the list lacks it, and no open breaker holds it.
     fn is_unheld(
         &self,
         now: u64,
@@ -219,7 +221,7 @@ impl Run {
         Ok(())
     }
 
-    /// A node that the operator protects is not said to be on its way out.
+    /// Checks that a node that the operator protects is not announced as leaving.
     pub fn is_protected(
         &self,
         now: u64,
@@ -237,7 +239,8 @@ impl Run {
         }
     }
 
-    /// Witnesses, or a list that shows none of the nodes or lacks most of them, are not believed.
+    /// Checks that witnesses, or a list that shows none of the nodes or lacks most of them, are not
+    /// believed.
     pub fn is_doubted(&self, now: u64, views: &[NodeView], look: &Look) -> Result<(), String> {
         let is_denied = |view: &NodeView| view.is_well() && look.denied.contains(&view.uid);
         let is_denied = views.iter().any(is_denied) && self.variant == Variant::Listless;
@@ -247,7 +250,7 @@ impl Run {
         self.list_is_doubted(now, views, look)
     }
 
-    /// A list that shows none of the nodes, or lacks most of them, is not believed.
+    /// Checks that a list that shows none of the nodes, or lacks most of them, is not believed.
     fn list_is_doubted(&self, now: u64, views: &[NodeView], look: &Look) -> Result<(), String> {
         let Some(shown) = &look.shown else { return Ok(()) };
         let lacks = |view: &&NodeView| self.index(&view.uid).is_none_or(|at| !shown.contains(&at));
@@ -274,7 +277,8 @@ impl Run {
         Ok(())
     }
 
-    /// The survey is about the selected nodes, and a list shows no nodes but those that it had.
+    /// Checks that the survey is about the selected nodes, and that a list shows only nodes that it
+    /// had.
     fn surveys_rightly(
         &self,
         now: u64,
@@ -294,7 +298,7 @@ impl Run {
         }
     }
 
-    /// Each node that is not Ready, looked up and not found is on `/plan`.
+    /// Checks that each node that is not Ready, looked up and not found is on `/plan`.
     pub fn shows_why(&self, now: u64, views: &[NodeView], look: &Look) -> Result<(), String> {
         for (name, uid, is_found) in &look.lookups {
             let is_watched = |view: &NodeView| view.uid == *uid && view.in_reach() && !view.ready;
@@ -306,8 +310,8 @@ impl Run {
         Ok(())
     }
 
-    /// A node that has not changed in this pass, which began with this one, is on `/plan` with its marks that do not fit,
-    /// or because it is left out.
+    /// A node that has not changed since this pass began is on `/plan` with its wrong marks, or
+    /// because it is excluded.
     pub fn shows_plans(&self, now: u64, before: &[Arc<Node>]) -> Result<(), String> {
         let version = |node: &Node| (node.uid.clone(), node.resource_version.clone());
         let stays = |node: &&Arc<Node>| {
@@ -338,7 +342,7 @@ impl Run {
         Ok(())
     }
 
-    /// A Ready node loses its marks at once.
+    /// Checks that a Ready node loses its marks at once.
     pub fn removes_marks(&self, now: u64, effects: &[Effect]) -> Result<(), String> {
         let trail = &self.leader.trail;
         for node in self.leader.store.values() {
@@ -371,7 +375,7 @@ impl Run {
             return wrong("an observer writes");
         }
         if !self.is_in_reach(node) {
-            return wrong("it is left out and written");
+            return wrong("it is excluded and written");
         }
         if self.leader.trail.dropped(action).is_some_and(|last| last + REFUSED > now) {
             return wrong("what the API server does not store is written again at once");
@@ -393,7 +397,8 @@ impl Run {
         }
     }
 
-    /// A write is told as made only if the API server shows it, and one that met a newer node does not go on.
+    /// Checks that a write is reported as made only if the API server shows it, and that a write
+    /// that met a newer node is not continued.
     pub fn tells_rightly(
         &self,
         now: u64,
@@ -416,7 +421,7 @@ impl Run {
         Ok(())
     }
 
-    /// True if the API server shows these marks of a write.
+    /// Returns true if the API server shows these marks of a write.
     pub fn is_stored(&self, Action { node, write }: &Action) -> bool {
         let marks = self.objects.marks.get(&node.uid).cloned().unwrap_or_default();
         match write {
@@ -430,7 +435,7 @@ impl Run {
         }
     }
 
-    /// The memory has the claims of the provider as it has told them.
+    /// Checks that the memory has the claims of the provider as the provider reported them.
     pub fn knows_claims(&self, now: u64) -> Result<(), String> {
         let claims = self.leader.machine.claims();
         let is_wrong = |(node, claim): &&(Arc<Node>, _)| self.leader.claim(node, now) != *claim;

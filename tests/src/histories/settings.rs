@@ -46,7 +46,7 @@ fn without_rule(policy: &Policy, sabotage: Option<Sabotage>) -> Policy {
     told
 }
 
-/// The settings that the machine has.
+/// Returns the settings that the machine has.
 pub fn told(policy: &Policy, removal: Removal, sabotage: Option<Sabotage>) -> Parameters {
     let selects_all = sabotage == Some(Sabotage::Selector);
     let selector = if selects_all { String::new() } else { format!("!{LEFT_OUT}") };

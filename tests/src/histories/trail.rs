@@ -1,4 +1,4 @@
-//! The things that a process has shown, asked and written so far.
+//! The history of what a process has shown, asked and written so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ struct Made {
     is_shown: bool,
 }
 
-/// The kind and the content of a write; `None` for a deletion.
+/// Returns the kind and the content of a write; `None` for a deletion.
 fn content(write: &Write) -> Option<(&'static str, String)> {
     match write {
         Write::Delete(_) => None,

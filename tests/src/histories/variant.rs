@@ -1,4 +1,4 @@
-//! The subject of a history, and the rule that it lacks.
+//! The subject of a history, and the rule that is missing in it.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl Variant {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Listed, Self::Living, Self::Listless];
 
-    /// The time that the cloud's answers about one node must span.
+    /// Returns the time that the cloud's answers about one node must span.
     pub fn confirmation(self, policy: &Policy) -> Duration {
         match self {
             Self::Listed | Self::Living => policy.confirmation_period,
@@ -30,13 +30,13 @@ impl Variant {
         }
     }
 
-    /// True if nodes of this kind are deleted once their instances are gone.
+    /// Returns true if nodes of this kind are deleted once their instances are gone.
     pub fn judges(self, kind: Kind, ghosts: Ghosts) -> bool {
         let is_ghost = kind == Kind::Ghost && ghosts == Ghosts::Uninitialised;
         kind == Kind::Ours || (is_ghost && self != Self::Listless)
     }
 
-    /// The rules that a history of this variant must notice as missing.
+    /// Returns the rules that a history of this variant must notice as missing.
     pub fn rules(self) -> &'static [Sabotage] {
         match self {
             Self::Listed => &[
@@ -106,7 +106,7 @@ pub enum Sabotage {
     Late,
     /// A list that seems to be compared with nodes that arrived later.
     Arrival,
-    /// Claims whose changes no event tells.
+    /// Claims whose changes are not reported by events.
     Claims,
     /// An API server that seems to store whatever is written.
     Dropped,
@@ -115,7 +115,7 @@ pub enum Sabotage {
 }
 
 impl Sabotage {
-    /// The error of a history without this rule.
+    /// Returns the error of a history without this rule.
     pub const fn breaks(self) -> &'static str {
         match self {
             Self::Grace | Self::Ghosts => "is exempt and was deleted",

@@ -49,7 +49,7 @@ pub struct Node {
     pub died: u64,
     /// Deletion of the node object by the operator, who replaces it.
     pub removed: u64,
-    /// Until when the informer shows it after its deletion.
+    /// The time until which the informer shows it after its deletion.
     pub shown_until: u64,
     ready_from: u64,
     ready_until: u64,
@@ -72,39 +72,39 @@ pub struct Node {
 }
 
 impl Node {
-    /// True if its machine exists.
+    /// Returns true if its machine exists.
     pub fn lives(&self, at: u64) -> bool {
         self.born <= at && at < self.died
     }
 
-    /// True if the node object exists.
+    /// Returns true if the node object exists.
     pub fn registered(&self, at: u64) -> bool {
         self.created <= at && at < self.removed
     }
 
-    /// True if it is Ready.
+    /// Returns true if it is Ready.
     pub fn ready(&self, at: u64) -> bool {
         let is_up = self.ready_from <= at && at < self.ready_until;
         (is_up || self.is_replaced(at)) && !self.outages.iter().any(|o| within(*o, at))
     }
 
-    /// True if it runs on another machine.
+    /// Returns true if it runs on another machine.
     pub fn is_replaced(&self, at: u64) -> bool {
         self.taken_over <= at
     }
 
-    /// True if an autoscaler removes it.
+    /// Returns true if an autoscaler removes it.
     pub fn marked(&self, at: u64) -> bool {
         self.marked_from <= at
     }
 
-    /// True if a kubelet renews its Lease.
+    /// Returns true if a kubelet renews its Lease.
     pub fn kubelet_runs(&self, at: u64) -> bool {
         let runs = self.lives(at) || self.is_replaced(at);
         runs && !self.silences.iter().any(|silence| within(*silence, at))
     }
 
-    /// The last renewal of its Lease.
+    /// Returns the last renewal of its Lease.
     pub fn heartbeat(&self, at: u64) -> Heartbeat {
         let mut renewal = at - at % RENEWAL;
         while renewal > self.born && !self.kubelet_runs(renewal) {
@@ -113,44 +113,45 @@ impl Node {
         Heartbeat(renewal.to_string())
     }
 
-    /// The method by which the cloud denies the running machine, if it does not look for the machine of this node.
+    /// Returns the method by which the cloud denies the running machine, if it does not look for
+    /// the machine of this node.
     pub fn misnamed(&self, at: u64) -> Option<ProofMethod> {
         let (span, method) = self.misnamed;
         (self.lives(at) && within(span, at)).then_some(method)
     }
 
-    /// True if it has a provider ID.
+    /// Returns true if it has a provider ID.
     pub fn has_id(&self) -> bool {
         !matches!(self.kind, Kind::Ghost | Kind::Initialised)
     }
 
-    /// True if the node selector selects it.
+    /// Returns true if the node selector selects it.
     pub fn selected(&self) -> bool {
         self.kind != Kind::Unselected
     }
 
-    /// True if it is neither another provider's nor left out by the node selector.
+    /// Returns true if it does not belong to another provider and the node selector selects it.
     pub fn in_reach(&self) -> bool {
         self.selected() && self.kind != Kind::Foreign
     }
 
-    /// True if the operator protects it.
+    /// Returns true if the operator protects it.
     pub fn protected(&self, at: u64) -> bool {
         within(self.protected, at)
     }
 
-    /// True if the operator approved its deletion, which happens only after the machine is
+    /// Returns true if the operator approved its deletion, which happens only after the machine is
     /// gone.
     pub fn approved(&self, at: u64) -> bool {
         self.approved_from <= at
     }
 
-    /// True if somebody else deletes it.
+    /// Returns true if somebody else deletes it.
     pub fn leaving(&self, at: u64) -> bool {
         self.leaving_from <= at
     }
 
-    /// The node as the controller sees it.
+    /// Returns the node as the controller sees it.
     pub fn view(&self, at: u64) -> NodeView {
         NodeView {
             name: Arc::clone(&self.name),
@@ -183,7 +184,7 @@ impl Node {
     }
 }
 
-/// In one line, without what never happens.
+/// Formats it in one line, without events that never happen.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?} created {}", self.uid, self.kind, self.created)?;
@@ -214,7 +215,7 @@ impl fmt::Display for Node {
     }
 }
 
-/// True if `at` is in `span`.
+/// Returns true if `at` is in `span`.
 pub fn within(span: (u64, u64), at: u64) -> bool {
     span.0 <= at && at < span.1
 }
@@ -233,7 +234,7 @@ pub struct World {
 }
 
 impl World {
-    /// True if a machine is invisible within a minute and a half of `at`: two consecutive
+    /// Returns true if a machine is invisible within a minute and a half of `at`: two consecutive
     /// lies of different causes look like one long lie.
     pub fn blinks_near(&self, at: u64) -> bool {
         let near = 90_000;
@@ -242,7 +243,7 @@ impl World {
             .any(|node| within((node.blink.0.saturating_sub(near), node.blink.1 + near), at))
     }
 
-    /// A world in which a running machine is invisible for less than this time.
+    /// Returns a world in which a running machine is invisible for less than this time.
     pub fn draw(dice: &mut Dice, variant: Variant, confirmation: Duration) -> Self {
         let minutes = if dice.percent(2) { 60 } else { dice.within(3, 12) };
         let end = START + minutes * 60_000;
@@ -281,7 +282,7 @@ impl World {
         Self { nodes, end, changes, schemes_from }
     }
 
-    /// Somebody deletes a node, and another machine registers under its name at once.
+    /// Deletes a node, and registers another machine under its name at once.
     pub fn register_again(&mut self, dice: &mut Dice, name: &str, now: u64) {
         let is_it = |node: &&mut Node| *node.name == *name && node.registered(now);
         let (life, latest) = self
@@ -374,7 +375,7 @@ fn draw_node(
     }
 }
 
-/// Only the ID proves something about a node that has one. The owner does not prove anything.
+/// Only the ID proves something about a node that has an ID. The owner does not prove anything.
 fn misnamed(dice: &mut Dice, kind: Kind, end: u64) -> ((u64, u64), ProofMethod) {
     let methods: &[ProofMethod] = match kind {
         Kind::Ghost | Kind::Initialised => &[ProofMethod::ByOwner, ProofMethod::ProvidersWord],

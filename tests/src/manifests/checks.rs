@@ -9,7 +9,7 @@ use super::objects::{
     Objects, arguments, at, containers, controller, identity, list, name_of, own_secret, selects,
 };
 
-/// Objects that a pod references and the manifests do not create.
+/// Objects that a pod references but the manifests do not create.
 const MADE_ELSEWHERE: [&str; 3] =
     ["ConfigMap kube-root-ca.crt", "ConfigMap kubernetes-services-endpoint", "Secret cloud-config"];
 
@@ -62,7 +62,7 @@ fn rights_read_no_secrets(objects: &Objects) -> Vec<String> {
     problems
 }
 
-/// True for the objects of `manifests/guard`.
+/// Returns true for the objects of `manifests/guard`.
 pub fn is_of_guard(object: &Value) -> bool {
     at(object, "/metadata/labels/app.kubernetes.io~1name") == "quartet-guard"
 }
@@ -74,9 +74,9 @@ fn bindings_lead_somewhere(objects: &Objects) -> Vec<String> {
         let role = objects.named(kind, name);
         let space = |object: &Value| object.pointer("/metadata/namespace").cloned();
         if role.is_none_or(|role| kind == "Role" && space(role) != space(binding)) {
-            problems.push(format!("{}: there is no {kind} {name}", identity(binding)));
+            problems.push(format!("{}: {kind} {name} does not exist", identity(binding)));
         }
-        // The policy is about all programs, also about those that are not installed.
+        // The policy is about all programs, also about programs that are not installed.
         if is_of_guard(binding) {
             continue;
         }
@@ -91,7 +91,7 @@ fn bindings_lead_somewhere(objects: &Objects) -> Vec<String> {
     for deployment in objects.of("Deployment") {
         let account = at(deployment, "/spec/template/spec/serviceAccountName");
         if objects.named("ServiceAccount", account).is_none() {
-            problems.push(format!("{}: there is no account {account:?}", identity(deployment)));
+            problems.push(format!("{}: account {account:?} does not exist", identity(deployment)));
         }
     }
     problems
@@ -120,7 +120,7 @@ fn flows_belong_to_the_accounts(objects: &Objects) -> Vec<String> {
     problems
 }
 
-/// Each account has an admission policy of its name, in force.
+/// Checks that each account has an admission policy of its name, in force.
 fn accounts_are_confined(objects: &Objects) -> Vec<String> {
     let mut problems = Vec::new();
     for account in objects.of("ServiceAccount").map(name_of) {
@@ -136,14 +136,17 @@ fn accounts_are_confined(objects: &Objects) -> Vec<String> {
         }
         let actions = list(binding, "/spec/validationActions");
         if at(binding, "/spec/policyName") != account || actions != ["Deny"] {
-            problems.push(format!("{} binds another policy, or denies nothing", identity(binding)));
+            problems.push(format!(
+                "{} binds another policy, or does not deny anything",
+                identity(binding)
+            ));
         }
     }
     problems
 }
 
-/// Nobody can publish an image under a name below `.invalid`: where the names were not replaced,
-/// nothing starts.
+/// Checks that image names are below `.invalid`, where nobody can publish an image: if the names
+/// were not replaced, nothing starts.
 fn images_are_nobodys(objects: &Objects) -> Vec<String> {
     let images = objects.of("Deployment").flat_map(containers).map(|found| at(found, "/image"));
     let is_nobodys =

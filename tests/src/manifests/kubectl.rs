@@ -31,7 +31,8 @@ pub struct Told {
 }
 
 impl Kubectl {
-    /// The kubectl `program` for the cluster of `kubeconfig`, with its cache folder `cache`.
+    /// Creates the kubectl `program` for the cluster of `kubeconfig`, with its cache folder
+    /// `cache`.
     pub fn new(program: PathBuf, kubeconfig: &Path, cache: &Path) -> Self {
         Self { program, kubeconfig: kubeconfig.to_owned(), cache: cache.to_owned() }
     }
@@ -49,7 +50,7 @@ impl Kubectl {
         self.run(["apply", "--validate=strict", "-f", "-"].iter().chain(flags), Some(text))
     }
 
-    /// Like `apply`, but a warning is also a failure.
+    /// Applies like `apply`, but a warning is also a failure.
     pub fn apply_well(&self, text: &str, flags: &[&str]) -> Result<String> {
         let told = self.apply(text, flags)?;
         ensure!(told.good, "kubectl apply {flags:?}: {}", told.stderr);
@@ -64,7 +65,7 @@ impl Kubectl {
         Ok(())
     }
 
-    /// These objects as the server stores them; all of them must exist.
+    /// Returns these objects as the server stores them; all of them must exist.
     pub fn get(&self, text: &str) -> Result<Objects> {
         let told = self.run(["get", "-o", "yaml", "-f", "-"], Some(text))?;
         ensure!(told.good, "kubectl get: {}", told.stderr);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub struct Objects(pub Vec<Value>);
 
 impl Objects {
-    /// Reads YAML documents; a List counts as its items.
+    /// Reads YAML documents. A List counts as its items.
     pub fn parse(text: &str) -> Result<Self> {
         let mut objects = Vec::new();
         for document in serde_yaml_ng::Deserializer::from_str(text) {
@@ -25,19 +25,19 @@ impl Objects {
         Ok(Self(objects))
     }
 
-    /// The objects of this kind.
+    /// Returns the objects of this kind.
     pub fn of(&self, kind: &str) -> impl Iterator<Item = &Value> {
         let kind = kind.to_owned();
         self.0.iter().filter(move |object| at(object, "/kind") == kind)
     }
 
-    /// The object of this kind and name.
+    /// Returns the object of this kind and name.
     pub fn named(&self, kind: &str, name: &str) -> Option<&Value> {
         self.of(kind).find(|object| name_of(object) == name)
     }
 
-    /// The resource version of each object; of a FlowSchema the generation, because the API server
-    /// writes its status.
+    /// Returns the resource version of each object, or for a FlowSchema the generation, because the
+    /// API server writes its status.
     pub fn versions(&self) -> BTreeMap<String, String> {
         let version = |object| match at(object, "/kind") {
             "FlowSchema" => object.pointer("/metadata/generation").map(Value::to_string),
@@ -48,60 +48,60 @@ impl Objects {
     }
 }
 
-/// The text at a JSON pointer; empty where there is none.
+/// Returns the text at a JSON pointer; empty where there is none.
 pub fn at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The items of the list at a JSON pointer; empty if there is no list.
+/// Returns the items of the list at a JSON pointer. Returns nothing if the list does not exist.
 pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The object's name.
+/// Returns the object's name.
 pub fn name_of(object: &Value) -> &str {
     at(object, "/metadata/name")
 }
 
-/// Kind, namespace and name.
+/// Returns Kind, namespace and name.
 pub fn identity(object: &Value) -> String {
     format!("{} {}/{}", at(object, "/kind"), at(object, "/metadata/namespace"), name_of(object))
 }
 
-/// All containers of a pod template, sidecars included.
+/// Returns all containers of a pod template, sidecars included.
 pub fn containers(deployment: &Value) -> impl Iterator<Item = &Value> {
     let spec = "/spec/template/spec";
     let beside = list(deployment, &format!("{spec}/initContainers"));
     list(deployment, &format!("{spec}/containers")).iter().chain(beside)
 }
 
-/// The container that runs the controller.
+/// Returns the container that runs the controller.
 pub fn controller(deployment: &Value) -> Result<&Value> {
     containers(deployment)
         .find(|container| at(container, "/name") == "controller")
         .with_context(|| format!("{} has no container `controller`", identity(deployment)))
 }
 
-/// The arguments of a container.
+/// Returns the arguments of a container.
 pub fn arguments(container: &Value) -> Vec<&str> {
     list(container, "/args").iter().filter_map(Value::as_str).collect()
 }
 
-/// The Secret with the configuration of the cloud that the pods of a Deployment mount; empty
-/// without one.
+/// Returns the Secret with the configuration of the cloud that the pods of a Deployment mount, or
+/// an empty name without one.
 pub fn cloud_secret(deployment: &Value) -> &str {
     let volumes = list(deployment, "/spec/template/spec/volumes");
     let cloud = volumes.iter().find(|volume| at(volume, "/name") == "cloud-config");
     cloud.map_or("", |volume| at(volume, "/secret/secretName"))
 }
 
-/// The Secret that a Deployment alone mounts, by `components/own-credentials`.
+/// Returns the Secret that only this Deployment mounts, by `components/own-credentials`.
 pub fn own_secret(deployment: &Value) -> String {
     format!("{}-cloud-config", name_of(deployment))
 }
 
-/// True if all labels of a selector are among `labels`. An empty selector counts as a mistake
-/// and selects nothing.
+/// Returns true if all labels of a selector are among `labels`. An empty selector counts as a
+/// mistake and selects nothing.
 pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
     let (Some(wanted), Some(labels)) = (selector.and_then(Value::as_object), labels) else {
         return false;
@@ -109,7 +109,7 @@ pub fn selects(selector: Option<&Value>, labels: Option<&Value>) -> bool {
     !wanted.is_empty() && wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-/// The pod of a Deployment, in another namespace.
+/// Returns the pod of a Deployment, in another namespace.
 pub fn pod_of(deployment: &Value, namespace: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",

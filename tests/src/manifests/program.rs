@@ -39,7 +39,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// The controller of this Deployment, with its mounted files written below `folder`.
+    /// Returns the controller of this Deployment, with its mounted files written below `folder`.
     pub fn of(deployment: &Value, objects: &Objects, folder: &Path) -> Result<Self> {
         let container = controller(deployment)?;
         let image = at(container, "/image");
@@ -68,12 +68,12 @@ impl Command {
         Ok(Self { program, arguments, settings })
     }
 
-    /// True if it names the cloud's configuration.
+    /// Returns true if it names the cloud's configuration.
     pub fn has_provider(&self) -> bool {
         self.arguments.iter().any(|word| word.starts_with("--cloud-provider="))
     }
 
-    /// The program with these arguments.
+    /// Returns the program with these arguments.
     pub fn launch(&self) -> Launch {
         let launch = Launch::new(&self.program);
         self.arguments.iter().fold(launch, Launch::arg)
@@ -89,7 +89,7 @@ impl Command {
     }
 }
 
-/// An argument with the values of the container's variables, as the kubelet expands it.
+/// Returns an argument with the values of the container's variables, as the kubelet expands it.
 fn expand(word: &str, container: &Value) -> String {
     list(container, "/env").iter().fold(word.to_owned(), |word, variable| {
         let (name, value) = (at(variable, "/name"), at(variable, "/value"));
@@ -97,7 +97,7 @@ fn expand(word: &str, container: &Value) -> String {
     })
 }
 
-/// The files of a volume; empty if the kubelet provides them.
+/// Returns the files of a volume; empty if the kubelet provides them.
 fn files(
     deployment: &Value,
     objects: &Objects,

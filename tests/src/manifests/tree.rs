@@ -10,11 +10,11 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use walkdir::WalkDir;
 
-/// Folders that several controllers share or that move them; not applied by themselves.
+/// Folders that several controllers share or that move them. They are not applied by themselves.
 const BASES: [&str; 3] = ["common", "guard", "namespace"];
 /// Components for the cloud; a deployment uses exactly one.
 const PROVIDERS: [&str; 2] = ["external-provider", "openstack"];
-/// Components that bring a controller, which is installed in no other way.
+/// Components that bring a controller that is not installed in any other way.
 const BRINGS: [(&str, &str); 1] = [("routes", "route-ccm")];
 /// Optional components.
 const OPTIONS: [&str; 6] = [
@@ -71,20 +71,20 @@ impl Tree {
         Ok(tree)
     }
 
-    /// A folder or file of the tree.
+    /// Returns a folder or file of the tree.
     pub fn path(&self, below: &str) -> PathBuf {
         self.root.join(below)
     }
 
-    /// The folders that can be applied.
+    /// Returns the folders that can be applied.
     pub fn folders(&self) -> Vec<String> {
         let overlays = self.overlays.iter().map(|overlay| format!("overlays/{overlay}"));
         let by_itself = |controller: &&String| component_of(controller).is_none();
         self.controllers.iter().filter(by_itself).cloned().chain(overlays).collect()
     }
 
-    /// Every set of controllers, a component's controller alone or beside all others; with every
-    /// provider and without one; each with no option, each option alone, and all of them.
+    /// Returns every set of controllers, with a component's controller alone or beside all others,
+    /// with every provider and without one, and with no option, each option alone, and all options.
     pub fn choices(&self) -> Vec<Choice> {
         let alone = OPTIONS.iter().map(|option| vec![*option]);
         let options: Vec<_> = alone.chain([Vec::new(), OPTIONS.to_vec()]).collect();
@@ -117,7 +117,7 @@ impl Tree {
             writeln!(text, "- {root}/{controller}")?;
         }
         text.push_str("components:\n");
-        // First those that bring a controller: the others patch it.
+        // The components that bring a controller come first, because the others patch it.
         let bringing = choice.controllers.iter().filter_map(|it| component_of(it));
         for component in bringing.chain(choice.components.iter().copied()) {
             writeln!(text, "- {root}/components/{component}")?;
@@ -126,7 +126,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The path from `folder` to the tree: kustomize accepts only relative paths.
+    /// Returns the path from `folder` to the tree: kustomize accepts only relative paths.
     pub fn seen_from(&self, folder: &Path) -> Result<String> {
         let up = folder.canonicalize()?.components().count() - 1;
         let down = self.root.strip_prefix("/")?.display();
@@ -144,7 +144,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// True if the pods use the host network.
+    /// Returns true if the pods use the host network.
     pub fn has(&self, component: &str) -> bool {
         self.components.contains(&component)
     }
@@ -156,12 +156,12 @@ impl std::fmt::Display for Choice {
     }
 }
 
-/// The component that brings this controller, if it is not installed by default.
+/// Returns the component that brings this controller, if it is not installed by default.
 fn component_of(controller: &str) -> Option<&'static str> {
     BRINGS.iter().find(|(_, brought)| *brought == controller).map(|(component, _)| *component)
 }
 
-/// All non-empty subsets.
+/// Returns all non-empty subsets.
 fn subsets(all: &[String]) -> Vec<Vec<String>> {
     let mut found = vec![Vec::new()];
     for item in all {

@@ -36,7 +36,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// The user that has the name of its project: `k8s`, `other`, `admin`.
+    /// Returns the user that has the name of its project: `k8s`, `other`, `admin`.
     pub fn of(project: &str) -> Self {
         Self {
             user: project.to_owned(),
@@ -88,27 +88,27 @@ impl Admin {
         })
     }
 
-    /// The user's token.
+    /// Returns the user's token.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// The URL of Nova, from the catalog.
+    /// Returns the URL of Nova, from the catalog.
     pub fn compute_url(&self) -> &str {
         &self.compute
     }
 
-    /// The URL of Neutron, from the catalog, with the version.
+    /// Returns the URL of Neutron, from the catalog, with the version.
     pub fn network_url(&self) -> &str {
         &self.network
     }
 
-    /// The project's ID.
+    /// Returns the project's ID.
     pub fn project_id(&self) -> &str {
         &self.project_id
     }
 
-    /// A call with this token; returns any answer.
+    /// Returns a call with this token; returns any answer.
     pub async fn call(&self, method: Method, url: &str, body: Option<&Value>) -> Result<Answer> {
         let headers = [
             ("x-auth-token", self.token.as_str()),
@@ -118,7 +118,7 @@ impl Admin {
         self.http.send(method, url, &headers, body).await
     }
 
-    /// A call that must succeed; null when the answer has no body.
+    /// Returns a call that must succeed; null when the answer has no body.
     async fn done(&self, method: Method, url: &str, body: Option<&Value>) -> Result<Value> {
         let answer = self.call(method.clone(), url, body).await?;
         let (status, text) = (answer.status, &answer.text);
@@ -142,7 +142,7 @@ impl Admin {
         Ok(())
     }
 
-    /// The ID of the only object of this name in a list such as `{"flavors": [..]}`.
+    /// Returns the ID of the only object of this name in a list such as `{"flavors": [..]}`.
     async fn id_by_name(&self, url: &str, name: &str) -> Result<String> {
         let document = self.get(url).await?;
         let lists = document.as_object().into_iter().flat_map(|document| document.values());
@@ -162,7 +162,7 @@ fn login_body(account: &Account) -> Value {
     }})
 }
 
-/// The public endpoint of a service in the catalog of a login's answer.
+/// Returns the public endpoint of a service in the catalog of a login's answer.
 fn endpoint(login: &Value, kind: &str) -> Result<String> {
     let catalog = login.pointer("/token/catalog").and_then(Value::as_array);
     let service = catalog
@@ -172,7 +172,7 @@ fn endpoint(login: &Value, kind: &str) -> Result<String> {
     text(service.with_context(|| format!("no {kind} in the catalog"))?, "/url")
 }
 
-/// The string at a JSON pointer.
+/// Returns the string at a JSON pointer.
 fn text(document: &Value, pointer: &str) -> Result<String> {
     let value = document.pointer(pointer).and_then(Value::as_str);
     value.map(str::to_owned).with_context(|| format!("no {pointer} in {document}"))

@@ -1,5 +1,5 @@
 //! The parts that scenarios and benchmarks of load balancers share: a cluster with nodes and
-//! Services, and the calls that their load balancers cost.
+//! Services, and the number of calls that their load balancers cost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{fixture::with_short_terms, nodes, services};
 
-/// The beginning of the names of what openstack-cloud-controller-manager makes, and service-ccm.
+/// The beginning of the names of load balancers of openstack-cloud-controller-manager and
+/// service-ccm.
 pub const NAME: &str = "kube_service_kubernetes_default_";
 /// The tag with the UID of the Service.
 pub const SERVICE_TAG: &str = "kubernetes-service-uid=";
@@ -34,7 +35,7 @@ pub const BALANCERS: &str = "/v2.0/lbaas/loadbalancers";
 /// Requests to the services, without logins and versions.
 #[derive(Debug)]
 pub struct Calls {
-    /// All but polls.
+    /// All requests except polls.
     pub calls: usize,
     /// Lists of load balancers that the cloud works on, by ID.
     pub polls: usize,
@@ -55,25 +56,25 @@ impl Calls {
         Self { calls: calls.len(), polls: polls.len(), writes, by_pattern }
     }
 
-    /// The calls of the programs since a mark of the proxy's log.
+    /// Returns the calls of the programs since a mark of the proxy's log.
     pub fn since(rig: &Rig, mark: usize) -> Self {
         Self::of(&rig.cloud.proxy.log().since(mark))
     }
 
-    /// The number of calls of a pattern.
+    /// Returns the number of calls of a pattern.
     pub fn of_pattern(&self, pattern: &str) -> usize {
         self.by_pattern.get(pattern).copied().unwrap_or_default()
     }
 }
 
 /// Returns true if a request lists load balancers because the cloud works on them: all or by ID,
-/// and not by tag or name.
+/// but not by tag or name.
 fn is_poll(request: &Request) -> bool {
     let is_list = request.method == http::Method::GET && request.path == BALANCERS;
     is_list && !["tags=", "name="].iter().any(|filter| request.query.contains(filter))
 }
 
-/// A Service with this number of TCP ports.
+/// Returns a Service with this number of TCP ports.
 pub fn service(name: &str, ports: u16) -> Value {
     let mut service = services::service(name);
     let port = |number: u16| json!({"name": format!("p{number}"), "protocol": "TCP", "port": 8000 + number, "targetPort": 80});
@@ -81,7 +82,7 @@ pub fn service(name: &str, ports: u16) -> Value {
     service
 }
 
-/// The same with an annotation of the provider.
+/// Returns the Service with an annotation of the provider.
 pub fn annotated(mut service: Value, key: &str, value: &str) -> Value {
     service["metadata"]["annotations"][format!("{ANNOTATION}{key}")] = value.into();
     service
@@ -106,20 +107,20 @@ pub async fn add_nodes(rig: &Rig, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// service-ccm for this cluster and cloud, with its default settings. The networks of this cloud are
-/// on loopback, whose addresses Services do not show by default.
+/// Returns service-ccm for this cluster and cloud, with its default settings. The networks of this
+/// cloud are on loopback, whose addresses Services do not show by default.
 pub fn service_ccm(rig: &Rig) -> Launch {
     rig.launch("service-ccm").arg("--load-balancer-allowed-addresses=127.0.0.0/8")
 }
 
-/// The same with short terms and periods.
+/// Returns the launch with short terms and periods.
 pub fn quick(rig: &Rig) -> Launch {
     with_short_terms(service_ccm(rig))
         .arg("--member-update-interval=2s")
         .arg("--load-balancer-audit-period=10s")
 }
 
-/// The load balancers of the project that carry the Service's UID.
+/// Returns the load balancers of the project that carry the Service's UID.
 pub async fn of_service(rig: &Rig, name: &str) -> Result<Vec<Value>> {
     let service = services::get(&rig.client, name).await?;
     let uid = service.metadata.uid.context("a Service has a UID")?;
@@ -129,24 +130,24 @@ pub async fn of_service(rig: &Rig, name: &str) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// The ID of the Service's only load balancer.
+/// Returns the ID of the Service's only load balancer.
 pub async fn id_of(rig: &Rig, name: &str) -> Result<String> {
     let all = of_service(rig, name).await?;
     ensure!(all.len() == 1, "{} load balancers of {name}", all.len());
     id(&all[0])
 }
 
-/// The ID of an object.
+/// Returns the ID of an object.
 pub fn id(object: &Value) -> Result<String> {
     object["id"].as_str().map(str::to_owned).with_context(|| format!("no ID in {object}"))
 }
 
-/// The tags of an object.
+/// Returns the tags of an object.
 pub fn tags(object: &Value) -> BTreeSet<&str> {
     object["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The names of the members of each pool of a load balancer.
+/// Returns the names of the members of each pool of a load balancer.
 pub async fn members(rig: &Rig, balancer: &str) -> Result<Vec<BTreeSet<String>>> {
     let tree = rig.cloud.user.balancer_tree(balancer).await?;
     let listeners = tree["listeners"].as_array().into_iter().flatten();
@@ -190,8 +191,8 @@ pub async fn all_have_addresses(
     Ok(start.elapsed())
 }
 
-/// Waits until the Service's condition that says why it is not as wanted has this reason, and
-/// returns its text.
+/// Waits until the Service's condition about its load balancer has this reason, and returns its
+/// text.
 pub async fn says(rig: &Rig, name: &str, reason: &str, limit: Duration) -> Result<String> {
     let is = |service: &KubeService| text_of(service, reason).is_some();
     let service = services::wait_for(&rig.client, name, reason, limit, is).await?;
@@ -204,7 +205,7 @@ fn text_of(service: &KubeService, reason: &str) -> Option<String> {
     all.find(|one| one.reason == reason).map(|one| one.message.clone())
 }
 
-/// Waits until the Service is as wanted, but for what its condition names.
+/// Waits until the Service is as wanted, except for what its condition names.
 pub async fn provisioned(rig: &Rig, name: &str, limit: Duration) -> Result<()> {
     let reasons = ["Provisioned", "PartlyProvisioned"];
     let is = |service: &KubeService| reasons.iter().any(|one| text_of(service, one).is_some());

@@ -34,14 +34,14 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_str(&self.text).with_context(|| format!("no JSON: {:?}", self.text))
     }
 }
 
 impl Http {
-    /// A client without open connections.
+    /// Creates a client without open connections.
     pub fn new() -> Self {
         // The services close each connection after the answer.
         Self(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http())

@@ -1,4 +1,4 @@
-//! Many load balancers: what a node that joins costs, and what becomes of lost answers.
+//! Many load balancers: the cost of a joining node, and the effect of lost answers.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ use crate::services;
 /// Ports of each Service.
 const PORTS: u16 = 3;
 
-/// A node joins this number of load balancers of three ports, of which the cloud holds one in
+/// Adds a node to this number of load balancers of three ports, of which the cloud holds one in
 /// `PENDING_UPDATE` for this time.
 pub async fn measure(rig: &Rig, count: usize, held_for: Duration) -> Result<()> {
     rig.balance().await?;
     add_nodes(rig, 2).await?;
-    // An audit reads the trees whose turn it is, which are not what a joining node costs.
+    // An audit reads the trees whose turn it is. They do not belong to the cost of a joining node.
     let launch = service_ccm(rig).arg("--load-balancer-audit-period=1h");
     let program = rig.start(&launch).await?;
     let names: Vec<_> = (0..count).map(|number| format!("many-{number}")).collect();
@@ -48,7 +48,7 @@ pub async fn measure(rig: &Rig, count: usize, held_for: Duration) -> Result<()> 
     // once, which costs one more request for each.
     let first = add_node(rig, 3).await?;
     have_member(rig, &balancers, &first, limit).await?;
-    // What joining nodes are collected for.
+    // Joining nodes are collected for this time.
     sleep(Duration::from_secs(11)).await;
 
     let (held, free) = (balancers[0].clone(), &balancers[1..]);
@@ -81,8 +81,8 @@ pub async fn measure(rig: &Rig, count: usize, held_for: Duration) -> Result<()> 
     Ok(())
 }
 
-/// Starts a program that finds this number of load balancers as they are wanted, and fails unless
-/// it lists them and does nothing else before its audit.
+/// Starts a program that finds this number of load balancers as wanted. Fails unless it lists them
+/// and does nothing else before its audit.
 pub async fn restarted(rig: &Rig, launch: &Launch, count: usize) -> Result<Program> {
     let mark = rig.cloud.proxy.log().mark();
     let program = rig.start(launch).await?;
@@ -125,7 +125,7 @@ pub async fn lose_answers(rig: &Rig, numbers: [usize; 3]) -> Result<()> {
         }
     }
     all_have_addresses(rig, &names, Instant::now(), 4 * SOON).await?;
-    poll::until("one load balancer of each Service, and no other", 4 * SOON, || async {
+    poll::until("one load balancer for each Service, and no other", 4 * SOON, || async {
         sleep(Duration::from_millis(500)).await;
         let all = rig.cloud.user.balancers().await?;
         ensure!(all.len() == names.len(), "{} of {} Services", all.len(), names.len());

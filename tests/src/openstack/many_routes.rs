@@ -27,7 +27,7 @@ pub const CLUSTER: &str = "10.244.0.0/16";
 const PREFIX: &str = "routed-";
 /// How many kubelets register at once.
 const AT_ONCE: usize = 16;
-/// How long nothing more may happen after the expected requests.
+/// For how long nothing more may happen after the expected requests.
 const QUIET: Duration = Duration::from_secs(3);
 
 /// The measured figures.
@@ -45,12 +45,12 @@ pub struct Figures {
     pub left_with_port: Calls,
 }
 
-/// The pod CIDR of the node with this number.
+/// Returns the pod CIDR of the node with this number.
 fn cidr(number: usize) -> String {
     format!("10.244.{}.{}/28", number / 16, number % 16 * 16)
 }
 
-/// The node behind a port.
+/// Returns the node behind a port.
 fn node(number: usize, port: &Port) -> Value {
     let mut node = nodes::initialised(&port.name);
     node["spec"]["podCIDR"] = cidr(number).into();
@@ -66,8 +66,8 @@ pub fn is_reachable(node: &Node) -> bool {
     all.any(|it| it.type_ == "NetworkUnavailable" && it.status == "False")
 }
 
-/// Gives this number of nodes routes, with port security or without; then two of them leave.
-/// Needs an empty router and an empty cluster, and leaves both empty.
+/// Gives this number of nodes routes, with port security or without. Then two of them leave. Needs
+/// an empty router and an empty cluster, and leaves both empty.
 pub async fn measure(rig: &Rig, count: usize, is_secure: bool) -> Result<Figures> {
     let user = &rig.cloud.user;
     let router = user.router().await?;
@@ -111,7 +111,7 @@ pub async fn clear(user: &Admin, router: &str) -> Result<()> {
     Ok(())
 }
 
-/// When each node's condition said that it is reachable, by name.
+/// Returns when each node's condition said that it is reachable, by name.
 async fn reached(
     client: Client,
     count: usize,
@@ -142,7 +142,7 @@ async fn reached(
     tokio::time::timeout(limit, seen).await.context("not all nodes became reachable")?
 }
 
-/// The shortest and the longest time from a port's own pair to its node's condition.
+/// Returns the shortest and the longest time from a port's own pair to its node's condition.
 fn after_pairs(
     requests: &[Request],
     ports: &[Port],
@@ -177,7 +177,7 @@ async fn leaves(rig: &Rig, router: &str, number: usize, port: &Port) -> Result<C
 }
 
 impl Figures {
-    /// Prints them, beside what is wanted.
+    /// Prints them beside the wanted values.
     pub fn print(&self, count: usize) {
         let ports = match self.after_pair {
             Some((shortest, longest)) => format!(
@@ -197,7 +197,7 @@ impl Figures {
         );
     }
 
-    /// The calls of the filling that are not about the pairs of one port.
+    /// Returns the calls of the filling that are not about the pairs of one port.
     fn shared(&self) -> usize {
         self.filled.calls - self.filled.of_pattern("network PUT /v2.0/ports/{id}")
     }

@@ -1,4 +1,4 @@
-//! A reverse proxy before each service, on loopback: it counts the programs' requests and
+//! A reverse proxy in front of each service, on loopback. It counts the programs' requests and
 //! injects faults on request.
 //!
 //! Keystone's answers pass through the proxy, which replaces the services' addresses with its
@@ -62,13 +62,13 @@ struct Place {
 }
 
 impl FaultProxy {
-    /// Stands before the services that `tests/openstack/up` has started.
+    /// Starts the proxy in front of the services that `tests/openstack/up` has started.
     pub async fn start() -> Result<Self> {
         let at = |service: Service| (service, ([127, 0, 0, 1], service.port()).into());
         Self::before(Service::ALL.map(at).into()).await
     }
 
-    /// Stands before services at these addresses.
+    /// Starts the proxy in front of services at these addresses.
     pub async fn before(upstream: BTreeMap<Service, SocketAddr>) -> Result<Self> {
         let mut places = BTreeMap::new();
         let mut bound = Vec::new();
@@ -90,22 +90,22 @@ impl FaultProxy {
         Ok(Self { shared, listeners: Mutex::new(listeners) })
     }
 
-    /// The proxy's URL for a service: scheme, address and port, without a path.
+    /// Returns the proxy's URL for a service: scheme, address and port, without a path.
     pub fn url(&self, service: Service) -> Result<String> {
         Ok(format!("http://{}", self.shared.place(service)?.own))
     }
 
-    /// The `auth-url` for the programs.
+    /// Returns the `auth-url` for the programs.
     pub fn auth_url(&self) -> Result<String> {
         Ok(format!("{}/v3", self.url(Service::Identity)?))
     }
 
-    /// The faults in force, to add to and to clear.
+    /// Returns the faults in force, to add to and to clear.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
 
-    /// The requests so far.
+    /// Returns the requests so far.
     pub fn log(&self) -> &Log {
         &self.shared.log
     }

@@ -85,14 +85,14 @@ impl Cloud {
         Ok(Self { services, proxy, operator, user, other, fleet, crowd })
     }
 
-    /// Keystone itself, without the proxy.
+    /// Returns the URL of Keystone itself, without the proxy.
     pub fn keystone(&self) -> &'static str {
         KEYSTONE
     }
 }
 
-/// Deletes all load balancers and floating IPs, also those that a failed scenario has left in a
-/// state that Octavia does not leave on its own.
+/// Deletes all load balancers and floating IPs, also load balancers that a failed scenario has left
+/// in a state that Octavia does not leave on its own.
 async fn clear_balancers(services: &Services, projects: &[&Admin]) -> Result<()> {
     for project in projects {
         let id = project.project_id();
@@ -127,8 +127,8 @@ async fn clear(user: &Admin, wanted: &[NewServer], crowd: usize) -> Result<Vec<S
     Ok(kept)
 }
 
-/// The fixture of a scenario: a cluster without nodes, the cloud without faults, and the
-/// programs' configuration of it.
+/// The fixture of a scenario: a cluster without nodes, the cloud without faults, and the programs'
+/// configuration for it.
 pub struct Rig {
     fixture: Fixture,
     /// The cloud.
@@ -144,7 +144,7 @@ impl Deref for Rig {
 }
 
 impl Rig {
-    /// Removes the proxy's faults, and load balancers of the scenario before.
+    /// Removes the proxy's faults, and load balancers of the previous scenario.
     pub async fn new(cloud: Arc<Cloud>, fixture: Fixture) -> Result<Self> {
         cloud.proxy.mend().await?;
         clear_balancers(&cloud.services, &[&cloud.user, &cloud.other]).await?;
@@ -153,7 +153,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// The file for `--cloud-config`.
+    /// Returns the file for `--cloud-config`.
     pub fn config(&self) -> PathBuf {
         self.path("cloud.conf")
     }
@@ -226,8 +226,8 @@ impl Rig {
         Ok(format!("[LoadBalancer]\nsubnet-id = {subnet}\nfloating-network-id = {public}\n"))
     }
 
-    /// Replaces the cloud.conf by one for all four programs, at once: a program that looked between
-    /// two steps would restart for each of them.
+    /// Replaces the cloud.conf by one for all four programs in one step: a program that looked
+    /// between two steps would restart for each of them.
     pub async fn configure_all(&self, auth_url: &str, region: &str) -> Result<()> {
         let account = by_password(&Account::of("k8s"));
         let router = route_section(&self.cloud.user.router().await?);
@@ -259,17 +259,17 @@ impl Rig {
         Ok(std::fs::rename(aside, self.config())?)
     }
 
-    /// node-ccm for this cluster and cloud.
+    /// Returns node-ccm for this cluster and cloud.
     pub fn node_ccm(&self) -> Launch {
         self.launch("node-ccm")
     }
 
-    /// lifecycle-ccm for this cluster and cloud, with quick periods.
+    /// Returns lifecycle-ccm for this cluster and cloud, with quick periods.
     pub fn lifecycle_ccm(&self) -> Launch {
         with_quick_periods(self.launch("lifecycle-ccm"))
     }
 
-    /// A program for this cluster and cloud, with its default settings.
+    /// Returns a program for this cluster and cloud, with its default settings.
     pub fn launch(&self, program: &str) -> Launch {
         self.controller(program, "openstack", &self.config())
     }
@@ -279,7 +279,7 @@ impl Rig {
         self.cloud.fleet.get(number).context("the fleet is not that large")
     }
 
-    /// A new server of the cluster's project. The scenario deletes it; the next run deletes
+    /// Returns a new server of the cluster's project. The scenario deletes it; the next run deletes
     /// leftovers.
     pub async fn server(&self, name: &str) -> Result<Server> {
         self.cloud.user.new_server(&NewServer::named(name)).await
@@ -291,12 +291,12 @@ impl Rig {
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
 
-    /// A user of the cluster's project, for this scenario only.
+    /// Returns a user of the cluster's project, for this scenario only.
     pub async fn own_user(&self, name: &str) -> Result<User> {
         self.own_user_of("k8s", name).await
     }
 
-    /// A user of another project, for this scenario only.
+    /// Returns a user of another project, for this scenario only.
     pub async fn own_user_of(&self, project: &str, name: &str) -> Result<User> {
         let account = Account {
             user: format!("{USER_PREFIX}{name}"),
@@ -322,7 +322,7 @@ impl Rig {
     }
 }
 
-/// The lines of a cloud.conf for an account.
+/// Returns the lines of a cloud.conf for an account.
 fn by_password(account: &Account) -> String {
     let Account { user, password, project } = account;
     format!(
@@ -330,12 +330,12 @@ fn by_password(account: &Account) -> String {
     )
 }
 
-/// The section of a cloud.conf that names the router of the pods' routes.
+/// Returns the section of a cloud.conf that names the router of the pods' routes.
 fn route_section(router: &str) -> String {
     format!("[Route]\nrouter-id = {router}\n")
 }
 
-/// The node of a server, just registered by the kubelet.
+/// Returns the node of a server, just registered by the kubelet.
 pub fn fresh(server: &Server) -> Value {
     let mut node = nodes::fresh(&server.name);
     node["status"]["nodeInfo"]["systemUUID"] = server.id.clone().into();

@@ -62,7 +62,7 @@ macro_rules! scenarios {
     };
 }
 
-/// All scenarios.
+/// Returns all scenarios.
 pub fn all() -> Vec<Scenario> {
     scenarios![
         through_proxy::services_work_through_the_proxy,
@@ -109,7 +109,7 @@ pub fn all() -> Vec<Scenario> {
     .collect()
 }
 
-/// Those about load balancers.
+/// Returns the scenarios about load balancers.
 fn balancers() -> Vec<Scenario> {
     scenarios![
         balancer_facts::each_write_below_a_load_balancer_moves_its_updated_at,

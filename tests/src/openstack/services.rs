@@ -53,7 +53,7 @@ pub struct Services {
 }
 
 impl Services {
-    /// Starts what does not run yet; the first time on a machine this installs it.
+    /// Starts the services that do not run yet. The first time on a machine this installs them.
     pub async fn up(flavour: Flavour) -> Result<Self> {
         tokio::task::spawn_blocking(move || {
             let (state, ours) = up(flavour)?;
@@ -63,7 +63,7 @@ impl Services {
         .await?
     }
 
-    /// Starts again what has ended since.
+    /// Restarts the services that have ended since.
     pub async fn repair(&self) -> Result<()> {
         let flavour = self.flavour;
         tokio::task::spawn_blocking(move || up(flavour)).await??;
@@ -74,7 +74,7 @@ impl Services {
     /// the returned value is dropped.
     pub fn freeze(&self, name: &str) -> Result<Frozen> {
         let tree = self.processes(name)?;
-        // The parent first: it would replace children that stand still.
+        // The parent is frozen first, because it would replace frozen children.
         for process in &tree {
             process.signal(Signal::STOP)?;
         }
@@ -93,7 +93,7 @@ impl Services {
         .await
     }
 
-    /// Runs a statement in the services' database: for states that no request reaches.
+    /// Runs a statement in the services' database, for states that cannot be reached by requests.
     pub fn sql(&self, statement: &str) -> Result<String> {
         let socket = format!("--socket={}", self.state.join("run/mysql.sock").display());
         let done = Command::new("mariadb")
@@ -118,7 +118,7 @@ impl Services {
         self.sql(&format!("{set}='{status}' where load_balancer_id='{balancer}'")).map(drop)
     }
 
-    /// The resident memory of all services, shared pages counted once, in bytes.
+    /// Returns the resident memory of all services, shared pages counted once, in bytes.
     pub fn memory(&self) -> Result<u64> {
         let mut sum = 0;
         for entry in fs::read_dir(self.state.join("run"))? {
@@ -132,7 +132,7 @@ impl Services {
         Ok(sum)
     }
 
-    /// The process of a service and all below it.
+    /// Returns the process of a service and all below it.
     fn processes(&self, name: &str) -> Result<Vec<Process>> {
         let file = self.state.join(format!("run/{name}.pid"));
         let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -154,7 +154,7 @@ impl Drop for Services {
         if self.ours {
             let ended = script("down", self.flavour).status();
             if !ended.is_ok_and(|status| status.success()) {
-                tracing::warn!("tests/openstack/down failed: services may go on running");
+                tracing::warn!("tests/openstack/down failed: services may still run");
             }
         }
     }
@@ -177,7 +177,7 @@ impl Drop for Frozen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     id: u32,
-    /// Ticks since the machine's start.
+    /// The start of the process, in ticks since the machine's start.
     started: u64,
 }
 
@@ -193,7 +193,7 @@ impl Process {
         Ok(())
     }
 
-    /// Its share of memory in bytes; 0 if it has ended.
+    /// Returns its share of memory in bytes; 0 if it has ended.
     fn memory(&self) -> u64 {
         let path = format!("/proc/{}/smaps_rollup", self.id);
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -211,7 +211,8 @@ struct Stat {
 
 fn stat(id: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The program's name, field 2, may hold blanks and parentheses: count behind it.
+    // The program's name, field 2, may contain blanks and parentheses, so fields are counted after
+    // it.
     let fields: Vec<_> = text.rsplit_once(')')?.1.split_whitespace().collect();
     Some(Stat {
         state: (*fields.first()?).to_owned(),
@@ -241,7 +242,7 @@ fn up(flavour: Flavour) -> Result<(PathBuf, bool)> {
     Ok((PathBuf::from(state), word == "started"))
 }
 
-/// Scenarios delete what they find in the cloud: only one run may work with it.
+/// Locks the cloud for one run, because scenarios delete all objects that they find in the cloud.
 fn claim(state: &Path) -> Result<fs::File> {
     let path = state.join("in-use");
     let file = fs::File::create(&path).with_context(|| path.display().to_string())?;

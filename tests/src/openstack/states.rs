@@ -1,4 +1,4 @@
-//! A Service that goes through states, and what Octavia and Neutron have of it in each.
+//! A Service that goes through states, and its records in Octavia and Neutron in each state.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::services;
 
-/// How long nothing may be done before a state counts as reached.
+/// How long no request may be sent before a state counts as reached.
 const QUIET: Duration = Duration::from_secs(3);
 
 /// How many requests a failure shows.
@@ -34,7 +34,8 @@ pub struct State {
     pub expect: Value,
 }
 
-/// A change of annotations of the provider; null removes one. A key with a `/` is written in full.
+/// Returns a change of annotations of the provider. Null removes an annotation. A key with a `/` is
+/// written in full.
 pub fn annotations(values: &[(&str, Value)]) -> Value {
     let key = |key: &str| match key.contains('/') {
         true => key.to_owned(),
@@ -44,9 +45,9 @@ pub fn annotations(values: &[(&str, Value)]) -> Value {
     json!({"metadata": {"annotations": all}})
 }
 
-/// The records of Octavia and Neutron about the Service's only load balancer, and the Service's
-/// status: `balancer`, `listeners` by port and protocol (`80/HTTP`) with their `pool`, its
-/// `monitor` and its `members` by name; the project's `floating` IPs by address; the status's
+/// Returns the records of Octavia and Neutron about the Service's only load balancer, and the
+/// Service's status: `balancer`, `listeners` by port and protocol (`80/HTTP`) with their `pool`,
+/// its `monitor` and its `members` by name; the project's `floating` IPs by address; the status's
 /// `ingress`. Tags are keys. `ports`, `nodes` and `pools` are the names of listeners and members,
 /// and the number of pools.
 pub async fn rows(rig: &Rig, name: &str) -> Result<Value> {
@@ -84,7 +85,7 @@ pub async fn rows(rig: &Rig, name: &str) -> Result<Value> {
     }))
 }
 
-/// The floating IPs of the project, by address.
+/// Returns the floating IPs of the project, by address.
 pub async fn floating(rig: &Rig) -> Result<Map<String, Value>> {
     let all = rig.cloud.user.floating_ip_details().await?;
     let keyed = all.into_iter().map(|one| (text(&one["floating_ip_address"]).to_owned(), one));
@@ -106,9 +107,9 @@ fn by_id(objects: Vec<Value>) -> Result<BTreeMap<String, Value>> {
     objects.into_iter().map(|object| Ok((id(&object)?, object))).collect()
 }
 
-/// Adds a line for each part of `expected` that `seen` does not have. An object may have more keys; a
-/// list of objects has those in this order, and any other list the same entries in any order; null is
-/// also what is not there.
+/// Adds a line for each part of `expected` that `seen` does not have. An object may have more keys.
+/// A list of objects has these objects in this order, and any other list has the same entries in
+/// any order. Null also matches a missing value.
 fn compare(expected: &Value, seen: &Value, path: &str, lines: &mut Vec<String>) {
     let same = match (expected, seen) {
         (Value::Object(parts), Value::Object(all)) => {
@@ -143,7 +144,7 @@ async fn are(rig: &Rig, name: &str, expect: &Value) -> Result<Value> {
     Ok(seen)
 }
 
-/// Waits until the Service's rows are as expected and nothing more is done. Returns them.
+/// Waits until the Service's rows are as expected and no more requests are sent. Returns the rows.
 pub async fn reached(rig: &Rig, name: &str, what: &str, expect: &Value) -> Result<Value> {
     poll::until(what, 3 * SOON, || async {
         sleep(Duration::from_millis(200)).await;
@@ -156,7 +157,7 @@ pub async fn reached(rig: &Rig, name: &str, what: &str, expect: &Value) -> Resul
     are(rig, name, expect).await.with_context(|| format!("{what}: it did not stay so"))
 }
 
-/// The programs' last requests, for messages.
+/// Returns the programs' last requests, for messages.
 pub fn last_requests(rig: &Rig) -> String {
     let all = rig.cloud.proxy.log().since(0);
     let lines = all.iter().rev().take(LAST).rev().map(|one| {
@@ -167,7 +168,8 @@ pub fn last_requests(rig: &Rig) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Waits until the programs have sent nothing to Octavia and Neutron for a while but the audit's list.
+/// Waits until the programs have sent nothing to Octavia and Neutron for a while, except the
+/// audit's list.
 async fn settled(rig: &Rig) -> Result<()> {
     poll::until("nothing to be done any more", 3 * SOON, || async {
         sleep(Duration::from_millis(200)).await;
@@ -185,7 +187,7 @@ fn is_work(request: &Request) -> bool {
     request.service != Service::Identity && !request.is_discovery() && !is_audit
 }
 
-/// Takes a Service through states one after another. Prints what each has cost. Its load balancer
+/// Takes a Service through states one after another. Prints the cost of each. Its load balancer
 /// stays the same.
 pub async fn go_through(
     rig: &Rig,
@@ -210,8 +212,8 @@ pub async fn go_through(
     Ok(())
 }
 
-/// Another client of Octavia changes a tag of its own, so that the next audit has the whole load
-/// balancer compared. Fails if anything is written after that.
+/// Another client of Octavia changes one of its own tags, so that the next audit compares the whole
+/// load balancer. Fails if anything is written after that.
 pub async fn an_audit_writes_nothing(rig: &Rig, name: &str) -> Result<()> {
     let all = of_service(rig, name).await?;
     let balancer = all.first().context("no load balancer")?;
@@ -228,7 +230,7 @@ pub async fn an_audit_writes_nothing(rig: &Rig, name: &str) -> Result<()> {
     .await?;
     sleep(2 * QUIET).await;
     let calls = Calls::since(rig, mark);
-    eprintln!("an audit compares all: {} writes: {:?}", calls.writes, calls.by_pattern);
+    eprintln!("an audit compares everything: {} writes: {:?}", calls.writes, calls.by_pattern);
     ensure!(calls.writes == 0, "an audit writes: {calls:?}");
     Ok(())
 }

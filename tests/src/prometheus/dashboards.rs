@@ -24,13 +24,13 @@ pub struct Dashboard {
 pub struct Query {
     /// The panel's title.
     pub panel: String,
-    /// As it stands in the file, with variables.
+    /// The expression in the file, with variables.
     pub expression: String,
     /// True for an instant query, false for a range query.
     pub instant: bool,
 }
 
-/// All dashboards, by name.
+/// Returns all dashboards, by name.
 pub fn all() -> Result<Vec<Dashboard>> {
     let folder = repository().join("grafana/dashboards");
     let mut paths: Vec<PathBuf> = fs::read_dir(&folder)
@@ -49,24 +49,25 @@ fn read(path: &Path) -> Result<Dashboard> {
     Ok(Dashboard { name, json })
 }
 
-/// The elements of a list; empty if there is no list.
+/// Returns the elements of a list; empty if there is no list.
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// A text, empty if there is none.
+/// Returns a text, empty if there is none.
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
 impl Dashboard {
-    /// True if it shows this program: its own dashboard, or one of all programs.
+    /// Returns true if it shows this program: it is the program's own dashboard, or one of all
+    /// programs.
     pub fn is_about(&self, program: Identity) -> bool {
         self.name == program.binary
             || programs::shipped().all(|shipped| shipped.binary != self.name)
     }
 
-    /// All panels, also in collapsed rows; a row itself is not a panel.
+    /// Returns all panels, also in collapsed rows. A row itself is not a panel.
     pub fn panels(&self) -> Vec<&Value> {
         list(&self.json["panels"])
             .flat_map(|panel| std::iter::once(panel).chain(list(&panel["panels"])))
@@ -74,7 +75,7 @@ impl Dashboard {
             .collect()
     }
 
-    /// The queries of all panels and annotations.
+    /// Returns the queries of all panels and annotations.
     pub fn queries(&self) -> Vec<Query> {
         let of_panels = self.panels().into_iter().flat_map(|panel| {
             list(&panel["targets"]).map(|target| query(text(&panel["title"]), target))

@@ -13,10 +13,10 @@ use super::{
     variables::Variables,
 };
 
-/// A number that stands for "none so far" must not hide that there is no such metric.
+/// A number that stands for "none so far" must not hide that the metric does not exist.
 pub const OR_ZERO: &str = " or vector(0)";
 
-/// The queries of a dashboard that are about this program and have no answer.
+/// Returns the queries of a dashboard that are about this program and have no answer.
 pub async fn dashboard(
     dashboard: &Dashboard,
     program: Identity,
@@ -48,14 +48,14 @@ pub async fn dashboard(
     Ok(wrong)
 }
 
-/// The names in an expression that are not among these.
+/// Returns the names in an expression that are not among these.
 fn unknown(expression: &str, exported: &BTreeSet<String>) -> Option<String> {
     let names: Vec<_> =
         promql::metrics(expression).into_iter().filter(|name| !exported.contains(name)).collect();
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Why a query has no answer, if so: an error, no series, or no number.
+/// Returns the reason if a query has no answer: an error, no series, or no number.
 async fn answer(query: &Query, expression: &str, server: &Server, span: Span) -> Option<String> {
     let result = if query.instant {
         server.query_at(expression, span.end).await
@@ -75,12 +75,13 @@ fn has_number(series: &Value) -> bool {
     points.map(|point| text(&point[1])).any(|value| !value.is_empty() && value != "NaN")
 }
 
-/// The rules about this program that cannot be evaluated, or name what it does not export.
+/// Returns the rules about this program that cannot be evaluated, or that name metrics that it does
+/// not export.
 pub async fn rules(program: Identity, server: &Server, span: Span) -> Result<Vec<String>> {
     let all = files::all()?;
     let known = files::known_to(program)?;
     let mut exported = server.metrics().await?;
-    // A rule may use what another one writes, although it has written nothing so far.
+    // A rule may use the series of another rule, although that has not written anything so far.
     exported.extend(all.iter().filter_map(|rule| rule.record.clone()));
     let mut wrong = Vec::new();
     let about = |rule: &&files::Rule| promql::metrics(&rule.expression).is_subset(&known);
@@ -106,7 +107,8 @@ pub async fn rules(program: Identity, server: &Server, span: Span) -> Result<Vec
     Ok(wrong)
 }
 
-/// The labels of metrics that a label of their target hides: no query finds them by their names.
+/// Returns the labels of metrics that a label of their target hides: no query finds them by their
+/// names.
 pub async fn hidden(server: &Server) -> Result<Vec<String>> {
     let labels = server.labels().await?.into_iter();
     let of_metrics = labels.filter_map(|label| label.strip_prefix("exported_").map(str::to_owned));

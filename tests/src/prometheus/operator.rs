@@ -1,5 +1,5 @@
-//! The targets that the Prometheus operator makes of `manifests/components/prometheus-operator` and
-//! of a program's Service.
+//! The targets that the Prometheus operator makes from `manifests/components/prometheus-operator`
+//! and a program's Service.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use crate::{
 /// labels.
 const ENDPOINT: [&str; 4] = ["interval", "path", "port", "scheme"];
 
-/// The replicas of this program, with the labels that the operator gives them.
+/// Returns the replicas of this program, with the labels that the operator gives them.
 pub(super) fn job(program: &str, addresses: Vec<String>) -> Result<Job> {
     let read = |path: String| {
         let path = repository().join("manifests").join(path);
@@ -32,7 +32,7 @@ pub(super) fn job(program: &str, addresses: Vec<String>) -> Result<Job> {
     let wanted = monitor["spec"]["selector"]["matchLabels"].as_object();
     let is_selected = wanted.context("it selects by labels")?.iter();
     ensure!(is_selected.clone().all(|(key, value)| labels.get(key) == Some(value)), "{labels:?}");
-    // The operator looks only where the monitor is.
+    // The operator looks only in the namespace of the monitor.
     ensure!(monitor.pointer("/spec/namespaceSelector").is_none(), "other namespaces");
     ensure!(monitor["metadata"]["namespace"] == service["metadata"]["namespace"], "elsewhere");
     let [endpoint] = list(monitor, "/spec/endpoints") else {
@@ -40,7 +40,7 @@ pub(super) fn job(program: &str, addresses: Vec<String>) -> Result<Job> {
     };
     let odd = endpoint.as_object().context("an endpoint")?.keys();
     let odd: Vec<_> = odd.filter(|key| !ENDPOINT.contains(&key.as_str())).collect();
-    ensure!(odd.is_empty(), "the ServiceMonitor has {odd:?}: write what that does to labels");
+    ensure!(odd.is_empty(), "the ServiceMonitor has {odd:?}: write down its effect on labels");
     let port = at(endpoint, "/port");
     let ports = list(service, "/spec/ports");
     ensure!(ports.iter().any(|one| at(one, "/name") == port), "{ports:?} has no {port}");

@@ -36,7 +36,8 @@ const WORDS: [&str; 27] = [
 /// Words that are followed by labels in parentheses.
 const BEFORE_LABELS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 
-/// The names of the metrics in an expression. It must be valid; only Prometheus checks that.
+/// Returns the names of the metrics in an expression. The expression must be valid, which only
+/// Prometheus checks.
 pub fn metrics(expression: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut rest = expression.chars().peekable();
@@ -68,7 +69,7 @@ fn starts_a_name(letter: char) -> bool {
     letter.is_ascii_alphabetic() || matches!(letter, '_' | ':')
 }
 
-/// A name, or a number with its unit.
+/// Returns a name, or a number with its unit.
 fn word(rest: &mut Peekable<Chars<'_>>) -> String {
     let mut word = String::new();
     while let Some(letter) =
@@ -98,7 +99,7 @@ fn string(rest: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// Skips what stands in parentheses, strings in it as a whole.
+/// Skips text in brackets, including whole strings in it.
 fn until(rest: &mut Peekable<Chars<'_>>, end: char) {
     while let Some(&letter) = rest.peek() {
         if matches!(letter, '"' | '\'' | '`') {

@@ -10,8 +10,8 @@ use crate::{
     printed,
 };
 
-/// Metrics that exist only after something that does not happen here. Any other missing metric is
-/// on the page, but no program registers it.
+/// Metrics that exist only after an event that does not happen here. Any other missing metric is on
+/// the page although no program registers it.
 const RARE: [&str; 9] = [
     "ccm_cloud_requests_refused_total",
     "ccm_informer_errors_total",

@@ -13,7 +13,7 @@ use crate::{
     printed,
 };
 
-/// Series that Prometheus itself writes about what it scrapes.
+/// Series that Prometheus itself writes about its targets.
 const OF_PROMETHEUS: [&str; 2] = ["up", "ALERTS"];
 
 /// One alert or recording rule.
@@ -27,7 +27,7 @@ pub struct Rule {
     pub expression: String,
 }
 
-/// The rule files; their tests have a folder of their own.
+/// Returns the rule files; their tests have a folder of their own.
 pub fn files() -> Result<Vec<PathBuf>> {
     let folder = repository().join("grafana/alerts");
     if !folder.exists() {
@@ -40,7 +40,7 @@ pub fn files() -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// All rules of all files.
+/// Returns all rules of all files.
 pub fn all() -> Result<Vec<Rule>> {
     let mut rules = Vec::new();
     for path in files()? {
@@ -60,8 +60,8 @@ pub fn all() -> Result<Vec<Rule>> {
     Ok(rules)
 }
 
-/// The names of all possible series if only this program is scraped: its own and its providers',
-/// the recording rules', and Prometheus' own.
+/// Returns the names of all possible series if only this program is scraped: its own and its
+/// providers', the recording rules', and Prometheus' own.
 pub fn known_to(program: Identity) -> Result<BTreeSet<String>> {
     let mut families = printed::metrics(program.binary)?;
     let registry = ccm_providers::registry();

@@ -16,13 +16,13 @@ use tokio::process::{Child, Command};
 
 use crate::openstack::http::Http;
 
-/// From one scrape to the next.
+/// The time from one scrape to the next.
 pub const SCRAPE_SECONDS: u64 = 1;
 
 /// How long Prometheus may take to start, and to see a target.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// From when to when, in Unix seconds.
+/// The beginning and the end, in Unix seconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// The first second.
@@ -32,18 +32,18 @@ pub struct Span {
 }
 
 impl Span {
-    /// How long it is.
+    /// Returns the length in seconds.
     pub fn seconds(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 }
 
-/// This second.
+/// Returns this second.
 pub fn now() -> u64 {
     clock::wall().as_second().unsigned_abs()
 }
 
-/// Processes that are scraped under one name.
+/// Processes that Prometheus scrapes under one name.
 pub struct Job {
     /// The label `job`.
     pub name: String,
@@ -105,25 +105,25 @@ impl Server {
         }
     }
 
-    /// Where it listens, as `host:port`.
+    /// Returns its address as `host:port`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The present value of an expression.
+    /// Returns the present value of an expression.
     pub async fn query(&self, expression: &str) -> Result<Value> {
         let data = self.get("query", &[("query", expression)]).await?;
         Ok(data["result"].clone())
     }
 
-    /// The value of an expression at one moment.
+    /// Returns the value of an expression at one moment.
     pub async fn query_at(&self, expression: &str, at: u64) -> Result<Value> {
         let at = at.to_string();
         let data = self.get("query", &[("query", expression), ("time", &at)]).await?;
         Ok(data["result"].clone())
     }
 
-    /// The values of an expression, second by second.
+    /// Returns the values of an expression, second by second.
     pub async fn query_range(&self, expression: &str, span: Span) -> Result<Value> {
         let (start, end) = (span.start.to_string(), span.end.to_string());
         let step = SCRAPE_SECONDS.to_string();
@@ -131,7 +131,7 @@ impl Server {
         Ok(self.get("query_range", &parameters).await?["result"].clone())
     }
 
-    /// The values that a label of these series has had.
+    /// Returns the values that a label of these series has had.
     pub async fn label_values(
         &self,
         selector: &str,
@@ -144,17 +144,17 @@ impl Server {
         Ok(strings(&data))
     }
 
-    /// The names of all series that were ever seen.
+    /// Returns the names of all series that were ever seen.
     pub async fn metrics(&self) -> Result<BTreeSet<String>> {
         Ok(strings(&self.get("label/__name__/values", &[]).await?).into_iter().collect())
     }
 
-    /// The names of all labels that series ever had.
+    /// Returns the names of all labels that series ever had.
     pub async fn labels(&self) -> Result<Vec<String>> {
         Ok(strings(&self.get("labels", &[]).await?))
     }
 
-    /// The rules, and how their last evaluation went.
+    /// Returns the rules, and how their last evaluation went.
     pub async fn rules(&self) -> Result<Value> {
         Ok(self.get("rules", &[]).await?["groups"].clone())
     }
@@ -178,7 +178,7 @@ fn strings(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// For the query of a URL.
+/// Encodes a text for the query of a URL.
 fn encode(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
     let each = text.bytes().map(|byte| {

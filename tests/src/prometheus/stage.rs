@@ -33,8 +33,8 @@ use crate::{
     suite::Story,
 };
 
-/// A rate needs this many scrapes around a moment, and what happened before it must be
-/// out of sight again.
+/// A rate needs this many scrapes around a moment, and earlier events must be outside of its window
+/// again.
 pub const SETTLE: Duration = Duration::from_secs(3 * SCRAPE_SECONDS);
 
 /// A scrape that is under way writes no further back than this.
@@ -42,9 +42,9 @@ const UNDER_WAY: u64 = 2 * SCRAPE_SECONDS;
 
 /// A story that was played. The programs run on.
 pub struct Played {
-    /// They answer queries about the story, each with other labels of its targets.
+    /// They answer queries about the story, each with different labels of its targets.
     pub servers: Vec<Server>,
-    /// When the story was.
+    /// The time of the story.
     pub span: Span,
     /// The replicas' pages of metrics, at the end of their lives or of the story.
     pub pages: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Stage {
     /// Three replicas, until one ends.
     pub replicas: Vec<Program>,
     program: Identity,
-    /// One in a second cluster, whose cloud is an OpenStack that does not answer.
+    /// A replica in a second cluster, whose cloud is an OpenStack that does not answer.
     unanswered: Program,
     _second: Env,
     /// See [`Played::pages`].
@@ -81,7 +81,7 @@ pub async fn play(
         servers.push(Server::start(prometheus, &folder, &jobs, rules).await?);
     }
     let start = server::now();
-    // A counter that is born with an event hides it: the zero must be scraped first.
+    // A counter that appears with an event hides it, so its zero must be scraped first.
     sleep(SETTLE).await;
     (story.play)(&mut stage).await?;
     sleep(SETTLE + Duration::from_secs(UNDER_WAY)).await;
@@ -93,12 +93,12 @@ pub async fn play(
     Ok(Played { servers, span: Span { start, end }, pages, _stage: stage })
 }
 
-/// A simulated cluster with its cloud.
+/// Returns a simulated cluster with its cloud.
 pub async fn simulated() -> Result<Env> {
     Env::new(Arc::new(Cluster::start(Kind::Simulated).await?)).await
 }
 
-/// `host:port` of a program's pages.
+/// Returns `host:port` of a program's pages.
 fn target(program: &Program) -> Result<String> {
     let url = program.url("");
     Ok(url.strip_prefix("http://").context("it serves plain HTTP")?.to_owned())
@@ -121,8 +121,9 @@ impl Stage {
         Ok(Self { env, replicas, program, unanswered, _second: second, pages: Vec::new() })
     }
 
-    /// The targets of each Prometheus: one cluster whose labels come from Prometheus alone or from
-    /// its operator, and one with the label `cluster`. Dashboards and rules must know all of them.
+    /// Returns the targets of each Prometheus: one cluster whose labels come from Prometheus alone
+    /// or from its operator, and one with the label `cluster`. Dashboards and rules must know all
+    /// of them.
     fn jobs(&self) -> Result<[(&'static str, Vec<Job>); 2]> {
         let program = self.program.binary;
         let replicas = self.replicas.iter().map(target).collect::<Result<Vec<_>>>()?;
@@ -135,7 +136,7 @@ impl Stage {
         Ok([("prometheus", vec![plain, other()]), ("operator", vec![monitored, other()])])
     }
 
-    /// A moment, just past, at which all running programs had answered: a missed scrape
+    /// Returns a moment, just past, at which all running programs had answered: a missed scrape
     /// leaves no value until the next.
     async fn scraped(&self, servers: &[Server]) -> Result<u64> {
         let programs = self.replicas.len() + 1;
@@ -151,9 +152,9 @@ impl Stage {
         .await
     }
 
-    /// The cloud refuses calls, and asks for a pause that is longer than a call may take:
-    /// `--cloud-call-timeout=2s`. It recovers after the program has not sent a call because of
-    /// the pause. `cause` makes the program call the cloud; it is given 0, 1, 2 and so on.
+    /// Makes the cloud refuse calls, and ask for a pause that is longer than a call may take:
+    /// `--cloud-call-timeout=2s`. The cloud recovers after the program has not sent a call because
+    /// of the pause. `cause` makes the program call the cloud. Its argument is 0, 1, 2 and so on.
     pub async fn throttle_cloud(
         &self,
         cause: impl AsyncFn(&Env, usize) -> Result<()>,
@@ -185,8 +186,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The API server refuses the next writes of this resource, of events and of Leases, and
-    /// the watches of the resource break.
+    /// Makes the API server refuse the next writes of this resource, of events and of Leases, and
+    /// breaks the watches of the resource.
     pub fn refuse_writes(&self, resource: &str) -> Result<()> {
         let simulated = self.env.cluster.simulated().context("the cluster is simulated")?;
         let agent = format!("{}/", self.program.binary);
@@ -202,7 +203,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The leader ends, and another replica leads.
+    /// Ends the leader, and waits until another replica leads.
     pub async fn hand_over(&mut self) -> Result<()> {
         let mut leader = None;
         for (at, program) in self.replicas.iter().enumerate() {
@@ -226,8 +227,8 @@ impl Stage {
     }
 }
 
-/// The program with a Keystone that does not listen: everything that an OpenStack without it can
-/// show.
+/// Returns the program with a Keystone that does not listen: everything that an OpenStack without
+/// it can show.
 fn openstack(env: &Env, story: Story) -> Result<Launch> {
     let config = env.path("cloud.conf");
     let keystone = format!("http://127.0.0.1:{}/v3", free_port()?);

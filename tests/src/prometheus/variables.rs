@@ -1,4 +1,4 @@
-//! Grafana's substitution of a query's variables.
+//! Replaces a query's variables as Grafana does.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -38,7 +38,7 @@ impl Variables {
         Ok(variables)
     }
 
-    /// The value of "All": the variable's own, or else one of those that there are.
+    /// Returns the value of "All": the variable's own, or one of the existing values.
     async fn everything(&self, variable: &Value, server: &Server, span: Span) -> Result<String> {
         let definition = text(&variable["definition"]);
         ensure!(text(&variable["query"]["query"]) == definition, "query and definition differ");
@@ -56,7 +56,7 @@ impl Variables {
         Ok(format!("({})", quoted.join("|")))
     }
 
-    /// The expression with values in the place of variables.
+    /// Returns the expression with values in place of variables.
     pub fn fill(&self, expression: &str) -> String {
         let mut filled = expression.to_owned();
         for (name, value) in &self.values {
@@ -67,7 +67,7 @@ impl Variables {
     }
 }
 
-/// As Grafana escapes a value for a regular expression in a PromQL string.
+/// Escapes a value for a regular expression in a PromQL string, as Grafana does.
 fn escape(value: &str) -> String {
     let special = |letter: char| r"\^$*+?.()|[]{}/".contains(letter);
     let mut escaped = String::new();

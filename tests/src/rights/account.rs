@@ -63,22 +63,22 @@ impl Account {
         Ok(account)
     }
 
-    /// The program of the account.
+    /// Returns the program of the account.
     pub fn program(&self) -> &'static str {
         self.manifest.program
     }
 
-    /// The file that the program reaches the API server with.
+    /// Returns the file that the program reaches the API server with.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The roles.
+    /// Returns the roles.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Gives back all that the manifests grant, and waits until it is in force.
+    /// Grants again everything that the manifests grant, and waits until it is in force.
     pub async fn restore(&self) -> Result<()> {
         self.apply_all().await?;
         for grant in self.manifest.grants()? {
@@ -87,8 +87,8 @@ impl Account {
         self.wait_confined("no Lease but its own").await
     }
 
-    /// Installs a policy that lets no field of an object be written, as one of a version before would not
-    /// know them, and waits until it is in force.
+    /// Installs a policy that does not allow any field of an object to be written, as if it
+    /// belonged to an earlier version that does not know the fields. Waits until it is in force.
     pub async fn confine_to_nothing(&self) -> Result<()> {
         let mut items: Vec<Value> = self.manifest.policy().into_iter().cloned().collect();
         for item in &mut items {
@@ -101,7 +101,7 @@ impl Account {
                     variable["expression"] = json!("[]");
                 }
             });
-            // The refused Lease shows that this one is in force.
+            // The refused Lease shows that this policy is in force.
             each("/spec/validations", &|validation| {
                 if validation["message"].as_str().is_some_and(|text| text.contains("no Lease")) {
                     validation["messageExpression"] = json!(format!("'{OLDER}'"));
@@ -143,13 +143,13 @@ impl Account {
         .await
     }
 
-    /// Takes one right away, and waits until it is gone.
+    /// Takes away one right, and waits until it is gone.
     pub async fn take(&self, grant: &Grant) -> Result<()> {
         self.apply(&self.manifest.without(grant)?).await?;
         self.wait_until(grant, false).await
     }
 
-    /// True if the API server permits this to the account.
+    /// Returns true if the API server permits this to the account.
     pub async fn may(&self, grant: &Grant) -> Result<bool> {
         let attributes = ResourceAttributes {
             verb: Some(grant.verb.clone()),
@@ -198,10 +198,10 @@ impl Account {
 }
 
 fn real(cluster: &Cluster) -> Result<&RealCluster> {
-    cluster.real().context("rights are what a real API server grants")
+    cluster.real().context("only a real API server grants rights")
 }
 
-/// The output of a command; a failed command is an error.
+/// Returns the output of a command; a failed command is an error.
 pub(super) async fn run(command: &mut Command, input: &str) -> Result<String> {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().context("starting kubectl")?;

@@ -1,8 +1,9 @@
 //! Tries which writes a program's admission policy lets pass: the tables in `tests/policies`.
 //!
-//! Each row is one request about an object that was just made. A request that should pass is sent with the account's
-//! own token. One that should be refused is sent in the account's name with all rights: the roles and the policy of
-//! `manifests/guard` would refuse some of it as well, which proves nothing about the account's own policy.
+//! Each row is one request about a new object. A request that should pass is sent with the
+//! account's own token. One that should be refused is sent in the account's name with all rights:
+//! the roles and the policy of `manifests/guard` would also refuse some requests, which does not
+//! prove anything about the account's own policy.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +74,7 @@ fn read(program: &str) -> Result<Table> {
     Ok(serde_yaml_ng::from_value(value)?)
 }
 
-/// The request of this row. The error is one of what prepares it.
+/// Returns the request of this row. An error is an error of its preparation.
 async fn attempt(
     admin: &Client,
     own: &Client,

@@ -16,16 +16,16 @@ use crate::{
 /// Some seconds pass until the API server enforces a new policy.
 const ENFORCED: Duration = Duration::from_secs(30);
 
-/// The owner of the namespace [`NAMESPACE`]: may write Services, and not mark them.
+/// The owner of the namespace [`NAMESPACE`], who may write Services but not mark them.
 pub const OWNER: &str = "namespace-owner";
 
-/// Returns the roles of Kubernetes that `admin`, the role of a namespace's owner, is made of. A
-/// controller sums them up, which does not run beside the API servers of tests.
+/// The roles of Kubernetes that make up `admin`, the role of a namespace's owner. The controller
+/// that sums them up does not run beside the API servers of tests.
 pub const ADMIN: [&str; 3] =
     ["system:aggregate-to-admin", "system:aggregate-to-edit", "system:aggregate-to-view"];
 
-/// Applies the policy and its bindings, and waits until they are in force. Programs get no rights by
-/// that: those are in their own roles.
+/// Applies the policy and its bindings, and waits until they are in force. Programs do not get
+/// rights by that, because these are in their own roles.
 pub async fn install(real: &RealCluster) -> Result<()> {
     let folder = repository().join("manifests/guard");
     let text = run(real.kubectl().arg("kustomize").arg(folder), "").await?;
@@ -38,7 +38,7 @@ pub async fn install(real: &RealCluster) -> Result<()> {
     in_force(real).await
 }
 
-/// The bindings that make a user the owner of a namespace.
+/// Returns the bindings that make a user the owner of a namespace.
 pub fn admin(user: &str, namespace: &str) -> Vec<Value> {
     let binding = |role: &str| {
         let name = format!("{user}-{}", role.replace(':', "-"));

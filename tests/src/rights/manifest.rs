@@ -1,4 +1,4 @@
-//! The roles of one program, as its manifests make them.
+//! The roles that the manifests of one program make.
 
 use std::{collections::BTreeSet, fmt, path::Path};
 
@@ -26,21 +26,22 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// True if it is about the objects of the controller's work: not about leadership, events
-    /// or the program's own rights.
+    /// Returns true if it is about the objects of the controller's work: not about leadership,
+    /// events or the program's own rights.
     pub fn is_of_work(&self) -> bool {
         self.namespace == "kube-node-lease"
             || !["leases", "events", "selfsubjectaccessreviews"].contains(&self.resource.as_str())
                 && !self.is_optional()
     }
 
-    /// True if the program works without it, and says so: it shows the account's admission policy.
+    /// Returns true if the program works without it, and says so: it shows the account's admission
+    /// policy.
     pub fn is_optional(&self) -> bool {
         self.group == "admissionregistration.k8s.io"
     }
 }
 
-/// As the programs say it.
+/// Formats it in the words of the programs.
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
@@ -59,7 +60,7 @@ impl fmt::Display for Grant {
 /// The service account, the roles, the bindings and the flow of one program.
 #[derive(Clone)]
 pub struct Manifest {
-    /// Whose.
+    /// The program.
     pub program: &'static str,
     /// The objects.
     pub objects: Vec<Value>,
@@ -71,7 +72,7 @@ const KINDS: [&str; 6] =
 const POLICY: [&str; 2] = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
 
 impl Manifest {
-    /// From what `kubectl kustomize manifests/<program>` printed.
+    /// Reads what `kubectl kustomize manifests/<program>` printed.
     pub fn rendered(program: &'static str, text: &str) -> Result<Self> {
         let mut objects = documents(text)?;
         objects.retain(|object| {
@@ -82,7 +83,7 @@ impl Manifest {
         Ok(Self { program, objects })
     }
 
-    /// From the files of the roles themselves, with the names that kustomize would give.
+    /// Reads the files of the roles themselves, with the names that kustomize would give.
     pub fn source(program: &'static str) -> Result<Self> {
         let read = |path: &Path| {
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
@@ -91,7 +92,7 @@ impl Manifest {
         let mut objects = documents(&read(&manifests.join("common/role.yaml"))?)?;
         let own = documents(&read(&manifests.join(program).join("clusterrole.yaml"))?)?;
         if own.iter().flat_map(rules).any(is_of_events) {
-            // Its kustomization takes the events of single namespaces out of the common roles.
+            // Its kustomization removes the events of single namespaces from the common roles.
             objects.retain(|object| object["metadata"]["namespace"] != "default");
             for rules in objects.iter_mut().filter_map(|object| object["rules"].as_array_mut()) {
                 rules.retain(|rule| !is_of_events(rule));
@@ -109,13 +110,13 @@ impl Manifest {
         Ok(Self { program, objects })
     }
 
-    /// The admission policy and its binding.
+    /// Returns the admission policy and its binding.
     pub fn policy(&self) -> Vec<&Value> {
         self.objects.iter().filter(|object| POLICY.contains(&text(&object["kind"]))).collect()
     }
 
-    /// Everything that the roles grant. Each must be removable on its own, and must say exactly
-    /// what it grants.
+    /// Returns everything that the roles grant. Each grant must be removable on its own, and must
+    /// be written out exactly.
     pub fn grants(&self) -> Result<BTreeSet<Grant>> {
         let mut all = BTreeSet::new();
         for role in self.roles() {
@@ -130,7 +131,7 @@ impl Manifest {
         Ok(all)
     }
 
-    /// The role that grants this, without it.
+    /// Returns the role that grants this, without it.
     pub fn without(&self, grant: &Grant) -> Result<Value> {
         for role in self.roles() {
             let mut left = role.clone();
@@ -161,7 +162,7 @@ impl Manifest {
             .filter(|object| ["Role", "ClusterRole"].contains(&text(&object["kind"])))
     }
 
-    /// A role counts for the account only by a binding of its own kind.
+    /// Checks the bindings. A role counts for the account only by a binding of its own kind.
     fn check_bound(&self, role: &Value) -> Result<()> {
         let kind = format!("{}Binding", text(&role["kind"]));
         let subject = serde_json::json!([
@@ -190,7 +191,7 @@ fn grant(of: &Value, rule: &Value, verb: &str) -> Result<Grant> {
         ensure!(all.len() == 1, "a rule names one of {part} each, not {all:?}");
         Ok(all.into_iter().next().unwrap_or_default())
     };
-    ensure!(rule["nonResourceURLs"].is_null(), "no path of the server is needed: {rule}");
+    ensure!(rule["nonResourceURLs"].is_null(), "paths of the server are not needed: {rule}");
     let full = one("resources")?;
     let (resource, subresource) = full.split_once('/').unwrap_or((&full, ""));
     let name = if rule["resourceNames"].is_null() { String::new() } else { one("resourceNames")? };
@@ -208,7 +209,7 @@ fn grant(of: &Value, rule: &Value, verb: &str) -> Result<Grant> {
     Ok(grant)
 }
 
-/// All places of a name in an object of these kinds.
+/// Returns all places of a name in an object of these kinds.
 fn names(object: &mut Value) -> Vec<&mut Value> {
     let mut all = Vec::new();
     let Some(object) = object.as_object_mut() else { return all };

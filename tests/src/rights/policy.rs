@@ -1,5 +1,5 @@
-//! A program whose admission policy belongs to another version, is not installed, or cannot be seen: it is ready
-//! and works as far as it may, and says what is the matter.
+//! A program whose admission policy belongs to another version, is not installed, or cannot be
+//! seen: it is ready, works as far as it may, and reports the problem.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use crate::{
 
 /// The program repeats a refused write within this time once the policy is right.
 const AGAIN: Duration = Duration::from_secs(45);
-/// Between two rounds of work.
+/// The time between two rounds of work.
 const TURN: Duration = Duration::from_secs(10);
 /// For how long refused writes are counted.
 const COUNTED: Duration = Duration::from_secs(10);
-/// The most refused writes of one object within [`COUNTED`]: they back off.
+/// The maximum number of refused writes of one object within [`COUNTED`], because they back off.
 const MOST: usize = 12;
 
-/// The policy of a version that writes nothing is in force: one line names it, refused writes back
-/// off, and the program goes on once the policy of its own version is in force.
+/// The policy of a version that does not write anything is in force: one line names it, refused
+/// writes back off, and the program continues once the policy of its own version is in force.
 pub async fn an_older_one_is_named(
     env: &Env,
     account: &Account,
@@ -68,13 +68,13 @@ pub async fn an_older_one_is_named(
 pub async fn none_is_said(env: &Env, account: &Account, work: &Work, write: &Grant) -> Result<()> {
     account.remove_policy().await?;
     let program = env.start_only(&(work.launch)(env))?;
-    let missing =
-        format!("[!]admission-policy: no policy named {} is installed", account.program());
+    let missing = format!("[!]admission-policy: the policy {} is not installed", account.program());
     let next = says(env, &program, work, &missing).await?;
     ensure!(program.metric("ccm_admission_policy_installed").await? < 0.5, "it is not installed");
     done(env, &program, work, (next, write)).await?;
     let log = program.log();
-    let lines = log.lines().filter(|line| line.contains("no policy named")).count();
+    let lines =
+        log.lines().filter(|line| line.contains("is not installed, or this API server")).count();
     ensure!(lines == 1, "{lines} lines: {log}");
     Ok(())
 }
@@ -94,7 +94,8 @@ pub async fn a_missing_right_is_said(
     done(env, &program, work, (next, write)).await
 }
 
-/// Works until the page says this; the program is ready. Returns the next round of work.
+/// Works until the page says this, and checks that the program is ready. Returns the next round of
+/// work.
 async fn says(env: &Env, program: &Program, work: &Work, line: &str) -> Result<u32> {
     let (end, mut next) = (Instant::now() + SOON, 0);
     loop {
@@ -127,7 +128,7 @@ async fn done(
         (work.step)(env, round).await?;
         let turn = Instant::now() + TURN;
         while Instant::now() < turn {
-            // An error is of something that is not there yet.
+            // An error may be about an object that does not exist yet.
             if (work.is_undone)(env, write).await.is_ok_and(|is_undone| !is_undone) {
                 return Ok(());
             }

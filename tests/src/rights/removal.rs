@@ -1,4 +1,4 @@
-//! A right less: something must go wrong, and the program must say which right it is.
+//! One right is missing: something must fail, and the program must name the right.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ const MISSED: Duration = Duration::from_secs(40);
 /// A newly granted right is noticed within this time.
 const AGAIN: Duration = Duration::from_secs(45);
 
-/// Takes the right away and gives the program work. Fails unless the program
-/// names the right, the API server refuses a request for the lack of it, and the log says so.
+/// Takes away the right and gives the program work. Fails unless the program names the right, the
+/// API server refuses a request because of it, and the log says so.
 pub async fn is_needed(env: &Env, account: &Account, work: &Work, grant: &Grant) -> Result<()> {
     account.take(grant).await?;
     if is_of_standbys(grant) {
@@ -34,7 +34,7 @@ pub async fn is_needed(env: &Env, account: &Account, work: &Work, grant: &Grant)
     harm(env, &program, work, grant).await
 }
 
-/// Grants again what was missing while the program runs: it goes on without a restart.
+/// Grants the missing right while the program runs. It continues without a restart.
 pub async fn is_noticed(env: &Env, account: &Account, work: &Work, grant: &Grant) -> Result<()> {
     account.take(grant).await?;
     let program = env.start_only(&(work.launch)(env))?;
@@ -52,14 +52,14 @@ pub async fn is_noticed(env: &Env, account: &Account, work: &Work, grant: &Grant
     .with_context(|| program.log())
 }
 
-/// A Lease is watched only while another replica leads by it: a candidate that does not find one
-/// may lead before its watch has begun.
+/// Returns true for a right that only standbys need. A Lease is watched only while another replica
+/// leads by it: a candidate that does not find one may lead before its watch has begun.
 fn is_of_standbys(grant: &Grant) -> bool {
     grant.resource == "leases" && ["list", "watch"].contains(&grant.verb.as_str())
 }
 
-/// Another replica has just taken the Lease. It does not renew it, so that the program
-/// leads once it has stood by for a term.
+/// Makes another replica take the Lease. That replica does not renew it, so that the program leads
+/// after it has been a standby for a term.
 async fn another_leads(env: &Env, program: &str) -> Result<()> {
     let lease = serde_json::from_value::<Lease>(json!({
         "metadata": {"name": program},
@@ -70,7 +70,7 @@ async fn another_leads(env: &Env, program: &str) -> Result<()> {
     Ok(())
 }
 
-/// The page and the log name the right, and the program is not ready.
+/// Checks that the page and the log name the right, and the program is not ready.
 async fn named(program: &Program, name: &str, grant: &Grant) -> Result<()> {
     let page =
         poll::until(&format!("the program to say that it may not {grant}"), SOON, || async {
@@ -93,8 +93,8 @@ async fn named(program: &Program, name: &str, grant: &Grant) -> Result<()> {
     Ok(())
 }
 
-/// Works until the API server has refused a request that needs the right, and the log names
-/// it.
+/// Works until the API server has refused a request that needs the right, and the log names the
+/// right.
 async fn missed(
     env: &Env,
     program: &Program,
@@ -137,7 +137,7 @@ fn refuses(request: &Request, grant: &Grant) -> bool {
         && (grant.namespace.is_empty() || request.namespace == grant.namespace)
 }
 
-/// The effect that must not occur without the right.
+/// Checks the effect that must not occur without the right.
 async fn harm(env: &Env, program: &Program, work: &Work, grant: &Grant) -> Result<()> {
     if grant.is_of_work() {
         ensure!((work.is_undone)(env, grant).await?, "it was done without the right to {grant}");

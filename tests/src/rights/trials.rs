@@ -1,8 +1,8 @@
 //! The tests of a program's rights.
 //!
-//! The roles are always compared with the rights that the code declares. The rest runs with
-//! `QUARTET_CLUSTER=real` only: it removes one right at a time, and the program must fail
-//! without it. With all of its rights each program runs every scenario on the real API server
+//! The roles are always compared with the rights that the code declares. The rest runs only with
+//! `QUARTET_CLUSTER=real`: it removes one right at a time, and the program must fail without it.
+//! With all of its rights each program runs every scenario on the real API server
 //! ([`crate::lanes`]).
 
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ use crate::{
 /// The API group of the rights that the policy of `manifests/guard` asks for.
 const GUARD: &str = "quartet.dev";
 
-/// The tests of this program, which needs each of its rights for this work.
+/// Returns the tests of this program, which needs each of its rights for this work.
 pub fn trials(trials: &Trials, program: Identity, work: Work) -> Result<Vec<Trial>> {
     let binary = program.binary;
     let mut all = vec![trials.alone("rights::roles_grant_what_the_code_needs", async move || {
@@ -36,7 +36,7 @@ pub fn trials(trials: &Trials, program: Identity, work: Work) -> Result<Vec<Tria
     if trials.kind == Kind::Real {
         all.extend(on_real_api_server(trials, binary, work)?);
     } else {
-        eprintln!("{binary} with a right less: skipped; `make test-rights` runs it");
+        eprintln!("{binary} with one right less: skipped; `make test-rights` runs it");
     }
     Ok(all)
 }
@@ -78,7 +78,7 @@ fn on_real_api_server(trials: &Trials, program: &'static str, work: Work) -> Res
     let writes = |grant: &Grant| {
         grant.is_of_work() && !["get", "list", "watch"].contains(&grant.verb.as_str())
     };
-    // A program that writes nothing notices it by its own review alone.
+    // A program that does not write anything notices it only by its own review.
     if let Some(write) = grants.iter().rfind(|grant| writes(grant)).cloned() {
         all.extend(of_policies(trials, program, work, (&grants, &write)));
         all.push(trials.trial("rights::goes_on_once_granted", async move |lane| {
@@ -90,7 +90,8 @@ fn on_real_api_server(trials: &Trials, program: &'static str, work: Work) -> Res
     Ok(all)
 }
 
-/// The admission policy is another version's, is not there, or cannot be seen.
+/// Returns the tests with an admission policy that belongs to another version, is missing, or
+/// cannot be seen.
 fn of_policies(
     trials: &Trials,
     program: &'static str,
@@ -122,14 +123,14 @@ fn of_policies(
     [older, none].into_iter().chain(optional).collect()
 }
 
-/// kustomize makes of the roles what their source says, and the account may not do what
+/// kustomize makes the roles that their source describes, and the account may not do anything that
 /// would make it worth stealing.
 async fn may_do_nothing_else(account: &Account) -> Result<()> {
     let program = account.program();
     let granted = account.manifest().grants()?;
     ensure!(
         granted == Manifest::source(program)?.grants()?,
-        "kustomize makes other rights of the roles than their source has"
+        "the roles that kustomize makes have other rights than their source"
     );
     let grant = |verb: &str, group: &str, resource: &str, namespace: &str, name: &str| Grant {
         verb: verb.to_owned(),

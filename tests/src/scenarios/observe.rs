@@ -1,4 +1,4 @@
-//! Checks of a program with `--mode=observe`: it decides as a leader does, and writes nothing.
+//! Checks of a program with `--mode=observe`, which decides like a leader but writes nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::cluster::{self, OBSERVER, Request};
 /// The steps of a plan, node by node: their names and their text.
 pub type Plans = BTreeMap<String, (Vec<String>, String)>;
 
-/// Starts an observer, which comes as another user than the leader.
+/// Starts an observer, which uses another account than the leader.
 pub async fn observe(env: &Env, launch: Launch) -> Result<Program> {
     let path = env.path("observer.kubeconfig");
     cluster::write_observers_kubeconfig(env.cluster.kubeconfig(), &path)?;
@@ -49,7 +49,7 @@ pub async fn decided(program: &Program, due: Value, held: Value) -> Result<Value
     .with_context(|| program.log())
 }
 
-/// The objects of a page with a step that is due.
+/// Returns the objects of a page with a step that is due.
 pub fn due(page: &Value) -> Result<Plans> {
     let text = |value: &Value| value.as_str().map(str::to_owned).context("a text");
     let mut plans = Plans::new();
@@ -72,7 +72,7 @@ pub fn due(page: &Value) -> Result<Plans> {
     Ok(plans)
 }
 
-/// The steps that a leader logs before it executes them.
+/// Returns the steps that a leader logs before it executes them.
 fn announced(leader: &Program) -> BTreeMap<String, Vec<String>> {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in leader.log().lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
@@ -88,23 +88,23 @@ fn announced(leader: &Program) -> BTreeMap<String, Vec<String>> {
     all
 }
 
-/// The requests that a step is.
+/// Returns the requests that a step is.
 fn requests(step: &str) -> &'static [&'static str] {
     match step {
         "addresses" => &["patch nodes/status"],
-        // The first leaves the proof on the node.
+        // The first write leaves the proof on the node.
         "delete" => &["patch nodes", "delete nodes"],
         _ => &["patch nodes"],
     }
 }
 
-/// No observer has written anything, though it may, nor asked for a Lease.
+/// Checks that no observer has written anything, although it may, or asked for a Lease.
 pub async fn nothing_written(env: &Env, observers: &[&Program]) -> Result<()> {
     let requests = env.requests("").await?;
     let own: Vec<_> = requests.iter().filter(|request| request.user == OBSERVER).collect();
     let read = own.iter().filter(|request| ["list", "watch"].contains(&&*request.verb)).count();
     ensure!(read >= observers.len(), "the audit log does not show the observers: {own:?}");
-    // A program may watch Leases and read the kubelets' Leases; an election reads a program's
+    // A program may watch Leases and read the kubelets' Leases. Only an election reads a program's
     // Lease.
     let elects = |request: &Request| {
         let is_read = request.resource == "leases" && !request.name.is_empty();
@@ -123,7 +123,7 @@ pub async fn nothing_written(env: &Env, observers: &[&Program]) -> Result<()> {
     Ok(())
 }
 
-/// A leader beside an observer executes exactly the observer's plan, which is empty
+/// Checks that a leader beside an observer executes exactly the observer's plan, which is empty
 /// afterwards.
 pub async fn the_leader_does(
     env: &mut Env,

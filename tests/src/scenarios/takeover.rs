@@ -1,4 +1,5 @@
-//! Takeovers by a standby that sees, and by one whose watches have become silent: its store is old.
+//! Takeovers by a standby whose watches work, and by one whose watches have become silent, so that
+//! its store is old.
 
 use std::time::Duration;
 
@@ -12,11 +13,11 @@ use tokio::time::{Instant, sleep};
 use super::{Env, SOON};
 use crate::cluster::proxy::{WatchProxy, Watches};
 
-/// How long the standby sees no events. Much shorter than the silence after which a watch
+/// How long the standby sees no events. This is much shorter than the silence after which a watch
 /// is in doubt.
 const SILENCE: Duration = Duration::from_secs(4);
-/// How much longer than another takeover the one with an old store may take. Less than the shortest
-/// time in which an election without a released Lease ends.
+/// How much longer than another takeover the one with an old store may take. This is less than the
+/// shortest time in which an election without a released Lease ends.
 const LONGER: Duration = Duration::from_secs(4);
 
 /// A leader, and a standby that reads the API server through a proxy.
@@ -30,14 +31,14 @@ pub struct Pair {
 
 /// How long a takeover took, from the signal to the leader.
 struct Took {
-    /// Until the standby led.
+    /// The time until the standby led.
     lead: Duration,
-    /// Until its stores were proven to be current: it planned.
+    /// The time until its stores were proven to be current, so that it planned.
     plan: Duration,
 }
 
 impl Pair {
-    /// Starts both. The leader has taken over from another one.
+    /// Starts both replicas. The leader has taken over from another one.
     pub async fn start(
         env: &Env,
         name: &'static str,
@@ -52,13 +53,13 @@ impl Pair {
         Ok(Self { name, leader: Some(leader), standby, proxy, usual })
     }
 
-    /// From now on the standby sees no change.
+    /// Hides every change from the standby from now on.
     pub fn silence(&self) {
         self.proxy.treat(Watches::Swallow);
     }
 
-    /// Some seconds later the leader gets SIGTERM, and the standby takes over. It sees the events
-    /// from then on; swallowed events do not come again.
+    /// Sends SIGTERM to the leader some seconds later, and lets the standby take over. It sees the
+    /// events from then on; swallowed events do not come again.
     pub async fn take_over(&mut self) -> Result<()> {
         sleep(SILENCE).await;
         let leader = self.leader.take().context("it has led")?;
@@ -77,7 +78,7 @@ impl Pair {
         Ok(())
     }
 
-    /// The standby, which leads after it has taken over.
+    /// Returns the standby, which leads after it has taken over.
     pub fn standby(&self) -> &Program {
         &self.standby
     }

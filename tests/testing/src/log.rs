@@ -11,12 +11,12 @@ use tracing_subscriber::fmt::MakeWriter;
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// An empty log. Also sets a global subscriber: without one, a call site that another test
-    /// reaches first would be disabled for the whole process.
+    /// Creates an empty log. Also sets a global subscriber: without one, a call site that another
+    /// test reaches first would be disabled for the whole process.
     pub fn new() -> Self {
         let global =
             tracing_subscriber::fmt().with_max_level(Level::TRACE).with_writer(io::sink).finish();
-        // Fails for every test of a process but the first, which has set it.
+        // This fails for every test of a process except the first, which has set it.
         drop(tracing::subscriber::set_global_default(global));
         Self::default()
     }
@@ -32,7 +32,7 @@ impl Log {
         tracing::subscriber::set_default(lines)
     }
 
-    /// Everything that was logged.
+    /// Returns everything that was logged.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock()).into_owned()
     }
@@ -42,7 +42,7 @@ impl Log {
         String::from_utf8_lossy(&mem::take(&mut *self.0.lock())).into_owned()
     }
 
-    /// The number of lines that contain this text.
+    /// Returns the number of lines that contain this text.
     pub fn lines_with(&self, text: &str) -> usize {
         self.text().lines().filter(|line| line.contains(text)).count()
     }

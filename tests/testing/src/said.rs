@@ -1,11 +1,11 @@
-//! Checks of what is said to users, for tests with random input.
+//! Checks messages to users, for tests with random input.
 
 use std::fmt::Display;
 
 /// The longest message. Some list everything that is wrong with an object.
 const LONGEST: usize = 64 << 10;
 
-/// The answer. An error must be fit for a log and an event.
+/// Returns the answer. An error must be fit for a log and an event.
 pub fn checked<T, E: Display>(outcome: Result<T, E>) -> Option<T> {
     outcome.map_err(|error| check_line(&error.to_string())).ok()
 }

@@ -1,5 +1,5 @@
-//! The alert rules, their test cases and their runbooks belong together. Whether the
-//! rules say what they should is for `make test-alerts`, which needs Prometheus.
+//! The alert rules, their test cases and their runbooks belong together. `make test-alerts`, which
+//! needs Prometheus, checks that the rules are right.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ const CHAPTERS: [&str; 6] = [
     "## When it ends",
 ];
 
-/// Files of rules that hold for every controller.
+/// Files of rules that apply to every controller.
 const COMMON: [&str; 2] = ["common.yaml", "cloud.yaml"];
 
 #[derive(Deserialize)]
@@ -87,7 +87,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files of a folder with this ending, by name.
+/// Returns the files of a folder with this ending, by name.
 fn files(folder: &str, ending: &str) -> BTreeMap<String, PathBuf> {
     let path = root().join(folder);
     let entries = fs::read_dir(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -107,7 +107,7 @@ fn parsed<T: DeserializeOwned>(folder: &str) -> BTreeMap<String, T> {
     files(folder, ".yaml").into_iter().map(parse).collect()
 }
 
-/// All rules, with the name of their file.
+/// Returns all rules, with the name of their file.
 fn rules() -> Vec<(String, Rule)> {
     let file = |(name, file): (String, RuleFile)| {
         let rules = file.groups.into_iter().flat_map(|group| group.rules);
@@ -126,7 +126,7 @@ fn name(rule: &Rule) -> &str {
     rule.alert.as_deref().or(rule.record.as_deref()).unwrap_or_default()
 }
 
-/// Where docs/ is published.
+/// Returns the address where docs/ is published.
 fn docs_url() -> String {
     read(&root().join("grafana/docs-url")).trim().to_owned()
 }
@@ -135,13 +135,13 @@ fn check(rule: &str, broken: &[String]) {
     assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
 }
 
-/// The words of an expression that can be metrics.
+/// Returns the words of an expression that can be metrics.
 fn words(expr: &str) -> BTreeSet<&str> {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     expr.split(|c| !letter(c)).filter(|word| !word.is_empty()).collect()
 }
 
-/// An expression with the expressions of the recordings that it uses, which may use others.
+/// Returns an expression with the expressions of the recordings that it uses, which may use others.
 fn expanded(expr: &str, recordings: &BTreeMap<String, String>) -> String {
     let used = words(expr).into_iter().filter_map(|word| recordings.get(word));
     used.fold(expr.to_owned(), |text, inner| text + "\n" + &expanded(inner, recordings))
@@ -178,12 +178,12 @@ fn every_alert_says_what_a_person_needs() {
         for text in rule.annotations.values() {
             for label in text.split("$labels.").skip(1).filter_map(|rest| rest.split(' ').next()) {
                 if !words(&expr).contains(label) {
-                    complain(format!("speaks of the label {label}, which its expression drops"));
+                    complain(format!("mentions the label {label}, which its expression drops"));
                 }
             }
         }
     }
-    check("a page at night must say enough", &broken);
+    check("a page at night must give enough information", &broken);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn the_cases_are_about_rules_that_exist() {
             }
         }
     }
-    check("a test case names what is not there", &broken);
+    check("a test case names an alert that does not exist", &broken);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn every_runbook_belongs_to_an_alert_and_answers_the_same_questions() {
     for (file, path) in files(RUNBOOKS, ".md").iter().filter(|(file, _)| *file != "README.md") {
         let text = read(path);
         if !alerts.contains(file.trim_end_matches(".md")) {
-            broken.push(format!("{file}: there is no such alert"));
+            broken.push(format!("{file}: this alert does not exist"));
         }
         if !index.contains(&format!("]({file})")) {
             broken.push(format!("{file}: README.md does not list it"));
@@ -307,7 +307,7 @@ fn rules_for_every_controller_name_none() {
         .filter(|(_, rule)| particular.iter().any(|word| rule.expr.contains(word.as_str())))
         .map(|(file, rule)| format!("{file}: {}", name(rule)))
         .collect();
-    check("what is particular to a controller has a file of its own", &broken);
+    check("a rule for one controller belongs into its own file", &broken);
 }
 
 /// A condition that holds for one scrape must not page anyone; where a rule has no `for`, its
@@ -323,7 +323,8 @@ fn no_alert_fires_on_a_single_sample() {
     check("an alert without `for` must look at a window", &broken);
 }
 
-/// One command says where the pages are: in alerts, their cases, dashboards and the operator's rules.
+/// One command sets where the pages are: in alerts, their cases, dashboards and the operator's
+/// rules.
 #[test]
 fn the_pages_can_be_anywhere() {
     const LINKING: [&str; 4] = [

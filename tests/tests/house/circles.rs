@@ -1,15 +1,15 @@
-//! No circles between modules that are not parent and child.
+//! Finds circles between modules that are not parent and child.
 //!
-//! How it counts: the module A uses the module B if A's code names an item that B defines,
-//! in a `use` or in a path that begins with a module. A re-export is followed to the module
-//! that defines the item. Methods and variants belong to their type. Not seen is what code
-//! reaches by a path in a string, or without a path; for methods of one type there is a test of its own.
-//! Test code (`#[cfg(test)]`) and other crates do not count.
+//! The module A uses the module B if A's code names an item that B defines, in a `use` or in a path
+//! that begins with a module. A re-export is followed to the module that defines the item. Methods
+//! and variants belong to their type. Uses by a path in a string, or without a path, are not found.
+//! Methods of one type have a separate test. Test code (`#[cfg(test)]`) and other crates do not
+//! count.
 //!
-//! To its siblings a module is one thing with all that lies below it: if `a::x` uses `b::y`,
-//! then `a` uses `b`. Among the children of a module there may be no circle. Uses between
-//! a module and what lies above or below it do not count; so the one circle that is not
-//! seen is one through a module that lies above all others of the circle.
+//! For its siblings, a module includes everything below it: if `a::x` uses `b::y`, then `a` uses
+//! `b`. The children of a module must not form a circle. Uses between a module and the modules
+//! above or below it do not count. So a circle is not found if it goes through a module that is
+//! above all others of the circle.
 
 mod cases;
 mod methods;
@@ -47,7 +47,7 @@ fn circles(uses: BTreeSet<Use>) -> Vec<Circle> {
     circles.iter().filter(|modules| !modules.is_empty()).map(|c| of(c, &siblings)).collect()
 }
 
-/// The modules that a module uses, directly or indirectly.
+/// Returns the modules that a module uses, directly or indirectly.
 fn reached<'a>(from: &'a Path, siblings: &'a Siblings) -> BTreeSet<&'a Path> {
     let mut reached = BTreeSet::new();
     let mut open = vec![from];
@@ -78,7 +78,7 @@ fn siblings(uses: BTreeSet<Use>) -> Siblings {
     siblings
 }
 
-/// The folders of all crates but the root's own.
+/// Returns the folders of all crates but the root's own.
 fn crates() -> Vec<String> {
     let manifests = |folder| WalkDir::new(repository().join(folder)).min_depth(2).max_depth(2);
     ["bins", "shared", "tests"]
@@ -121,7 +121,8 @@ fn modules_make_no_circles() {
     assert!(found.is_empty(), "modules use each other in a circle:\n{}", found.join("\n"));
 }
 
-/// The same for the files of one type's methods: a file uses another one if a method in it calls a method there.
+/// Checks the files of one type's methods in the same way: a file uses another one if a method in
+/// it calls a method there.
 #[test]
 fn methods_of_a_type_make_no_circles_over_files() {
     let mut found = Vec::new();

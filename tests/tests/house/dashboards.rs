@@ -51,8 +51,8 @@ fn dashboards_have_names_of_their_own() {
     check(named);
 }
 
-/// A controller's suite asks the queries that are about its own metrics, so one that mixes the
-/// metrics of two controllers would be asked by neither.
+/// A controller's suite sends the queries about its own metrics, so neither of two controllers
+/// would send a query that mixes their metrics.
 #[test]
 fn every_query_is_about_one_program() {
     let known: Vec<_> = programs::shipped()
@@ -134,7 +134,7 @@ fn linked(all: &Boards) -> Vec<String> {
     of_panels.into_iter().chain(of_boards).chain(others).collect()
 }
 
-/// The reason why a link is broken.
+/// Returns the reason why a link is broken.
 fn dead(link: &Value) -> Option<String> {
     let url = text(&link["url"]);
     if link["type"] == "dashboards" {
@@ -153,7 +153,7 @@ fn dead(link: &Value) -> Option<String> {
         .then(|| format!("docs/{file} has no heading {anchor:?}"))
 }
 
-/// A heading as part of a URL.
+/// Returns a heading as part of a URL.
 fn anchor_of(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let letters =
@@ -161,7 +161,7 @@ fn anchor_of(heading: &str) -> String {
     letters.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-/// Grafana's grid is 24 columns wide.
+/// Checks the places of panels. Grafana's grid is 24 columns wide.
 fn placed(all: &Boards) -> Vec<String> {
     let mut wrong = Vec::new();
     for board in all {

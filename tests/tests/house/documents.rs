@@ -52,7 +52,7 @@ const FOREIGN: [(&str, &[&str]); 12] = [
     ("tests/openstack/up", &["flavour", "fresh", "state"]),
 ];
 
-/// The pages for operators and developers, with their text without blocks of Rust.
+/// Returns the pages for operators and developers, with their text without blocks of Rust.
 fn pages() -> Vec<(PathBuf, String)> {
     let folders = ["docs", "grafana", "manifests", "tests"].map(|folder| root().join(folder));
     let is_page = |path: &PathBuf| {
@@ -63,7 +63,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     pages.into_iter().map(|path| (path.clone(), without_rust(&read(&path)))).collect()
 }
 
-/// Blocks of Rust become empty lines: their words are not commands.
+/// Turns blocks of Rust into empty lines, because their words are not commands.
 fn without_rust(text: &str) -> String {
     let mut is_rust = false;
     let mut lines = Vec::new();
@@ -75,7 +75,7 @@ fn without_rust(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The code of a line: between backticks, or all of it in a block.
+/// Returns the code of a line: between backticks, or all of it in a block.
 fn code(line: &str) -> Vec<&str> {
     let mut parts: Vec<_> = line.split('`').skip(1).step_by(2).collect();
     if parts.is_empty() {
@@ -84,8 +84,8 @@ fn code(line: &str) -> Vec<&str> {
     parts
 }
 
-/// Complains about everything in the code of the pages that `wrong` returns. Pages about this
-/// code have arrows and crates instead of flags and metrics.
+/// Fails for everything in the code of the pages that `wrong` returns. Pages about this code have
+/// arrows and crates instead of flags and metrics.
 fn in_code(rule: &str, wrong: impl Fn(&Path, &str) -> Vec<String>) {
     let mut broken = Vec::new();
     let is_about_code = |path: &Path| {
@@ -105,7 +105,7 @@ fn word(text: &str) -> &str {
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()
 }
 
-/// The target of `[NAME=value...] make [target]`.
+/// Returns the target of `[NAME=value...] make [target]`.
 fn target(command: &str) -> Option<&str> {
     let mut words = command.split_whitespace().skip_while(|word| word.contains('='));
     (words.next()? == "make").then(|| words.find(|word| !word.contains('=')).map(word))?
@@ -126,7 +126,7 @@ fn every_target_of_make_exists() {
     });
 }
 
-/// The flags in a text, without their dashes.
+/// Returns the flags in a text, without their dashes.
 fn flags(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("--").filter_map(|(at, _)| {
         let before = text.get(..at)?.chars().next_back();
@@ -149,8 +149,8 @@ fn every_flag_exists() {
     assert!(known.contains("kube-api-qps"), "the options were not found");
     let foreign: BTreeSet<&str> = FOREIGN.iter().flat_map(|(_, names)| *names).copied().collect();
     known.extend(&foreign);
-    // Upstream's own flags are what the pages about parity discuss.
-    in_code("no program has such a flag", |path, part| {
+    // The pages about parity discuss upstream's own flags.
+    in_code("no program has this flag", |path, part| {
         let unknown = flags(part).filter(|name| !is_parity(path) && !known.contains(name));
         unknown.map(|name| format!("--{name}")).collect()
     });
@@ -168,7 +168,7 @@ fn is_reference(name: &str) -> bool {
     name.starts_with("options-")
 }
 
-/// The names of all series that a program can have.
+/// Returns the names of all series that a program can have.
 fn series() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let families = everything().unwrap_or_else(|error| panic!("{error:#}"));
@@ -193,7 +193,7 @@ fn annotations_of_the_simulated_cloud_are_confirmed() {
 #[test]
 fn every_metric_exists() {
     let known = series();
-    in_code("no program has such a metric", |_, part| {
+    in_code("no program has this metric", |_, part| {
         let name = word(part);
         let rest = part.get(name.len()..).unwrap_or_default();
         let is_metric = ["ccm_", "openstack_"].iter().any(|prefix| name.starts_with(prefix));
@@ -208,7 +208,7 @@ fn begins(known: &BTreeSet<String>, head: &str) -> bool {
     known.range(head.to_owned()..).next().is_some_and(|name| name.starts_with(head))
 }
 
-/// The literal beginnings of everything that an extended regular expression of our pages
+/// Returns the literal beginnings of everything that an extended regular expression of our pages
 /// matches: `^(a_(b|c)|d.*e)` begins with `a_b`, `a_c` or `d`.
 fn heads(pattern: &str) -> Vec<String> {
     let pattern = pattern.trim_start_matches('^');
@@ -230,7 +230,7 @@ fn heads(pattern: &str) -> Vec<String> {
     each.map(|head| format!("{literal}{head}")).collect()
 }
 
-/// The alternatives of a pattern, outside of parentheses.
+/// Returns the alternatives of a pattern, outside of parentheses.
 fn split(pattern: &str) -> Vec<&str> {
     let mut depth = 0;
     let is_border = |c: char| {
@@ -246,7 +246,7 @@ fn heads_are_all_beginnings() {
     assert_eq!(heads("^one"), ["one"]);
 }
 
-/// A pattern that matches nothing shows nothing, which looks as if all was well.
+/// A pattern that matches nothing shows nothing, which looks as if everything were fine.
 #[test]
 fn every_pattern_for_metrics_matches_some() {
     let known = series();
@@ -274,7 +274,7 @@ fn every_test_that_the_pages_about_parity_name_exists() {
     let functions: BTreeSet<&str> =
         sources.iter().flat_map(|text| text.split("fn ").skip(1)).map(word).collect();
     let named = Cell::new(0);
-    in_code("there is no such test", |path, part| {
+    in_code("this test does not exist", |path, part| {
         let is_name = is_parity(path)
             && part.contains("::")
             // An IPv6 network is not a name.
@@ -295,7 +295,7 @@ fn every_selected_event_exists() {
             && !path.starts_with(root().join("tests"))
     });
     let sources: String = sources.map(|path| read(&path)).collect();
-    in_code("no program writes such an event", |_, part| {
+    in_code("no program writes this event", |_, part| {
         let reasons = part.split("reason=").skip(1).map(word).filter(|reason| !reason.is_empty());
         let unknown = reasons.filter(|reason| {
             part.contains("--field-selector") && !sources.contains(&format!("\"{reason}\""))
@@ -334,7 +334,7 @@ fn each_crate_names_its_modules() {
 #[test]
 fn every_file_exists() {
     let top = ["bench/", "bins/", "docs/", "grafana/", "manifests/", "shared/", "tests/"];
-    in_code("there is no such file", |path, part| {
+    in_code("this file does not exist", |path, part| {
         let is_path = top.iter().any(|top| part.starts_with(top));
         let is_plain = !part.contains(|c: char| c.is_whitespace() || "<*{".contains(c));
         let folder = path.parent().unwrap_or(path).to_owned();
@@ -352,7 +352,7 @@ fn any_crate_has(path: &str) -> bool {
     })
 }
 
-/// The anchor that Git hosts give a heading.
+/// Returns the anchor that Git hosts give a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
@@ -384,10 +384,11 @@ fn links_lead_to_headings_that_exist() {
         }
     }
     assert!(links > 50, "the links were not found: {links}");
-    check("a link leads to no heading", &broken);
+    check("a link does not lead to a heading", &broken);
 }
 
-/// A line of prose without what may be long: code between backticks, and targets of links.
+/// Returns a line of prose without the parts that may be long: code between backticks, and targets
+/// of links.
 fn prose(line: &str) -> String {
     let mut kept = String::new();
     for (number, part) in line.split('`').enumerate() {
@@ -398,7 +399,8 @@ fn prose(line: &str) -> String {
     parts.fold(first, |text, part| text + "]" + part.split_once(')').map_or("", |(_, rest)| rest))
 }
 
-/// True if a sentence ends before the end of the line. Sentences in parentheses may share one.
+/// Returns true if a sentence ends before the end of the line. Sentences in parentheses may share
+/// one.
 fn has_two_sentences(line: &str) -> bool {
     let mut depth = 0;
     let bytes = line.as_bytes();
@@ -442,7 +444,7 @@ fn code_and_links_do_not_make_a_line_long() {
     assert!(!has_two_sentences("One (it has. Two) ends."));
 }
 
-/// A page that the index does not name is found by nobody. Runbooks have an index of their own.
+/// Nobody finds a page that the index does not name. Runbooks have their own index.
 #[test]
 fn every_page_is_in_the_index() {
     let docs = root().join("docs");

@@ -1,4 +1,5 @@
-//! Plain English: habits of wording that a pattern sees, in comments, messages and documents.
+//! Checks for plain English: finds habits of wording by patterns, in comments, messages and
+//! documents.
 //!
 //! Each place must be rewritten, or allowed with a reason; a failure also counts them by habit and
 //! folder.
@@ -136,7 +137,7 @@ impl Passage {
         }
     }
 
-    /// True if the words from `at` on are those of the pattern.
+    /// Returns true if the words from `at` on are those of the pattern.
     fn matches(&self, at: usize, pattern: &str) -> bool {
         let parts: Vec<&str> = pattern.split(' ').collect();
         let Some(words) = self.words.get(at..at + parts.len()) else { return false };
@@ -148,8 +149,8 @@ impl Passage {
             })
     }
 
-    /// True if these words are all between two marks of punctuation: a key or a value, such as
-    /// `changes: none`.
+    /// Returns true if these words are all between two marks of punctuation: a key or a value, such
+    /// as `changes: none`.
     fn is_value(&self, at: usize, length: usize) -> bool {
         let begins = at.checked_sub(1).and_then(|before| self.words.get(before));
         let ends = self.words.get(at + length - 1);
@@ -162,7 +163,7 @@ impl Passage {
         pattern.split(' ').count()
     }
 
-    /// The places of a habit, without its exceptions.
+    /// Returns the places of a habit, without its exceptions.
     fn places(&self, habit: &Habit) -> Vec<usize> {
         let finds = |patterns: &[&str], at: usize| {
             patterns.iter().filter(|it| self.matches(at, it)).map(|it| Self::length(it)).max()
@@ -210,7 +211,7 @@ impl<'a> Source<'a> {
         source.passages
     }
 
-    /// Goes on by so many bytes, and returns them.
+    /// Moves on by this many bytes, and returns them.
     fn take(&mut self, length: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         self.line += taken.matches('\n').count();
@@ -283,7 +284,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The number of `#` of a raw string that begins here.
+/// Returns the number of `#` of a raw string that begins here.
 fn raw_string(rest: &str) -> Option<usize> {
     let fences = rest.strip_prefix('r')?;
     let text = fences.trim_start_matches('#');
@@ -302,7 +303,7 @@ fn end_of_string(rest: &str) -> usize {
     rest.len()
 }
 
-/// A character literal, or the quote of a lifetime.
+/// Returns a character literal, or the quote of a lifetime.
 fn length_of_character(rest: &str) -> usize {
     let inner = rest.get(1..).unwrap_or_default();
     if let Some(escape) = inner.strip_prefix('\\') {
@@ -313,7 +314,7 @@ fn length_of_character(rest: &str) -> usize {
     if is_closed { letter + 2 } else { 1 }
 }
 
-/// The paragraphs of a page or of a manifest; examples of code are left out.
+/// Returns the paragraphs of a page or of a manifest; examples of code are left out.
 fn paragraphs(text: &str) -> Vec<Passage> {
     let (mut passages, mut is_code) = (vec![Passage::default()], false);
     for (number, line) in (1..).zip(text.lines()) {
@@ -330,14 +331,14 @@ fn paragraphs(text: &str) -> Vec<Passage> {
     passages
 }
 
-/// Programs and crates by their own folder, the rest by the first one.
+/// Returns the folder: programs and crates by their own folder, the rest by the first one.
 fn folder(path: &str) -> String {
     let depth =
         if ["bins/", "shared/", "tests/"].iter().any(|it| path.starts_with(it)) { 2 } else { 1 };
     path.split('/').take(depth).collect::<Vec<_>>().join("/")
 }
 
-/// The habits of one file, with their lines.
+/// Returns the habits of one file, with their lines.
 fn found(path: &Path, name: &str) -> Vec<(&'static Habit, usize, String)> {
     let text = read(path);
     let is_source = path.extension().is_some_and(|it| it == "rs" || it == "proto");
@@ -360,7 +361,8 @@ fn found(path: &Path, name: &str) -> Vec<(&'static Habit, usize, String)> {
     found
 }
 
-/// Manifests and dashboards count as sources of text; rendered manifests are copies.
+/// Returns true for a checked file. Manifests and dashboards count as sources of text; rendered
+/// manifests are copies.
 fn is_checked(name: &str) -> bool {
     let is_text = ["rs", "md", "proto"].iter().any(|it| name.ends_with(&format!(".{it}")));
     is_text

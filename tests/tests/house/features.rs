@@ -1,5 +1,6 @@
-//! All crates build their tests with one set of features: `cargo test -p X` then reuses what a build of the workspace
-//! has made. `ccm-testing` depends on every crate of the registry, and every crate on `ccm-testing`.
+//! All crates build their tests with one set of features, so that `cargo test -p X` reuses the
+//! results of a build of the workspace. `ccm-testing` depends on every crate of the registry, and
+//! every crate on `ccm-testing`.
 
 use std::{collections::BTreeSet, fs};
 
@@ -15,7 +16,7 @@ fn manifest(folder: &str) -> Table {
     text.parse().unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// The folders of the workspace's crates.
+/// Returns the folders of the workspace's crates.
 fn members() -> Vec<String> {
     let workspace = manifest("");
     let members = workspace["workspace"]["members"].as_array().into_iter().flatten();
@@ -32,7 +33,7 @@ fn members() -> Vec<String> {
     folders.filter(|folder| repository().join(folder).join("Cargo.toml").exists()).collect()
 }
 
-/// The dependencies in one table of a manifest, each with the features that it asks for.
+/// Returns the dependencies in one table of a manifest, each with the features that it asks for.
 fn asked<'a>(manifest: &'a Table, table: &str) -> Vec<(&'a str, Vec<&'a str>)> {
     let listed = manifest.get(table).and_then(Value::as_table).into_iter().flatten();
     let features = |value: &'a Value| value.get("features").and_then(Value::as_array);

@@ -1,4 +1,4 @@
-//! Rules of this repository that need no cluster.
+//! The rules of this repository, which do not need a cluster.
 
 mod alerts;
 mod circles;

@@ -17,7 +17,7 @@ fn each_mutant_has_its_place_in_the_sources() {
         let mutants = Mutants::read(&entry.path()).unwrap();
         let words: BTreeSet<&str> = mutants.all.iter().map(|one| one.breaks.as_str()).collect();
         if words.len() != mutants.all.len() {
-            broken.push(format!("{}: two mutants break the same", entry.path().display()));
+            broken.push(format!("{}: two mutants break the same code", entry.path().display()));
         }
         broken.extend(mutants.applied(&entry.path()).err().map(|error| error.to_string()));
     }

@@ -1,5 +1,5 @@
-//! The generated pages of docs/ are what the built programs print. With
-//! `QUARTET_WRITE_DOCS` set they are written.
+//! The generated pages of docs/ equal the output of the built programs. With `QUARTET_WRITE_DOCS`
+//! set they are written.
 
 use ccm_runtime::programs;
 use ccm_tests::{measured, metrics_page, printed};
@@ -87,7 +87,7 @@ fn every_metric_is_explained() {
         assert!(meaning.len() > 20 && meaning.ends_with('.'), "{name}: {meaning:?} says little");
         let own = name.starts_with("ccm_") || name.starts_with("openstack_");
         assert!(!own || family.stability() == "ALPHA", "{name} has no stability");
-        // A histogram of something other than time says of what.
+        // A histogram of something other than time must name it.
         assert!(
             !own || family.kind != "histogram"
                 || family.unit() != "number"
@@ -98,8 +98,8 @@ fn every_metric_is_explained() {
     }
 }
 
-/// Where both the target and the metric have a label, Prometheus keeps the target's and calls the
-/// metric's `exported_...`: no query finds that.
+/// If both the target and the metric have a label, Prometheus keeps the target's and renames the
+/// metric's to `exported_...`, which no query finds.
 #[test]
 fn no_label_is_named_like_one_of_a_target() {
     const OF_TARGETS: [&str; 9] = [

@@ -1,13 +1,12 @@
-//! Every listed program has tests of its own on a cluster.
+//! Every listed program has its own tests on a cluster.
 
 use std::fs;
 
 use ccm_runtime::programs;
 use ccm_tests::cluster::repository;
 
-/// The `main` of a target without a harness is all that runs, and a `Suite` has no part that
-/// can be left out: neither the work for which the program needs its rights, nor the story of
-/// its dashboard.
+/// Only the `main` of a target without a harness runs, and no part of a `Suite` can be omitted:
+/// neither the work for which the program needs its rights, nor the story of its dashboard.
 #[test]
 fn every_program_has_a_suite() {
     let mut broken = Vec::new();

@@ -11,7 +11,7 @@ pub(super) fn root() -> PathBuf {
     ccm_tests::cluster::repository()
 }
 
-/// The files that belong to the project, by their ending.
+/// Returns the files that belong to the project, by their ending.
 pub(super) fn files(endings: &[&str]) -> Vec<PathBuf> {
     let skipped = ["target", ".git", "node_modules"];
     let walk = WalkDir::new(root()).into_iter().filter_entry(move |entry| {
@@ -45,10 +45,10 @@ fn source_files_stay_short() {
         .filter(|(_, lines)| *lines > 500)
         .map(|(path, lines)| format!("{}: {lines} lines", path.display()))
         .collect();
-    check("a file has at most 500 lines; split by what its parts are for", &broken);
+    check("a file has at most 500 lines; split it by the purpose of its parts", &broken);
 }
 
-/// The folders of the decisions and of the memory: pure, in whichever program they are.
+/// The folders of the decisions and of the memory, which are pure in every program.
 const PURE: [&str; 8] = [
     "plan",
     "policy",
@@ -60,7 +60,7 @@ const PURE: [&str; 8] = [
     "node_ipam/machine",
 ];
 
-/// The folders of `bins/` that hold a controller.
+/// Returns the folders of `bins/` that hold a controller.
 fn programs() -> Vec<String> {
     let folders = fs::read_dir(root().join("bins")).into_iter().flatten().flatten();
     let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -81,7 +81,7 @@ const PROVIDERS: &[&str] = &["ccm_kube", "ccm_runtime", "ccm_sim", "kube::", "k8
 const DECISIONS: &[&str] =
     &["kube::", "ccm_kube", "tokio", "async ", "clock::", "ccm_runtime", "ccm_controller"];
 const PROGRAMS: &[&str] = &["ccm_sim", "k8s_openapi", "use kube::", "ObjectApi"];
-// They get the time as a value of tokio's clock.
+// These get the time as a value of tokio's clock.
 const TIMED: &[&str] = &["kube::", "ccm_kube", "async ", "clock::", "ccm_runtime"];
 
 /// Forbidden imports of the shared crates.
@@ -129,7 +129,7 @@ const SHARED: [(&str, &[&str]); 16] = [
     ("shared/controller/src/repeats", TIMED),
 ];
 
-/// Forbidden imports: the arrows of ARCHITECTURE.md.
+/// Returns the forbidden imports: the arrows of ARCHITECTURE.md.
 fn bans() -> Vec<(String, &'static [&'static str])> {
     let mut bans: Vec<_> =
         SHARED.into_iter().map(|(folder, words)| (folder.to_owned(), words)).collect();
@@ -141,14 +141,15 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
             let folder = root().join(folder);
             folder.is_dir() || folder.with_extension("rs").is_file()
         };
-        assert!(decided.iter().any(is_there), "{program} decides in none of {PURE:?}");
+        assert!(decided.iter().any(is_there), "{program} has none of the folders {PURE:?}");
         bans.extend(decided.map(|folder| (folder, DECISIONS)));
         bans.push((source, PROGRAMS));
     }
     bans
 }
 
-/// Of the crates that decisions and memories may not know: decisions themselves, and plain values.
+/// Parts of otherwise forbidden crates that decisions and memories may use: decisions themselves,
+/// and plain values.
 const VALUES: [&str; 14] = [
     "ccm_controller::brake",
     "ccm_controller::identity",
@@ -173,7 +174,7 @@ fn is_value(name: &str) -> bool {
     })
 }
 
-/// The lines of a file with their numbers; an import is one line.
+/// Returns the lines of a file with their numbers. An import is one line.
 fn statements(text: &str) -> Vec<(usize, String)> {
     let mut statements: Vec<(usize, String)> = Vec::new();
     let mut is_open = false;
@@ -188,7 +189,7 @@ fn statements(text: &str) -> Vec<(usize, String)> {
     statements
 }
 
-/// The paths that an import names.
+/// Returns the paths that an import names.
 fn expanded(import: &str) -> Vec<String> {
     let Some((start, rest)) = import.split_once('{') else { return vec![import.to_owned()] };
     let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
@@ -233,7 +234,7 @@ fn arrows_point_down_only() {
     check("a module names something that its layer must not know", &broken);
 }
 
-/// True if `word` is a whole path in `code` and not the end of another one (`ccm_kube::`
+/// Returns true if `word` is a whole path in `code` and not the end of another one (`ccm_kube::`
 /// holds `kube::`).
 fn mentions(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| {
@@ -280,7 +281,7 @@ fn one_version_of_k8s_openapi() {
 
 #[test]
 fn nothing_is_left_undone_or_silenced_without_a_reason() {
-    // Put together here, so that this file does not find itself.
+    // The words are put together here, so that this file does not find itself.
     let marks = [
         ["TO", "DO"].concat(),
         ["FIX", "ME"].concat(),
@@ -339,7 +340,8 @@ fn the_project_speaks_of_itself_only() {
     ];
     let mut broken = Vec::new();
     for path in files(&["rs", "md", "toml", "sh", "proto", "yaml"]) {
-        // The way from a page or a manifest to the project's own folder is not a path of a machine.
+        // The path from a page or a manifest to the project's own folder is not a path of a
+        // machine.
         let depth = path.strip_prefix(root()).map_or(0, |path| path.components().count() - 1);
         let own =
             ["](", "= \""].map(|start| format!("{start}{}sha{}", "../".repeat(depth), "red/"));

@@ -4,7 +4,7 @@ use super::tidy::{check, read, root};
 
 const PAGE: &str = "docs/internal/walk.md";
 
-/// The texts in backticks.
+/// Returns the texts in backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -25,5 +25,5 @@ fn the_walk_names_functions_that_exist() {
         !path.exists() || !read(&path).contains(&format!("fn {function}"))
     });
     let missing: Vec<_> = missing.map(|(file, function)| format!("{file}: {function}")).collect();
-    check("the walk names what is not there", &missing);
+    check("the walk names functions that do not exist", &missing);
 }

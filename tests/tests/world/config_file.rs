@@ -1,4 +1,4 @@
-//! A configuration file that is lost, or loses a setting, lifts no protection.
+//! A configuration file that is lost, or that loses a setting, does not remove any protection.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ccm_tests::scenarios::Env;
 
 use super::mount::Mount;
 
-/// How soon a new file is in force or refused: it is looked at every 5 s.
+/// How soon a new file is in force or refused. The program reads it every 5 s.
 const TAKEN: Duration = Duration::from_secs(10);
 
 pub(super) async fn a_lost_file_or_setting_lifts_no_protection(env: Env) -> Result<()> {
@@ -71,7 +71,7 @@ async fn shown(program: &Program, text: &str) -> Result<()> {
     .await
 }
 
-/// A setting in force.
+/// Returns a setting in force.
 async fn value(program: &Program, key: &str) -> Result<String> {
     let (_, page) = program.get("/configz").await?;
     let page: Value = serde_json::from_str(&page)?;
@@ -79,7 +79,7 @@ async fn value(program: &Program, key: &str) -> Result<String> {
     Ok(value.and_then(Value::as_str).context("a setting has a value")?.to_owned())
 }
 
-/// One line of the log has all these parts.
+/// Checks that one line of the log has all these parts.
 fn said(program: &Program, parts: &[&str]) -> Result<()> {
     let log = program.log();
     let line = log.lines().find(|line| parts.iter().all(|part| line.contains(part)));

@@ -14,16 +14,16 @@ use tokio::{
 
 use ccm_tests::scenarios::Env;
 
-/// Connections that are never finished, all from the address that the probes come from.
+/// The number of connections that are never finished, all from the address of the probes.
 const SLOW: usize = 500;
-/// How long a port is probed under these connections.
+/// How long a port is probed with these connections open.
 const SIEGE: Duration = Duration::from_secs(10);
 /// No probe may take longer.
 const LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn slow_connections_do_not_keep_probes_out(env: Env) -> Result<()> {
     for shipped in programs::shipped() {
-        // route-ccm needs it, and the others accept each other's flags.
+        // route-ccm needs this flag, and the others accept each other's flags.
         let launch = env.launch(shipped.binary).arg("--cluster-cidr=10.244.0.0/16");
         let program = env.start(&launch).await?;
         let address = program.url("").replace("http://", "");
@@ -39,7 +39,7 @@ pub(super) async fn slow_connections_do_not_keep_probes_out(env: Env) -> Result<
     Ok(())
 }
 
-/// A client that sends a request byte by byte, and begins again when it is cut off.
+/// Sends a request byte by byte, and starts again when it is cut off.
 async fn dawdle(address: String) {
     loop {
         if let Ok(mut stream) = TcpStream::connect(&address).await {
@@ -84,7 +84,7 @@ async fn status(address: &str, path: &str) -> Result<String> {
     Ok(answer.chars().take("HTTP/1.1 200".len()).collect())
 }
 
-/// The log names the peer, once and not for each connection.
+/// Checks that the log names the peer, once and not for each connection.
 fn said(program: &Program) -> Result<()> {
     let log = program.log();
     let lines = log.lines().filter(|line| line.contains("too many connections")).count();

@@ -1,5 +1,5 @@
 //! A provider of k8s.io/cloud-provider behind the sidecar `tests/go-provider`: a cloud without a
-//! list, whose proof of absence is the provider's own word.
+//! list, whose only proof of absence is the provider's answer.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,7 +20,7 @@ use tokio::{
     time::Instant,
 };
 
-/// How soon the node of a machine that is gone is deleted, by the defaults.
+/// How soon the node of a deleted machine is deleted with the default settings.
 const GONE: Duration = Duration::from_secs(75);
 
 /// The sidecar and its machines.
@@ -104,7 +104,7 @@ pub(super) async fn a_cloud_without_a_list_initialises_follows_and_deletes(env: 
     nodes::set_ready(&env.client, "node-1", "Unknown").await?;
     nodes::gone(&env.client, "node-1", GONE).await?;
     let took = noticed.elapsed();
-    eprintln!("go_provider: the node of a machine that is gone was deleted after {took:.1?}");
+    eprintln!("go_provider: the node of a deleted machine was deleted after {took:.1?}");
     ensure!(took >= Duration::from_secs(60), "deleted after {took:?}, before it was confirmed");
     nodes::stay(&env.client, &["node-2"], Duration::from_secs(1)).await?;
     let page = lifecycle_ccm.get("/readyz?verbose").await?.1;

@@ -1,19 +1,18 @@
-//! Runs the real `kubectl` through the chapters of `tests/kubectl/*.steps`: on the simulated
-//! API server, or with `QUARTET_CLUSTER=real` on a real one. What the chapters expect is what
-//! the real one answers, so the second run holds the expectations true, and the first holds
-//! the simulation true.
+//! Runs the real `kubectl` through the chapters of `tests/kubectl/*.steps`: on the simulated API
+//! server, or with `QUARTET_CLUSTER=real` on a real one. The chapters expect the answers of the
+//! real one, so the second run checks the expectations, and the first one checks the simulation.
 //!
 //! A chapter is a list of steps, each line marked by its first character:
 //!
 //! ```text
 //! $ kubectl ...   a command, with single quotes as in a shell
-//! & kubectl ...   a command that goes on (a watch), until the step `.`
+//! & kubectl ...   a command that continues (a watch), until the step `.`
 //! .               the watch has printed the lines that follow, and is ended
 //! | ...           standard input
 //! > ...           standard output; `*` stands for any text, the line `...` for any lines
 //! ! ...           standard error
 //! ? 1             the exit code, where it is not 0
-//! @real           the chapter is for the real API server alone
+//! @real           the chapter is only for the real API server
 //! ```
 //!
 //! Runs of blanks count as one. `kubectl` is `QUARTET_KUBECTL`, or the one that
@@ -38,7 +37,7 @@ use libtest_mimic::Trial;
 mod chapter;
 mod run;
 
-/// Each chapter as a test.
+/// Returns each chapter as a test.
 pub fn trials(trials: &Trials) -> Result<Vec<Trial>> {
     let Some(kubectl) = kubectl()? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
@@ -70,7 +69,7 @@ fn files() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Where kubectl is; nothing when it may be missing and is.
+/// Returns the path of kubectl; nothing when it may be missing and is.
 fn kubectl() -> Result<Option<PathBuf>> {
     if let Some(path) = env::var_os("QUARTET_KUBECTL").map(PathBuf::from) {
         anyhow::ensure!(
@@ -90,7 +89,7 @@ fn kubectl() -> Result<Option<PathBuf>> {
     let required = env::var("QUARTET_KUBECTL_REQUIRED").is_ok_and(|value| value == "1");
     if found.is_none() {
         let what = format!(
-            "there is no kubectl {wanted}: set QUARTET_KUBECTL, or run tests/kube-apiserver/build.sh"
+            "kubectl {wanted} was not found: set QUARTET_KUBECTL, or run tests/kube-apiserver/build.sh"
         );
         anyhow::ensure!(!required, "{what} (QUARTET_KUBECTL_REQUIRED=1)");
         eprintln!("skipped: {what}");
@@ -98,7 +97,7 @@ fn kubectl() -> Result<Option<PathBuf>> {
     Ok(found)
 }
 
-/// The minor version of the real API server, for instance `v1.36`.
+/// Returns the minor version of the real API server, for instance `v1.36`.
 fn wanted_version() -> Result<String> {
     let path = repository().join("tests/kube-apiserver/go.mod");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -117,7 +116,7 @@ fn is_version(kubectl: &Path, wanted: &str) -> bool {
     })
 }
 
-/// Those that the build script left in its cache, the newest version first.
+/// Returns the kubectls that the build script left in its cache, the newest version first.
 fn built() -> Vec<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)

@@ -1,5 +1,5 @@
-//! Real kubelets and the real node lifecycle controller beside both programs: what happens to
-//! a machine, and what the documentation says about it. Each test prints when it happened.
+//! Real kubelets and the real node lifecycle controller beside both programs: checks what the
+//! documentation says about events of machines. Each test prints the times of the events.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use rig::{Pace, Rig};
 /// Silence, grace and confirmation take minutes.
 const LIMIT: Duration = Duration::from_mins(8);
 
-/// They run on real API servers, by a target of their own in the Makefile.
+/// Returns the tests. They run on real API servers, by their own target in the Makefile.
 pub fn trials(trials: &Trials) -> Vec<Trial> {
     if trials.kind == Kind::Simulated {
         eprintln!("kubelets: skipped; `make test-kubelets` runs them");

@@ -7,7 +7,7 @@ use ccm_sim::poll;
 use ccm_tests::scenarios::{Env, NODE_AGENT, SOON, with_short_terms};
 
 /// The API server serves each request for a Lease at the priority level `leader-election`, and
-/// every other request as a flow of the program's own.
+/// every other request in the program's own flow.
 pub(super) async fn are_served_at_a_level_of_their_own(env: Env) -> Result<()> {
     let before = dispatched(&env).await?;
     let program = env.start(&with_short_terms(env.node_ccm())).await?;
@@ -40,14 +40,14 @@ pub(super) async fn are_served_at_a_level_of_their_own(env: Env) -> Result<()> {
     Ok(())
 }
 
-/// The verbs of the program's writes of its Lease.
+/// Returns the verbs of the program's writes of its Lease.
 async fn writes(env: &Env) -> Result<Vec<String>> {
     let all = env.requests(NODE_AGENT).await?.into_iter();
     let writes = all.filter(|request| request.resource == "leases" && request.is_write());
     Ok(writes.map(|request| request.verb).collect())
 }
 
-/// The number of requests that the API server has served, by FlowSchema and priority level.
+/// Returns the number of requests that the API server has served, by FlowSchema and priority level.
 async fn dispatched(env: &Env) -> Result<BTreeMap<String, usize>> {
     let page = env.client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
     let lines = page.lines();
@@ -66,7 +66,7 @@ async fn dispatched(env: &Env) -> Result<BTreeMap<String, usize>> {
         .collect()
 }
 
-/// Two programs that were given one Lease: the one that can do nothing is not ready and says why.
+/// Two programs got the same Lease: the program that cannot do anything is not ready and says why.
 pub(super) async fn are_not_shared_by_two_programs(env: Env) -> Result<()> {
     let shared = "--leader-elect-resource-name=shared";
     let leader = env.start(&env.node_ccm().arg(shared)).await?;

@@ -11,7 +11,7 @@ use ccm_tests::scenarios::{Env, NODE_AGENT, SOON, lease};
 
 use super::mount::Mount;
 
-/// How soon a new file is in force: it is looked at every 5 s.
+/// How soon a new file is in force. The program reads it every 5 s.
 const IN_FORCE: Duration = Duration::from_secs(10);
 /// Nodes that register while the limit is narrow. Each one costs two writes.
 const NODES: usize = 10;
@@ -38,14 +38,14 @@ impl Unmoved {
     }
 }
 
-/// The sample of this name for reads or writes to the API server.
+/// Returns the sample of this name for reads or writes to the API server.
 async fn limiter(program: &Program, name: &str) -> Result<f64> {
     let sample = format!(r#"ccm_limiter_{name}{{api="apiserver",class="write"}}"#);
     let samples = program.metrics().await?;
     samples.get(&sample).copied().with_context(|| format!("no {sample}"))
 }
 
-/// Waits until this rate and burst are shown, and says how long that took.
+/// Waits until this rate and burst are shown, and returns how long that took.
 async fn in_force(program: &Program, rate: f64, burst: f64) -> Result<Duration> {
     let since = Instant::now();
     poll::until(&format!("{rate}/s, burst {burst} in force"), IN_FORCE, || async {
@@ -83,7 +83,7 @@ pub(super) async fn one_controllers_rates_change_while_it_runs(env: Env) -> Resu
 
     own.swap(WIDE)?;
     let wide = in_force(&node_ccm, 500.0, 1000.0).await?;
-    // A moment after the rate, the page says of the file that it is taken over.
+    // The page shows the new file a moment after the rate.
     poll::until("two new versions to be counted, and the file to be valid", SOON, || async {
         let valid = node_ccm.metric("ccm_config_valid").await? > 0.5;
         Ok((valid && reloads(&node_ccm, "success").await? > 1.5).then_some(()))
@@ -99,7 +99,7 @@ pub(super) async fn one_controllers_rates_change_while_it_runs(env: Env) -> Resu
     })
     .await?;
 
-    ensure!(reloads(&lifecycle_ccm, "success").await? < 0.5, "lifecycle-ccm has a file of its own");
+    ensure!(reloads(&lifecycle_ccm, "success").await? < 0.5, "lifecycle-ccm has its own file");
     in_force(&lifecycle_ccm, 500.0, 1000.0).await?;
     let after = Unmoved::look(&env, &node_ccm, &lifecycle_ccm).await?;
     ensure!(after == before, "{before:?} became {after:?}");
@@ -112,7 +112,7 @@ pub(super) async fn one_controllers_rates_change_while_it_runs(env: Env) -> Resu
     Ok(())
 }
 
-/// New nodes get what the bucket holds, and the rest waits.
+/// Checks that new nodes get what the bucket holds, and the rest waits.
 async fn narrow_holds(env: &Env, node_ccm: &Program) -> Result<()> {
     for number in 0..NODES {
         env.add_node(&format!("node-{number}")).await?;
@@ -133,8 +133,8 @@ async fn narrow_holds(env: &Env, node_ccm: &Program) -> Result<()> {
     .await
 }
 
-/// Waits until the wrong file is refused, looks at every place that says so, and says how
-/// long it took.
+/// Waits until the wrong file is refused, checks every place that shows it, and returns how long it
+/// took.
 async fn refusal(node_ccm: &Program) -> Result<Duration> {
     let since = Instant::now();
     poll::until("the refusal to be shown", IN_FORCE, || async {

@@ -1,5 +1,5 @@
-//! Tests that need a cluster and belong to no single controller: on the simulated API server, or
-//! with `QUARTET_CLUSTER=real` on real ones. The tests of a single controller are in its crate.
+//! Tests that need a cluster and do not belong to a single controller: on the simulated API server,
+//! or with `QUARTET_CLUSTER=real` on real ones. The tests of a single controller are in its crate.
 
 use std::process::ExitCode;
 

@@ -50,7 +50,7 @@ const EACH: [(&str, Test); 3] = [
     ("is_restricted", pods::is_restricted),
 ];
 
-/// All of them, and the cluster that they share: they write into its kube-system, one after
+/// All manifests, and the cluster that they share: they write into its kube-system, one after
 /// another.
 pub struct Manifests {
     tree: Tree,
@@ -58,12 +58,12 @@ pub struct Manifests {
 }
 
 impl Manifests {
-    /// The cluster starts with the first test that runs.
+    /// Creates the rig, whose cluster starts with the first test that runs.
     pub fn new() -> Result<Self> {
         Ok(Self { tree: Tree::read()?, rig: Arc::default() })
     }
 
-    /// The tests.
+    /// Returns the tests.
     pub fn trials(&self) -> Vec<Trial> {
         let whole = WHOLE.into_iter().map(|(name, test)| (name.to_owned(), test, String::new()));
         let each = self.tree.folders().into_iter().flat_map(|folder| {

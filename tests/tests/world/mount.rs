@@ -20,12 +20,12 @@ impl Mount {
         Ok(mount)
     }
 
-    /// The path for `--config`.
+    /// Returns the path for `--config`.
     pub(super) fn file(&self) -> PathBuf {
         self.folder.join("config.yaml")
     }
 
-    /// A new version takes the place of the one before, all at once.
+    /// Replaces the previous version with a new one, all at once.
     pub(super) fn swap(&mut self, text: &str) -> Result<()> {
         let name = |version: usize| format!("..version_{version}");
         let before = self.folder.join(name(self.version));
@@ -42,7 +42,7 @@ impl Mount {
         Ok(())
     }
 
-    /// The ConfigMap loses its key.
+    /// Removes the key from the ConfigMap.
     pub(super) fn remove(&self) -> Result<()> {
         Ok(fs::remove_file(self.folder.join("..data/config.yaml"))?)
     }

@@ -1,4 +1,4 @@
-//! `/readyz?verbose` shows what holds up the node that runs the program.
+//! `/readyz?verbose` shows problems of the node that runs the program.
 
 use anyhow::{Result, ensure};
 use ccm_sim::{
@@ -42,5 +42,5 @@ pub(super) async fn a_hold_up_of_the_programs_node_is_shown(env: Env) -> Result<
         "daemonEndpoints": {"kubeletEndpoint": {"Port": free_port()?}},
     }});
     nodes::patch_status(&env.client, "node-1", status).await?;
-    shows(&program, "is not reached at its kubelet's address 127.0.0.1:").await
+    shows(&program, "cannot be reached at its kubelet's address 127.0.0.1:").await
 }

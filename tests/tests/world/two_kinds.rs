@@ -55,7 +55,7 @@ impl Stored for LeanLease {
     }
 }
 
-/// Needs promtool.
+/// Returns the test, which needs promtool.
 pub fn trial(trials: &Trials) -> Option<Trial> {
     folder()?;
     let name = "dashboards::promtool_accepts_a_program_that_watches_two_kinds";

@@ -30,7 +30,7 @@ pub enum Effect {
     Clear(Name),
     /// Write to a node. The answer is an event.
     Write(Action),
-    /// Tell the result of a write that was sent.
+    /// Report the result of a write that was sent.
     Told(Box<Told>),
     /// lifecycle-ccm deletes a node without the proof that it leaves before a deletion.
     Unmarked(Name, ApiError),
@@ -56,9 +56,10 @@ pub enum Effect {
         /// The breaker now.
         after: Breaker,
     },
-    /// Leave this to the next leader. Deletions that follow wait until the API server has stored it.
+    /// Leave this to the next leader. The deletions after it wait until the API server has stored
+    /// it.
     Leave(HandoverNote),
-    /// Tell a decision.
+    /// Report a decision.
     Decided(Box<Decided>),
     /// The next pass is due then.
     Next(At),
@@ -71,7 +72,8 @@ pub enum NodePlan {
     Steps(Vec<Planned>),
     /// The reason why lifecycle-ccm does nothing.
     Blocked(String),
-    /// The node is left out: `--node-selector` does not select it, or else it is another provider's.
+    /// The node is excluded: `--node-selector` does not select it, or it belongs to another
+    /// provider.
     LeftOut {
         /// True if it is selected.
         is_selected: bool,
@@ -127,7 +129,7 @@ pub struct Decided {
 }
 
 impl Planned {
-    /// A change of marks.
+    /// Returns a change of marks.
     pub(super) fn marks(action: &Action) -> Self {
         let marks = match action.write {
             Write::Marks(marks) => marks,
@@ -141,7 +143,7 @@ impl Planned {
         Self { step, changes, reason, held: None }
     }
 
-    /// A deletion, due or held.
+    /// Returns a deletion, due or held.
     pub(super) fn deletion(decision: &Decision) -> Option<Self> {
         let held = decision.held();
         let is_deletion = held.is_some() || decision.verdict == Verdict::Delete;

@@ -1,4 +1,4 @@
-//! The news that the machine gets.
+//! The events that the machine gets.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::{Heartbeat, Policy, action::Action, shutdown::Removal};
 
-/// News.
+/// An event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Event {
     /// The settings are these now.
@@ -88,8 +88,8 @@ pub enum Event {
     Ended,
 }
 
-/// The API server's answer to a write: the node as it is then, unless it was deleted. The error is `None` if nothing
-/// was sent.
+/// The API server's answer to a write: the node after the write, unless it was deleted. The error
+/// is `None` if nothing was sent.
 pub type WriteAnswer = Result<Option<Arc<Node>>, Option<ApiError>>;
 
 /// The settings that the machine uses.
@@ -119,7 +119,7 @@ pub struct HandoverNote {
 /// The inputs of a look at the nodes, besides the nodes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sight {
-    /// The time of the wall clock: the creation of a node is a time of such a clock.
+    /// The time of the wall clock, for comparison with the creation times of nodes.
     pub wall: Timestamp,
     /// The claims that have changed.
     pub claims: Vec<Claimed>,

@@ -1,4 +1,4 @@
-//! Explains a node on the page `/explain`, from the memory of the machine, which stays as it is.
+//! Explains a node on the page `/explain` from the memory of the machine, without changing it.
 
 mod gone;
 
@@ -19,8 +19,8 @@ use crate::policy::{
     text::kept,
 };
 
-/// Returns the reason why lifecycle-ccm leaves out a node. The argument is true if `--node-selector` selects the
-/// node.
+/// Returns the reason why lifecycle-ccm excludes a node. The argument is true if `--node-selector`
+/// selects the node.
 pub(crate) type WhyLeftOut<'a> = &'a dyn Fn(&Node, bool) -> String;
 
 /// A node, and all that explains it.
@@ -65,7 +65,8 @@ impl Machine {
         }
     }
 
-    /// Says how the node fares, why, and how to fix that, in the order in which the policy decides.
+    /// Describes the state of the node, the reason and the remedy, in the order in which the policy
+    /// decides.
     fn cause(&self, about: &About<'_>, why_left_out: WhyLeftOut<'_>) -> Explanation {
         let About { node, view, .. } = *about;
         if !view.selected {
@@ -104,14 +105,14 @@ impl Machine {
         }
     }
 
-    /// It is not Ready, and the cloud has not answered about it.
+    /// Explains a node that is not Ready, and about which the cloud has not answered.
     fn unheard(&self, about: &About<'_>) -> Explanation {
         let not_ready = not_ready(about.node);
         match (self.decider.watched(about.view, &self.parameters.policy), &self.asked) {
             (Some(_), Some(asked)) => {
                 let asked = moment(asked.answers.asked, about.now);
                 let cause = format!(
-                    "{not_ready}, and the cloud has not answered about it yet: the last look began {asked}"
+                    "{not_ready}, and the cloud has not answered about it yet: the last lookup began {asked}"
                 );
                 let mend = "wait for the answer: a call takes no longer than --cloud-call-timeout";
                 Explanation::new(Fares::Working, cause, mend)
@@ -122,14 +123,14 @@ impl Machine {
             }
             (None, _) => Explanation::new(
                 Fares::Unknown,
-                format!("{not_ready}, and this replica has not looked at it yet"),
-                "wait for the first look; only the replica that leads looks at nodes: ask it, and if this one leads, see the line stores of /readyz?verbose",
+                format!("{not_ready}, and this replica has not looked it up yet"),
+                "wait for the first lookup; only the replica that leads looks up nodes: ask it, and if this one leads, see the line stores of /readyz?verbose",
             ),
         }
     }
 
-    /// Its marks do not fit its state: the shutdown taint, an approval or a proof. `None` if they
-    /// do.
+    /// Explains marks that do not fit the node's state: the shutdown taint, an approval or a proof.
+    /// `None` if they do.
     fn awaits_marks(&self, about: &About<'_>, power: Option<PowerState>) -> Option<Explanation> {
         let node = Arc::new(about.node.clone());
         let removal = self.parameters.shutdown_taint_removal;
@@ -143,7 +144,7 @@ impl Machine {
         } else if let Some(failed) = self.last.failure(&node.name, &node.uid, false) {
             refused(&format!("{due}, and failed"), &failed.error)
         } else if let Some(repeated) = repeated {
-            let mend = "find what takes it back: an admission webhook or policy, or another client that writes the node";
+            let mend = "find what reverts it: an admission webhook or policy, or another client that writes the node";
             let next = moment(about.now + repeated.wait, about.now);
             let next = format!("it is written again {next} at the earliest");
             let cause = format!("{due}: {repeated}");
@@ -164,7 +165,7 @@ impl Machine {
         }
         if let Breaker::Open { since, cause } = self.decider.breaker() {
             there.push(format!(
-                "the breaker opened {}, and is open still: {cause}",
+                "the breaker opened {}, and is still open: {cause}",
                 moment(*since, now)
             ));
         }
@@ -194,7 +195,7 @@ impl Machine {
         });
         let fleet = self.last.fleet().filter(|_| view.is_watched());
         let fleet = fleet.map(|(at, error)| {
-            format!("the look at the fleet failed {}: {error}", moment(*at, now))
+            format!("the check of the fleet failed {}: {error}", moment(*at, now))
         });
         heard.into_iter().chain(failed).chain(fleet).collect()
     }
@@ -204,8 +205,8 @@ impl Machine {
         view.ready && self.parameters.policy.replaced == Replaced::Report
     }
 
-    /// The kubelet of this node was seen to live since the cloud denies its instance, at this time for the last time, and
-    /// lifecycle-ccm does not know yet if it still does.
+    /// Returns when the kubelet of this node was last seen alive after the cloud denied the
+    /// instance, if lifecycle-ccm does not know yet whether it is still alive.
     fn lived(&self, about: &About<'_>) -> Option<At> {
         let Heard { said, decision } = about.heard?;
         let Verdict::Suspect { why, .. } = decision.verdict else { return None };
@@ -237,7 +238,7 @@ impl Machine {
         let lookup = match &self.asked {
             _ if due > now => format!("the next lookup is due {}", moment(due, now)),
             Some(asked) => {
-                format!("a look is under way, begun {}", moment(asked.answers.asked, now))
+                format!("a lookup is in progress, begun {}", moment(asked.answers.asked, now))
             }
             None => "the next lookup is due now".to_owned(),
         };
@@ -256,7 +257,7 @@ impl Machine {
     }
 }
 
-/// Its instance exists, and its marks say what the cloud says.
+/// Explains a node whose instance exists, and whose marks agree with the cloud.
 fn exists(node: &Node, power: PowerState) -> Explanation {
     let (not_ready, name) = (not_ready(node), &node.name);
     let is_off = node.taints.iter().any(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));
@@ -266,7 +267,7 @@ fn exists(node: &Node, power: PowerState) -> Explanation {
                 "its machine is shut down in the cloud, so it has the taint {}",
                 shutdown::KEY
             ),
-            "start the machine in the cloud, or delete it there if it is not needed: then the node goes".to_owned(),
+            "start the machine in the cloud, or delete it there if it is not needed: then the node is deleted".to_owned(),
         ),
         PowerState::Running if is_off => (
             format!("{not_ready}, and its instance runs; the taint {} stays until it is Ready", shutdown::KEY),
@@ -284,19 +285,19 @@ fn exists(node: &Node, power: PowerState) -> Explanation {
     Explanation::new(Fares::Fine, cause, mend)
 }
 
-/// It is not known whose the node is.
+/// Explains a node whose provider is not known.
 fn unclaimed(node: &Node) -> Explanation {
     let id = node.provider_id.as_deref().unwrap_or("none");
     Explanation::new(
         Fares::Unknown,
         format!(
-            "the provider has not reported its provider ID schemes yet, so lifecycle-ccm does not know whose this node is (provider ID {id})"
+            "the provider has not reported its provider ID schemes yet, so lifecycle-ccm does not know which provider owns this node (provider ID {id})"
         ),
-        "wait; if it lasts, see if the provider is reached: /readyz?verbose and the log",
+        "wait; if it lasts, check whether the provider answers: /readyz?verbose and the log",
     )
 }
 
-/// The instance that the node names, in words.
+/// Returns the instance that the node names, in words.
 fn wanted(about: &About<'_>) -> Vec<String> {
     let About { node, view, .. } = *about;
     let instance = match &node.provider_id {
@@ -308,7 +309,7 @@ fn wanted(about: &About<'_>) -> Vec<String> {
     let protected = format!("no deletion: it has the annotation {PROTECTED}");
     let by = if action::is_approved(node) { APPROVED } else { "the approval on the Lease" };
     let approved = format!("a deletion that breaker and budget do not hold: {by}");
-    let marked = "its end: it has a taint of --scale-down-taints".to_owned();
+    let marked = "its deletion: it has a taint of --scale-down-taints".to_owned();
     let marks = [(view.protected, protected), (view.approved, approved), (view.marked, marked)];
     let marks = marks.into_iter().filter(|(is_set, _)| *is_set).map(|(_, text)| text);
     std::iter::once(instance).chain(marks).collect()
@@ -327,17 +328,17 @@ const fn in_words(power: PowerState) -> &'static str {
         PowerState::Running => "it runs",
         PowerState::Stopped => "it is shut down",
         PowerState::Changing => "it is between two states",
-        PowerState::Unknown => "the cloud does not say if it runs",
+        PowerState::Unknown => "the cloud does not say whether it runs",
     }
 }
 
-/// The cloud has answered with an error.
+/// Explains a node about which the cloud has answered with an error.
 fn unanswered(error: &CloudError) -> Explanation {
     let cause = format!("the cloud cannot be asked about it, so the node is kept: {error}");
     Explanation::of_error(error, cause)
 }
 
-/// The API server has not accepted a write.
+/// Explains a node for which the API server has not accepted a write.
 fn refused(what: &str, error: &ApiError) -> Explanation {
     let (fares, mend) = refused_write(error);
     Explanation::new(fares, format!("{what}: {error}"), mend)

@@ -47,7 +47,7 @@ pub(super) struct Failed {
 }
 
 impl Last {
-    /// The cloud has answered, and this was decided about existing nodes.
+    /// Records the cloud's answers, and the decisions about existing nodes.
     pub(super) fn heard<'a>(
         &mut self,
         now: At,
@@ -65,8 +65,8 @@ impl Last {
         }
     }
 
-    /// Records that a kubelet has renewed its Lease. A case that is only open does not tell if the kubelet still
-    /// does.
+    /// Records that a kubelet has renewed its Lease. An open case does not show whether the kubelet
+    /// still does.
     fn lives(&mut self, now: At, decision: &Decision) {
         let Decision { name, uid, verdict, .. } = decision;
         match verdict {
@@ -78,7 +78,7 @@ impl Last {
         }
     }
 
-    /// Records if the look at the fleet failed.
+    /// Records if the check of the fleet failed.
     pub(super) fn saw(&mut self, now: At, answers: &Answers) {
         let why = match &answers.list {
             None => return,
@@ -94,12 +94,12 @@ impl Last {
         self.fleet = why.map(|error| (now, error.clone()));
     }
 
-    /// The API server has answered a write to an existing node. A conflict does not count as a
-    /// failure, because the changed node is decided anew.
+    /// Records the API server's answer to a write to an existing node. A conflict does not count as
+    /// a failure, because the changed node is decided again.
     pub(super) fn wrote(&mut self, at: At, action: &Action, answer: &WriteAnswer) {
         let name = &action.node.name;
         match answer {
-            // It was not sent.
+            // Nothing was sent.
             Err(None) => {}
             Ok(_) | Err(Some(ApiError::Conflict | ApiError::NotFound)) => {
                 self.failed.remove(name);
@@ -113,13 +113,13 @@ impl Last {
         }
     }
 
-    /// Forgets this node: it is well again.
+    /// Forgets this node, because it works again.
     pub(super) fn is_well(&mut self, name: &str) {
         self.heard.remove(name);
         self.alive.remove(name);
     }
 
-    /// The node is gone.
+    /// Forgets a node that is gone.
     pub(super) fn forget(&mut self, name: &str) {
         self.is_well(name);
         self.failed.remove(name);
@@ -136,7 +136,8 @@ impl Last {
         self.alive.get(name).filter(|(own, _)| **own == *uid).map(|(_, at)| *at)
     }
 
-    /// The last write to the node with this UID, if it has failed: a deletion of it, or a change of its marks.
+    /// Returns the last write to the node with this UID, if it has failed: a deletion of it, or a
+    /// change of its marks.
     pub(super) fn failure(&self, name: &str, uid: &str, is_deletion: bool) -> Option<&Failed> {
         let failed = self.failed.get(name)?;
         (*failed.uid == *uid && failed.is_deletion == is_deletion).then_some(failed)

@@ -1,4 +1,4 @@
-//! The nodes as the API server has shown them, and what else is known of each of them.
+//! The nodes, as the API server has shown them, and further knowledge about each of them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -96,7 +96,7 @@ impl Nodes {
         self.replaced.remove(uid);
     }
 
-    /// Takes over what is needed for a look at the nodes.
+    /// Takes over the facts that a pass over the nodes needs.
     pub(super) fn sight(&mut self, sight: Sight) {
         self.wall = sight.wall;
         for claimed in sight.claims {
@@ -107,22 +107,23 @@ impl Nodes {
         }
     }
 
-    /// The UIDs of nodes that run on another machine than before.
+    /// Returns the UIDs of nodes that run on another machine than before.
     pub(super) fn replaced(&self) -> &BTreeSet<Box<str>> {
         &self.replaced
     }
 
-    /// These nodes run on another machine as well.
+    /// Records that these nodes run on another machine as well.
     pub(super) fn are_replaced(&mut self, uids: BTreeSet<Box<str>>) {
         self.replaced.extend(uids);
     }
 
-    /// The instance of this node exists: its system UUID has changed for another reason.
+    /// Records that the instance of this node exists: its system UUID has changed for another
+    /// reason.
     pub(super) fn is_found(&mut self, uid: &str) {
         self.replaced.remove(uid);
     }
 
-    /// The node of this name.
+    /// Returns the node of this name.
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Node>> {
         self.seen.get(name).map(|seen| &seen.node)
     }
@@ -132,24 +133,25 @@ impl Nodes {
         self.get(name).is_some_and(|node| *node.uid == *uid)
     }
 
-    /// All nodes, with the claims of the provider to them.
+    /// Returns all nodes, with the claims of the provider to them.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<Node>, Option<Claim>)> {
         self.seen.values().map(|seen| (&seen.node, seen.claim))
     }
 
-    /// The number of the last arrival.
+    /// Returns the number of the last arrival.
     pub(super) fn arrivals(&self) -> u64 {
         self.arrivals
     }
 
-    /// Returns true if a list lacks this node. One that arrived after the list was compared is not shown by it.
+    /// Returns true if a list lacks this node. A list does not show a node that arrived after the
+    /// comparison.
     pub(super) fn is_unlisted(&self, name: &Name, unlisted: &Unlisted) -> bool {
         let is_late = |seen: &KnownNode| seen.arrival > unlisted.as_of;
         unlisted.missing.contains(name) || self.seen.get(name).is_none_or(is_late)
     }
 
-    /// The nodes as the policy sees them. Until the provider has reported its schemes, nodes with a
-    /// provider ID are omitted, because their owner is unknown.
+    /// Returns the nodes as the policy sees them. Until the provider has reported its schemes,
+    /// nodes with a provider ID are omitted, because their owner is unknown.
     fn views(
         &self,
         now: At,
@@ -171,7 +173,7 @@ impl Nodes {
 }
 
 impl Machine {
-    /// The nodes as the policy sees them now.
+    /// Returns the nodes as the policy sees them now.
     pub(super) fn views(&self, now: At) -> Vec<NodeView> {
         let wall = self.nodes.wall.into();
         let approval = self.approval.as_ref();
@@ -179,15 +181,15 @@ impl Machine {
     }
 }
 
-/// The age of a node: by the wall clock, which may be wrong, and by the time since this process
-/// saw its creation.
+/// Returns the age of a node: by the wall clock, which may be wrong, and by the time since this
+/// process saw its creation.
 fn shortest(by_clock: Option<Duration>, seen_for: Option<Duration>) -> Duration {
     let by_clock = by_clock.unwrap_or_default();
     seen_for.map_or(by_clock, |seen| seen.min(by_clock))
 }
 
-/// The policy's view of a node, given its owner and its age, without what other objects and the
-/// settings say about it.
+/// Returns the policy's view of a node, given its owner and its age, without what other objects and
+/// the settings say about it.
 fn view(node: &Node, claim: Claim, age: Duration) -> NodeView {
     NodeView {
         name: Arc::clone(&node.name),

@@ -1,4 +1,4 @@
-//! A pass: which nodes are looked up, and what is done about the answers.
+//! A pass: selects the nodes to look up, and handles the answers.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -37,7 +37,7 @@ pub(super) struct LookUnderWay {
 }
 
 impl Machine {
-    /// Removes the marks of nodes with which nothing is wrong: no answer of the cloud is needed for that.
+    /// Removes the marks of nodes that work: this does not need an answer of the cloud.
     pub(super) fn begin_pass(&mut self, sight: Sight, now: At) -> Vec<Effect> {
         (self.has_failed, self.asked) = (false, None);
         self.nodes.sight(sight);
@@ -79,7 +79,8 @@ impl Machine {
         effects
     }
 
-    /// Each answer has its own time: one slow node must not void the answers of the others.
+    /// Records the answers. Each one has its own time: a slow node must not invalidate the answers
+    /// of the others.
     pub(super) fn looked_up(
         &mut self,
         answered: At,
@@ -105,7 +106,7 @@ impl Machine {
         });
     }
 
-    /// Has the Leases of the kubelets read whose instances the cloud reports as gone.
+    /// Requests the Leases of the kubelets whose instances the cloud reports as gone.
     pub(super) fn heartbeats(&self) -> Vec<Effect> {
         let Some(LookUnderWay { answers, heartbeats }) = &self.asked else { return Vec::new() };
         let gone = answers.lookups.iter().filter(|lookup| {
@@ -140,7 +141,7 @@ impl Machine {
         self.last.heard(now, lookups, are_there);
         let (after, deleted) = (*self.decider.breaker(), self.decider.window(now, policy));
         effects.push(Effect::Breaker { before, after });
-        // No node is deleted before this is stored.
+        // Deletions wait until this is stored.
         effects
             .push(Effect::Leave(HandoverNote { deleted, replaced: self.nodes.replaced().clone() }));
         let known = views.iter().filter_map(|view| self.nodes.get(&view.name));
@@ -156,7 +157,7 @@ impl Machine {
         effects
     }
 
-    /// Says when the next pass is due, and why nothing is done about nodes that are left out.
+    /// Says when the next pass is due, and why nothing is done about excluded nodes.
     pub(super) fn end_pass(&mut self, now: At) -> Vec<Effect> {
         let views = self.views(now);
         let (next, mut effects) = self.agenda(now, &views);
@@ -187,7 +188,7 @@ impl Machine {
         for decision in std::mem::take(&mut agenda.ended) {
             let name = Arc::clone(&decision.name);
             let node = self.nodes.get(&name).cloned();
-            // Each pass shows the plans of nodes with which nothing is wrong.
+            // Each pass shows the plans of nodes that work.
             let is_over = node.as_ref().is_none_or(|node| !node.is_ready());
             effects.push(self.decided(now, node, decision));
             if is_over && self.planned.remove(&name) {
@@ -197,7 +198,7 @@ impl Machine {
         (agenda, effects)
     }
 
-    /// The answers with the list compared with these nodes. Remembers what they show.
+    /// Returns the answers with the list compared with these nodes. Remembers what they show.
     fn compared_with(
         &mut self,
         mut answers: Answers,
@@ -215,7 +216,7 @@ impl Machine {
         answers
     }
 
-    /// The new marks of nodes that are not Ready, from the cloud's answers.
+    /// Returns the new marks of nodes that are not Ready, from the cloud's answers.
     fn marks_of_watched(&self, answers: &Answers, views: &[NodeView]) -> Vec<Action> {
         let views: HashMap<&str, &NodeView> =
             views.iter().map(|view| (&*view.name, view)).collect();
@@ -229,8 +230,8 @@ impl Machine {
         marks.collect()
     }
 
-    /// Shows what is done for the nodes that were decided on, or why nothing is. `errors` has the kinds of the errors
-    /// that the cloud has answered.
+    /// Shows the plans of the nodes that were decided on, or why nothing is done. `errors` has the
+    /// kinds of the cloud's errors.
     fn plan(
         &mut self,
         nodes: &ByName,
@@ -273,7 +274,7 @@ impl Machine {
         Effect::Decided(Box::new(Decided { node, decision, message, settled }))
     }
 
-    /// Has the actions written, unless this process only observes.
+    /// Requests the writes of these actions, unless this process only observes.
     fn write(&mut self, now: At, actions: Vec<Action>, effects: &mut Vec<Effect>) {
         for Action { node, write } in actions {
             match write {
@@ -292,7 +293,7 @@ impl Machine {
     }
 }
 
-/// The failed lookups, by the kind of their error.
+/// Returns the failed lookups, by the kind of their error.
 fn failures(answers: &Answers) -> Vec<Effect> {
     let mut kinds: BTreeMap<&'static str, (usize, &Name, &CloudError)> = BTreeMap::new();
     for lookup in answers.lookups.iter().chain(&answers.witnesses) {

@@ -1,5 +1,5 @@
-//! Names the node that an event or an effect is about. Breaker and budget are about the fleet, so each record has the
-//! memory of all nodes and their changes.
+//! Names the node that an event or an effect is about. Breaker and budget are about the fleet, so
+//! each record contains the memory of all nodes and their changes.
 
 use std::borrow::Cow;
 

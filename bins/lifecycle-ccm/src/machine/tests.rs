@@ -48,7 +48,7 @@ pub(super) fn see(machine: &mut Machine, now: At, node: Arc<Node>) -> Vec<Effect
     machine.apply(Event::Seen { node, claim: Some(Claim::Ours), is_new: false }, now)
 }
 
-/// A machine with this node, which is not Ready, and ten that are.
+/// Returns a machine with this node, which is not Ready, and ten that are.
 pub(super) fn with_nodes(observes: bool) -> Machine {
     let mut machine = Machine::new(parameters(), observes);
     machine.apply(Event::Began(HandoverNote::default()), at(0));
@@ -81,7 +81,8 @@ pub(super) fn due(machine: &mut Machine, now: At) -> Vec<Effect> {
     machine.apply(Event::Due { most_lookups: 500, lists: true, seed: 1 }, now)
 }
 
-/// A pass in which the cloud knows no instance of `a`, neither by lookup nor in the list. Returns what was decided.
+/// Returns a pass in which the cloud knows no instance of `a`, neither by lookup nor in the list.
+/// Returns what was decided.
 pub(super) fn pass(machine: &mut Machine, now: At) -> Vec<Effect> {
     let effects = due(machine, now);
     let Some(Ask { look_up, list, .. }) = is_asked(&effects) else { return effects };
@@ -111,7 +112,7 @@ pub(super) fn writes(effects: &[Effect]) -> Vec<&Action> {
     writes.collect()
 }
 
-/// The write that deletes `a`, after as many passes as that takes.
+/// Returns the write that deletes `a`, after as many passes as that takes.
 pub(super) fn deletion(machine: &mut Machine) -> (At, Action) {
     pass(machine, at(1000));
     let effects = pass(machine, at(1021));
@@ -162,7 +163,7 @@ fn a_refused_mark_holds_no_deletion_but_a_change_of_the_node_does() {
         let effects = answered(&mut machine, now, &proof, answer.clone());
         assert_eq!(writes(&effects).len(), usize::from(is_deleted), "{answer:?}: {effects:?}");
         assert_eq!(machine.gauges(now).budget.used, usize::from(is_deleted), "{answer:?}");
-        // What was not sent is told by whoever did not send it.
+        // The task that did not send a write reports that.
         let is_told = effects.iter().any(|effect| matches!(effect, Effect::Told(_)));
         assert_eq!(is_told, answer == Err(Some(ApiError::Conflict)), "{answer:?}");
     }

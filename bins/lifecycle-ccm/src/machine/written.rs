@@ -23,8 +23,8 @@ const MARKS: &str = "marks";
 /// The same of the write that precedes a deletion.
 const PROOF: &str = "proof";
 
-/// The result of a deletion: a rejected request had no effect; without a response, the effect is
-/// unknown.
+/// Returns the result of a deletion: a rejected request had no effect; without a response, the
+/// effect is unknown.
 fn outcome(answer: &WriteAnswer) -> Deletion {
     match answer {
         Ok(_) => Deletion::Done,
@@ -45,8 +45,8 @@ fn shows(node: &Node, marks: Marks) -> bool {
 }
 
 impl Machine {
-    /// Returns true if this may be written now. The program writes a mark that another client removes
-    /// less and less often. The policy decides what follows a deletion.
+    /// Returns true if this may be written now. If another client removes a mark, the program
+    /// writes it less and less often. The policy decides what follows a deletion.
     pub(super) fn may(&self, now: At, node: &Node, write: &Write) -> bool {
         let (kind, content) = match write {
             Write::Delete(_) => return true,
@@ -57,8 +57,8 @@ impl Machine {
         repeats.is_none_or(|repeats| repeats.check(now, kind, || content).is_ok())
     }
 
-    /// The proof that is left on a node right before its deletion, in place of the deletion: other controllers learn from
-    /// it that the node was meant to go.
+    /// Returns the proof that is written to a node right before its deletion, instead of the
+    /// deletion: it tells other controllers that the deletion is intended.
     pub(super) fn with_proof(&self, now: At, node: &Node, write: Write) -> Write {
         let Write::Delete(decision) = write else { return write };
         let proof = action::proof(node, &decision, now);
@@ -68,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// The API server has answered a write, or nothing was sent.
+    /// Records the API server's answer to a write, or that nothing was sent.
     pub(super) fn written(&mut self, now: At, action: Action, answer: WriteAnswer) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.nodes.has(&action.node.name, &action.node.uid) {
@@ -110,7 +110,8 @@ impl Machine {
         self.tell(now, action.clone(), answer.map(|_| is_shown), effects);
     }
 
-    /// If the API server refuses the mark, the deletion goes on without it; if the node has changed, it does not.
+    /// Continues with the deletion after its proof. If the API server refuses the mark, the
+    /// deletion continues without it; if the node has changed, it does not.
     fn proven(
         &mut self,
         now: At,
@@ -173,7 +174,8 @@ impl Machine {
         effects.extend(repeated.map(|repeated| Effect::Repeated(Arc::clone(node), repeated)));
     }
 
-    /// Has the result told, if a request was sent. A write that the answer shows is due no more.
+    /// Reports the result, if a request was sent. A write that the answer shows is not due any
+    /// more.
     fn tell(
         &mut self,
         now: At,

@@ -13,7 +13,7 @@ use crate::{
     policy::{Heartbeat, LOOKUPS_PER_PASS},
 };
 
-/// Asks, and tells the machine each answer.
+/// Asks the cloud, and tells the machine each answer.
 pub(crate) struct Asker {
     door: Door<Machine>,
     performer: Arc<Performer>,
@@ -37,13 +37,13 @@ impl Asker {
         }
     }
 
-    /// Tells the machine how many nodes the cloud answers in one lookup, and if it can list.
+    /// Tells the machine how many nodes the cloud answers in one lookup, and whether it can list.
     pub(crate) fn due(&self) -> Event {
         let lists = instances::traits(&*self.cloud).lists;
         Event::Due { most_lookups: self.sized.size(), lists, seed: rand::random() }
     }
 
-    /// Asks. Returns the list, which is compared with the nodes as they are once all answers have
+    /// Asks the cloud. Returns the list, which is compared with the nodes when all answers have
     /// arrived.
     pub(crate) async fn ask(&self, ask: Ask, within: Duration) -> Option<Fleet> {
         let Ask { look_up, witnesses, list } = ask;

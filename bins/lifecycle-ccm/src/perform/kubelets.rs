@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 /// The number of Leases that are read at once.
 const READS: usize = 16;
 
-/// The right that [`Kubelets::heartbeats`] needs.
+/// Returns the right that [`Kubelets::heartbeats`] needs.
 pub(crate) fn right() -> Right {
     reader::get::<NodeLease>().within(NODE_LEASES)
 }
@@ -31,12 +31,12 @@ impl Kubelets {
         Self { leases: Reader::new(context) }
     }
 
-    /// The current renewals of the kubelets' Leases of these nodes: the text changes with each
-    /// renewal, and is absent without a Lease. So no clock of a node matters.
+    /// Returns the current renewals of the kubelets' Leases of these nodes: the text changes with
+    /// each renewal, and is absent without a Lease. So the clocks of the nodes do not matter.
     ///
     /// # Errors
     ///
-    /// See [`Reader::get`]. What is not read within this time is late.
+    /// See [`Reader::get`]. Leases that are not read within this time are errors.
     pub(super) async fn heartbeats(
         &self,
         nodes: Vec<Name>,

@@ -40,7 +40,7 @@ impl CloudReports {
         Self { metrics, condition, kinds: ReportMemory::new(REPEAT), fleet }
     }
 
-    /// Called when this replica becomes the leader.
+    /// Shows the breaker as closed when this replica becomes the leader.
     pub(crate) fn start_leading(&self) {
         self.condition.pass("closed; no list of the fleet has been needed yet");
     }
@@ -58,7 +58,8 @@ impl CloudReports {
         }
     }
 
-    /// Shows what is odd about the nodes: what their provider IDs say, or else the last list.
+    /// Shows what is odd about the nodes: according to their provider IDs, or else to the last
+    /// list.
     pub(crate) fn survey(&self, of_ids: Option<Oddity>, shown: Option<ShownFleet>) {
         let of_answers = |shown: ShownFleet| Oddity::of_answers(shown.found, shown.of);
         let oddity = of_ids.or_else(|| shown.and_then(of_answers));

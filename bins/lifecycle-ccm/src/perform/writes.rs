@@ -58,7 +58,8 @@ impl Writes {
         }
     }
 
-    /// Writes what was decided with these settings: the only path from decisions to the API server.
+    /// Writes the actions that were decided with these settings: the only path from decisions to
+    /// the API server.
     pub(crate) async fn write(&self, actions: Vec<Action>, by: &Arc<LifecycleSettings>) {
         if actions.iter().any(|action| !matches!(action.write, Write::Marks(_))) {
             // The next leader should know of the deletions even if this one dies of them.
@@ -90,8 +91,8 @@ impl Writes {
         }
     }
 
-    /// Queued deletions are dropped if the settings change (the budget may be lower) or the
-    /// program shuts down.
+    /// Refuses queued deletions if the settings change (the budget may be lower) or the program
+    /// shuts down.
     fn may(&self, by: &Arc<LifecycleSettings>) -> Result<(), Stopped> {
         if self.closing.is_cancelled() {
             return Err(Stopped::Superseded("the program is shutting down"));
@@ -115,8 +116,8 @@ impl Writes {
         self.writer.patch(&node, &patch).await.map(Some)
     }
 
-    /// The node as it was decided on, in its current version: what differs between the two is nothing that decisions
-    /// look at.
+    /// Returns the node that was decided on in its current version, if they do not differ in
+    /// anything that decisions read.
     fn current(&self, node: &Arc<Node>) -> Arc<Node> {
         let current = self.store.get(&node.name).filter(|current| current == node);
         current.unwrap_or_else(|| Arc::clone(node))

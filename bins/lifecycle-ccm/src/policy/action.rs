@@ -22,7 +22,7 @@ pub const APPROVED: &str = "quartet.dev/deletion-approved";
 /// Why a node is deleted.
 pub(crate) const GONE: &str = "the cloud reports that its instance is gone";
 
-/// One write to a node, as the node was when the write was decided.
+/// A write to a node, with the node at the time of the decision.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Action {
     /// The node.
@@ -49,12 +49,12 @@ pub struct Marks {
     pub taint: Option<(shutdown::TaintStep, Option<PowerState>)>,
     /// The approval of the deletion is removed, since the node is Ready.
     pub end_approval: bool,
-    /// The proof that its instance is gone is removed, since the node is Ready.
+    /// The proof that its instance is gone is removed, because the node is Ready.
     pub end_proof: bool,
 }
 
 impl Marks {
-    /// The digest of what this action writes to the node.
+    /// Returns the digest of what this action writes to the node.
     pub(crate) fn content(self) -> Content {
         let step = self.taint.map(|(step, _)| <&str>::from(step));
         Content::of(&(step, self.end_approval, self.end_proof))
@@ -113,8 +113,8 @@ pub(crate) fn has_proof(node: &Node) -> bool {
     node.annotations.contains_key(instance_gone::KEY)
 }
 
-/// The mark for a node that is deleted by this decision: other controllers learn that it was meant.
-/// `None` if there is no proof, or the node has a fresh mark.
+/// Returns the mark for a node that this decision deletes: it tells other controllers that the
+/// deletion is intended. `None` without a proof, or if the node has a fresh mark.
 pub(crate) fn proof(node: &Node, decision: &Decision, now: At) -> Option<String> {
     let proof = decision.evidence.latest.as_ref()?;
     let mark = node.annotation(instance_gone::KEY);
@@ -122,13 +122,13 @@ pub(crate) fn proof(node: &Node, decision: &Decision, now: At) -> Option<String>
     (!is_fresh).then(|| instance_gone::value(proof.method.as_str(), proof.answered))
 }
 
-/// The deletion of this node, if it was decided.
+/// Returns the deletion of this node, if it was decided.
 pub(crate) fn deletion(node: Option<&Arc<Node>>, decision: Decision) -> Option<Action> {
     let node = node.filter(|_| decision.verdict == Verdict::Delete)?;
     Some(Action { node: Arc::clone(node), write: Write::Delete(Box::new(decision)) })
 }
 
-/// The new marks of a node, given the state of its machine in the cloud. A Ready node loses
+/// Returns the new marks of a node, given the state of its machine in the cloud. A Ready node loses
 /// taint and approval without a lookup in the cloud.
 pub(crate) fn marks(
     view: &NodeView,

@@ -22,7 +22,7 @@ pub struct Abilities {
     /// True if lifecycle-ccm lists the fleet once even if no node is suspected. An observer should show
     /// the cloud before the first instance is gone.
     pub lists_once: bool,
-    /// A random number, another one for each agenda: it selects the witnesses.
+    /// A random number, different for each agenda: it selects the witnesses.
     pub seed: u64,
 }
 
@@ -36,7 +36,7 @@ impl Default for Abilities {
 /// lookups of a node whose deletion is held by breaker or budget, or that may not be deleted.
 const HELD_PERIODS: u32 = 6;
 
-/// When to look up nodes again whose deletion is held: all at the same time, because each
+/// Returns when to look up nodes again whose deletion is held: all at the same time, because each
 /// round costs a list of the fleet.
 pub(super) fn held_until(now: At, policy: &Policy) -> At {
     now.next_multiple_of(policy.monitor_period * HELD_PERIODS)
@@ -71,7 +71,7 @@ impl Agenda {
 }
 
 impl Decider {
-    /// The next requests to the cloud.
+    /// Returns the next requests to the cloud.
     pub fn agenda(&mut self, now: At, views: &[NodeView], policy: &Policy) -> Agenda {
         let ended = self.track(views);
         if self.period != policy.monitor_period {
@@ -117,7 +117,7 @@ impl Decider {
         self.abilities.lists
     }
 
-    /// When an open breaker needs a new list, or an observer its first one.
+    /// Returns when an open breaker needs a new list, or an observer its first one.
     fn relist(&self, policy: &Policy) -> Option<At> {
         let pause = policy.monitor_period * HELD_PERIODS;
         let due = self.listed.map_or(At::default(), |listed| listed + pause);
@@ -125,8 +125,8 @@ impl Decider {
         (first || self.breaker().is_open()).then_some(due)
     }
 
-    /// The Ready nodes to look up. Few while no answer has shown that the provider cannot answer
-    /// for one of them: the cloud may show another project.
+    /// Returns the Ready nodes to look up: only a few until an answer shows that the provider
+    /// cannot answer for one of them, because the cloud may show another project.
     fn witnesses(&self, views: &[NodeView], list: bool, policy: &Policy) -> Vec<Arc<str>> {
         let Abilities { most_lookups, lists, seed, .. } = self.abilities;
         let witnesses = views.iter().filter(|view| view.is_well() && view.has_id);
@@ -137,7 +137,8 @@ impl Decider {
             }
             false => list && self.is_known(view, policy),
         };
-        // By their places, not by their names: the same nodes under other names are selected alike.
+        // By their positions, not by their names, so that the same nodes under other names are
+        // selected in the same way.
         let places = (0..).map(|place: u64| mixed(seed.wrapping_add(place)));
         let mut witnesses: Vec<_> = places.zip(witnesses.filter(wanted)).collect();
         witnesses.sort_by_key(|(place, _)| *place);
@@ -146,7 +147,8 @@ impl Decider {
         witnesses.into_iter().map(|(_, view)| Arc::clone(&view.name)).collect()
     }
 
-    /// The proof that is still missing before the next answer "gone" about this node counts.
+    /// Returns the proof that is still missing before the next answer "gone" about this node
+    /// counts.
     fn needs(&self, now: At, view: &NodeView, record: &Record, policy: &Policy) -> Needs {
         let is_reported = view.ready && policy.replaced == Replaced::Report;
         let decides = !view.protected && view.may_be_deleted(policy) && !is_reported;
@@ -159,7 +161,8 @@ impl Decider {
     }
 }
 
-/// A number that looks random, another one for each number: the last step of the generator SplitMix64.
+/// Returns a number that looks random, different for each input: the last step of the generator
+/// SplitMix64.
 const fn mixed(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -172,9 +175,9 @@ struct Needs {
     heartbeat: bool,
 }
 
-/// When to look up the node. A node that may not be deleted whatever the answer is looked up
-/// rarely: only its shutdown taint depends on it, and a search by name costs the cloud more
-/// than a lookup by ID. So is a Ready one.
+/// Returns when to look up the node. A node that may not be deleted whatever the answer is looked
+/// up rarely: only its shutdown taint depends on it, and a search by name costs the cloud more than
+/// a lookup by ID. A Ready node is also looked up rarely.
 fn due(view: &NodeView, record: &Record, policy: &Policy) -> At {
     match record.looked {
         Some(looked) if view.ready || !view.may_be_deleted(policy) => {

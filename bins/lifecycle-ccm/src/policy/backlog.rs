@@ -63,7 +63,7 @@ impl Backlog {
         }
     }
 
-    /// The size of the backlog.
+    /// Returns the size of the backlog.
     pub(crate) fn size(&self, now: At) -> BacklogSize {
         let since = self.waiting.values().flatten();
         let longest = since.clone().min().map(|since| now.since(*since));

@@ -15,8 +15,8 @@ use super::{At, Decider, ListCoverage, NodeView, Policy, Source};
 /// Percent of the Ready nodes.
 const READY_SHARE: usize = 10;
 
-/// How long the cloud must report one instance as gone, by its ID and while the lists show most of
-/// the Ready nodes, before its absence stops being a sign of an incomplete list.
+/// The time for which the cloud must report an instance as gone, by its ID and while the lists show
+/// most of the Ready nodes, before its absence is no longer a sign of an incomplete list.
 pub const PROVEN: Duration = Duration::from_mins(15);
 
 /// Why deletions are held.
@@ -55,7 +55,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn as_str(&self) -> &'static str {
         self.into()
     }
@@ -83,7 +83,7 @@ impl FleetLook {
 }
 
 impl Decider {
-    /// The nodes that a list is compared with.
+    /// Returns the nodes that a list is compared with.
     pub(super) fn known<'a>(
         &'a self,
         views: &'a [NodeView],
@@ -92,7 +92,7 @@ impl Decider {
         views.iter().filter(|view| self.is_known(view, policy))
     }
 
-    /// All that the policy could ever delete without the word of an operator or an autoscaler,
+    /// Returns true for a node that the policy could delete without an operator or an autoscaler,
     /// Ready or not, and that the provider can answer for.
     pub(super) fn is_known(&self, view: &NodeView, policy: &Policy) -> bool {
         view.in_reach()
@@ -105,7 +105,7 @@ impl Decider {
     }
 
     /// Returns true if a list that shows no node at all should have shown this one. Nodes that are
-    /// not judged, as they are new or protected, are a sign as well while they are Ready.
+    /// not judged because they are new or protected also count while they are Ready.
     pub(super) fn is_expected(&self, view: &NodeView, policy: &Policy) -> bool {
         let runs = identifies_the_fleet(view) && view.is_well();
         self.is_known(view, policy) || (runs && !self.unjudged.contains(&view.uid))
@@ -159,15 +159,17 @@ impl Decider {
     }
 }
 
-/// Returns true if a list that shows this node is a list of our fleet. Only an ID says so: other
-/// projects may use the same names. New and approved nodes count here, too. Those that are marked
-/// for scale-down do not: they are gone or about to go, so they say nothing about the others.
+/// Returns true if a list that shows this node is a list of our fleet. Only an ID proves that:
+/// other projects may use the same names. New and approved nodes also count here. Nodes that are
+/// marked for scale-down do not: they are gone or about to be deleted, so they say nothing about
+/// the others.
 fn identifies_the_fleet(view: &NodeView) -> bool {
     view.in_reach() && view.has_id && view.claim == Claim::Ours && !view.marked
 }
 
-/// Why what was shown is not plausible, whatever the cases say. `expected` is about the nodes that
-/// a list of our fleet should show, `ready` about the Ready ones among those that it is measured by.
+/// Returns why what was shown is not plausible, whatever the cases say. `expected` is about the
+/// nodes that a list of our fleet should show, `ready` about the Ready ones among those that it is
+/// measured by.
 fn doubt(
     views: &[NodeView],
     shown: &FleetLook,
@@ -178,7 +180,7 @@ fn doubt(
         |view: &NodeView| identifies_the_fleet(view) && !shown.missing.contains(&view.name);
     let by = shown.by();
     match shown.witnesses {
-        // Without any witness nothing is shown of the nodes that are expected.
+        // Without a witness none of the expected nodes is shown.
         Some((0, 0)) => return Some(Cause::Empty { by, known: expected.known }),
         Some((0, known)) => return Some(Cause::Empty { by, known }),
         Some((found, gone)) if gone > 0 => {

@@ -20,11 +20,11 @@ impl Decider {
     /// nodes, not the state at the time of the lookup; the list's `missing` must be computed
     /// from the same views.
     ///
-    /// The decisions about cases that ended by themselves come first (the node turned Ready,
-    /// was deleted, left the policy's reach), then those about looked-up nodes, and last those
-    /// about nodes whose instance is proven to be gone. The last group is ordered by case and
-    /// name, with nodes whose deletion was refused at the end: this is the order in which
-    /// nodes receive budget.
+    /// First come the decisions about cases that ended on their own (the node became Ready, was
+    /// deleted, left the policy's reach), then decisions about looked-up nodes, and last decisions
+    /// about nodes whose instance is proven to be gone. The last group is ordered by case and name,
+    /// with nodes whose deletion was refused at the end: this is the order in which nodes receive
+    /// budget.
     pub fn decide(
         &mut self,
         now: At,
@@ -76,8 +76,8 @@ impl Decider {
         decisions
     }
 
-    /// Remembers for which nodes the provider cannot answer. If these are news, the breaker may
-    /// have opened because of them: the fleet is shown again at once. If it can answer for all
+    /// Remembers for which nodes the provider cannot answer. If there are new ones, the breaker may
+    /// have opened because of them, so the fleet is listed again at once. If it can answer for all
     /// witnesses, no others are looked up until the next list.
     fn learn(&mut self, answers: &Answers) {
         let before = self.unjudged.len();
@@ -99,8 +99,8 @@ impl Decider {
         }
     }
 
-    /// The result of the list, or of the witnesses. A list that failed or took too long proves
-    /// nothing, nor do witnesses without an answer in time.
+    /// Returns the result of the list, or of the witnesses. A list that failed or took too long
+    /// proves nothing, nor do witnesses without an answer in time.
     fn shown(&self, views: &[NodeView], answers: &Answers, policy: &Policy) -> Option<FleetLook> {
         let in_time = |answered: At, asked: At| answered.since(asked) <= policy.evidence_age;
         match answers.list.as_ref()? {
@@ -132,7 +132,7 @@ impl Decider {
         }
     }
 
-    /// Answers of a cloud whose list was implausible do not count: every case starts over, except
+    /// Forgets the answers of a cloud whose list was implausible: every case starts over, except
     /// the cases of approved nodes, which the breaker does not hold, and the cases that were proven
     /// for so long that they have closed it.
     fn forget_evidence(&mut self, views: &[NodeView], shown: &FleetLook) {
@@ -147,7 +147,7 @@ impl Decider {
         }
     }
 
-    /// Held nodes are looked up less often.
+    /// Schedules the next lookup of a held node: such nodes are looked up less often.
     fn hold(&mut self, now: At, decision: &Decision, policy: &Policy) {
         let until = match decision.verdict {
             Verdict::BreakerOpen => None,
@@ -160,14 +160,15 @@ impl Decider {
         }
     }
 
-    /// Breaker and budget; the operator's approval bypasses both, an autoscaler's mark the budget.
+    /// Applies breaker and budget; the operator's approval bypasses both, an autoscaler's mark
+    /// bypasses the budget.
     fn verdict(&mut self, now: At, view: &NodeView, known: usize, policy: &Policy) -> Verdict {
         if view.approved || (view.marked && !self.breaker().is_open()) {
             return Verdict::Delete;
         }
         match self.brake.request(now, &view.uid, known, policy.deletions()) {
             Ok(()) => {
-                // It may have been charged for an earlier deletion, without effect.
+                // It may have been charged for an earlier deletion that had no effect.
                 self.brake.renew(now, &view.uid);
                 Verdict::Delete
             }
@@ -177,7 +178,7 @@ impl Decider {
     }
 }
 
-/// The reason why the policy does not apply to this node, if any.
+/// Returns the reason why the policy does not apply to this node, if any.
 pub fn exempt(view: &NodeView) -> Option<Reason> {
     use ccm_cloud::Claim;
     match view {
@@ -289,7 +290,7 @@ impl PassInput<'_> {
         Evaluation::Decided(decision)
     }
 
-    /// The missing proof of the case, if any.
+    /// Returns the missing proof of the case, if any.
     fn doubt(&self, view: &NodeView, record: &mut Record, is_beat_read: bool) -> Option<Doubt> {
         let Self { now, asked, policy, .. } = *self;
         let case = record.case.as_ref()?;
@@ -317,8 +318,8 @@ impl PassInput<'_> {
         }
     }
 
-    /// Why the list does not confirm the deletion, if it does not. Witnesses confirm only what was
-    /// proven by ID.
+    /// Returns why the list does not confirm the deletion, if it does not. Witnesses confirm only
+    /// what was proven by ID.
     fn list_doubt(&self, view: &NodeView, record: &mut Record, opened: At) -> Option<Doubt> {
         match self.list.as_ref().filter(|(shown, _)| shown.asked >= opened) {
             None => Some(Doubt::NotListed),

@@ -33,7 +33,7 @@ pub enum Reason {
     Protected,
     /// Its kubelet has renewed its Lease since the cloud first reported its instance as gone.
     Alive,
-    /// It is Ready, but on another machine than its provider ID says, and
+    /// It is Ready, but on a machine that its provider ID does not name, and
     /// [`Replaced`](super::Replaced) excludes it from deletion.
     Replaced,
     /// It has no provider ID, and [`Ghosts`](super::Ghosts) excludes it from deletion.
@@ -46,7 +46,7 @@ impl Reason {
     /// All values.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -77,7 +77,7 @@ impl Doubt {
     /// All values.
     pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn as_str(self) -> &'static str {
         self.into()
     }
@@ -90,9 +90,9 @@ impl Doubt {
 pub enum Verdict {
     /// No action.
     Keep(Reason),
-    /// None yet; the cloud reported the instance as gone.
+    /// No action yet; the cloud reported the instance as gone.
     Suspect {
-        /// When to look the node up again.
+        /// When to look up the node again.
         look_again: At,
         /// The missing condition.
         why: Doubt,
@@ -109,12 +109,12 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn as_str(&self) -> &'static str {
         self.into()
     }
 
-    /// The detailed reason, for metric labels and log fields; empty where there is none.
+    /// Returns the detailed reason, for metric labels and log fields; empty where there is none.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Keep(reason) => reason.as_str(),
@@ -140,7 +140,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// Returns true if it is only the provider's word, which no request at the cloud confirms.
+    /// Returns true if it is only a statement of the provider, without a request ID of the cloud.
     pub(super) fn is_weak(&self) -> bool {
         self.method == ProofMethod::ProvidersWord && self.request_id.is_none()
     }

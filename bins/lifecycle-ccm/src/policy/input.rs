@@ -64,7 +64,7 @@ impl NodeView {
         self.age.saturating_sub(now.since(then)) >= policy.grace_period
     }
 
-    /// Returns true if it may be deleted if its instance is gone: it has a provider ID, or
+    /// Returns true if it may be deleted when its instance is gone: it has a provider ID, or
     /// [`Ghosts`] allows it.
     pub(crate) fn may_be_deleted(&self, policy: &Policy) -> bool {
         self.has_id || (policy.ghosts == Ghosts::Uninitialised && self.uninitialised)
@@ -86,8 +86,8 @@ pub struct LookedUp {
     pub heartbeat: Option<Heartbeat>,
 }
 
-/// The renewal that the Lease of a kubelet shows; empty if there is none. It is only compared with
-/// an earlier one, so no clock of a node matters.
+/// The renewal that the Lease of a kubelet shows; empty without a renewal. It is only compared with
+/// an earlier one, so the clocks of the nodes do not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heartbeat(pub String);
 
@@ -128,7 +128,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// The kinds of the errors, by the names of their nodes.
+    /// Returns the kinds of the errors, by the names of their nodes.
     pub(crate) fn errors(&self) -> HashMap<Arc<str>, &'static str> {
         let error = |one: &LookedUp| {
             Some((Arc::clone(&one.name), one.result.as_ref().err()?.kind.reason()))

@@ -33,16 +33,16 @@ pub enum Replaced {
 pub struct Policy {
     /// The minimum time between the first answer "gone" and the last lookup.
     pub confirmation_period: Duration,
-    /// How old a node must be before an answer "gone" counts. Must be longer than the
-    /// cloud takes to show a new instance everywhere.
+    /// The minimum age of a node before an answer "gone" counts. It must be longer than the cloud
+    /// takes to show a new instance everywhere.
     pub grace_period: Duration,
-    /// How often a node that is not Ready is looked up.
+    /// The interval between two lookups of a node that is not Ready.
     pub monitor_period: Duration,
     /// The maximum number of deleted nodes per [`Policy::budget_window`].
     pub budget: Limit,
     /// The sliding window of the budget.
     pub budget_window: Duration,
-    /// Percent of the known nodes; if a list lacks more of them, the breaker opens.
+    /// The percentage of the known nodes that a list may lack; if it lacks more, the breaker opens.
     pub shrink_threshold: u8,
     /// The policy for nodes without a provider ID.
     pub ghosts: Ghosts,
@@ -53,7 +53,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The maximum number of deleted nodes, for the budget.
+    /// Returns the maximum number of deleted nodes, for the budget.
     pub(super) const fn deletions(&self) -> Budget {
         Budget { limit: self.budget, window: self.budget_window }
     }

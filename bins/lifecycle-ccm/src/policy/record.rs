@@ -42,7 +42,7 @@ pub struct Case {
 }
 
 impl Record {
-    /// A node that was never looked up.
+    /// Creates a node that was never looked up.
     pub fn new(node: &NodeView) -> Self {
         Self {
             uid: node.uid.clone(),
@@ -58,9 +58,9 @@ impl Record {
         }
     }
 
-    /// Updates the record from the current node. A new mark of the operator takes effect at
-    /// once, and so does a change of the condition Ready, which changes the proof that is needed;
-    /// once the provider ID is set, the case starts again.
+    /// Updates the record from the current node. A new mark of the operator takes effect at once,
+    /// and so does a change of the condition Ready, which changes the required proof. When the
+    /// provider ID is set, the case starts again.
     pub fn update(&mut self, node: &NodeView) {
         if self.has_id != node.has_id {
             *self = Self::new(node);
@@ -77,12 +77,12 @@ const fn operator_marks(node: &NodeView) -> (bool, bool) {
 }
 
 impl Case {
-    /// A case opened by this answer.
+    /// Returns a case opened by this answer.
     pub fn open(proof: Proof) -> Self {
         Self { first: proof.clone(), latest: proof, answers: 1, heartbeat: None }
     }
 
-    /// When the answer that opened the case arrived.
+    /// Returns when the answer that opened the case arrived.
     pub fn opened(&self) -> At {
         self.first.answered
     }
@@ -93,23 +93,24 @@ impl Case {
         self.answers = self.answers.saturating_add(1);
     }
 
-    /// The number of answers.
+    /// Returns the number of answers.
     pub fn answers(&self) -> u32 {
         self.answers
     }
 
-    /// For how long the cloud has said so after `start`.
+    /// Returns for how long the cloud has said so after `start`.
     pub fn lasted_from(&self, start: At) -> Duration {
         self.latest.asked.since(start.max(self.opened()))
     }
 
-    /// How many confirmation periods the answers must span, and how many answers there must be.
+    /// Returns how many confirmation periods the answers must span, and how many answers there must
+    /// be.
     pub fn needs(&self, is_listed: bool) -> (u32, u32) {
         let is_weak = !is_listed || self.first.is_weak() || self.latest.is_weak();
         if is_weak { (3, 3) } else { (1, 2) }
     }
 
-    /// The evidence for a decision.
+    /// Returns the evidence for a decision.
     pub fn evidence(&self, list: Option<ListCoverage>) -> Evidence {
         Evidence {
             first: Some(self.first.clone()),

@@ -1,8 +1,8 @@
 //! The policy for the taint of a node whose machine is shut down: pure.
 //!
-//! The taint lets the cluster move volumes and pods away from a machine that is certainly off.
-//! Upstream removes it only when the node is Ready again; lifecycle-ccm follows the cloud,
-//! because a running machine may need its volumes to become Ready.
+//! Because of the taint, the cluster can move volumes and pods away from a machine that is
+//! certainly off. Upstream removes it only when the node is Ready again; lifecycle-ccm follows the
+//! cloud, because a running machine may need its volumes to become Ready.
 
 use ccm_cloud::PowerState;
 use ccm_objects::{Taint, node_keys};
@@ -37,7 +37,7 @@ pub enum TaintStep {
     Remove,
 }
 
-/// Decides from the node and, if it was looked up, the state of its machine in the cloud.
+/// Decides from the node and, if it was looked up, from the state of its machine in the cloud.
 pub(crate) fn plan(
     ready: bool,
     taints: &[Taint],
@@ -55,7 +55,7 @@ pub(crate) fn plan(
     }
 }
 
-/// The complete new list of taints.
+/// Returns the complete new list of taints.
 pub(crate) fn apply(taints: &[Taint], step: TaintStep) -> Vec<Taint> {
     Taint::set(taints, KEY, EFFECT, step == TaintStep::Add)
 }

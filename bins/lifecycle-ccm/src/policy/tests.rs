@@ -40,7 +40,7 @@ impl Decider {
     }
 }
 
-/// A node that is not Ready, old enough, and ours.
+/// Returns a node that is not Ready, old enough, and ours.
 fn view(name: &str) -> NodeView {
     NodeView {
         name: name.into(),
@@ -63,7 +63,7 @@ fn ready(name: &str) -> NodeView {
     NodeView { ready: true, ..view(name) }
 }
 
-/// This node and ten that are Ready.
+/// Returns this node and ten that are Ready.
 fn among_ready(node: NodeView) -> Vec<NodeView> {
     (0..10).map(|number| ready(&format!("ready-{number}"))).chain([node]).collect()
 }
@@ -96,7 +96,7 @@ fn error(kind: ErrorKind) -> LookupResult {
     Err(CloudError::new(kind, "odd"))
 }
 
-/// A list that was read at once, without these nodes.
+/// Returns a list that was read at once, without these nodes.
 fn lacks(asked: At, missing: &[&str]) -> Listing {
     let missing = missing.iter().map(|name| Arc::from(*name)).collect();
     Listing::Read { asked, answered: asked, instances: 11, malformed: 0, missing }
@@ -121,7 +121,7 @@ fn decide(
     decision.map(|decision| decision.verdict).unwrap()
 }
 
-/// The decision that deleted the node.
+/// Returns the decision that deleted the node.
 fn decision(name: &str) -> Decision {
     Decision {
         name: name.into(),

@@ -23,7 +23,7 @@ pub struct Message {
 }
 
 impl Decision {
-    /// Why the node is not deleted now although the cloud reports the instance as gone.
+    /// Returns why the node is not deleted now although the cloud reports the instance as gone.
     pub(crate) fn held(&self) -> Option<String> {
         let why = match self.verdict {
             Verdict::Suspect { why, .. } => return Some(why.to_string()),
@@ -38,7 +38,8 @@ impl Decision {
         Some(why.to_owned())
     }
 
-    /// Why nothing is done about the node, although it is not known that its instance exists.
+    /// Returns why nothing is done about the node, although it is not known that its instance
+    /// exists.
     pub(crate) fn blocked(&self) -> Option<String> {
         match self.verdict {
             Verdict::Keep(reason @ (Reason::NoAnswer | Reason::Alive | Reason::NotOurs)) => {
@@ -48,7 +49,7 @@ impl Decision {
         }
     }
 
-    /// The message for events and log lines at this time.
+    /// Returns the message for events and log lines at this time.
     pub(crate) fn message(&self, now: At, policy: &Policy) -> Message {
         let seconds = |at: At| at.since(now).as_secs_f64().ceil();
         match self.verdict {
@@ -93,7 +94,7 @@ fn held(why: &str) -> Message {
     Message { text, event: Some("NodeDeletionHeld"), warning: true }
 }
 
-/// The reason why lifecycle-ccm keeps a node.
+/// Returns the reason why lifecycle-ccm keeps a node.
 pub(crate) fn kept(reason: Reason) -> Message {
     let (text, event, warning) = match reason {
         Reason::Protected => (
@@ -130,7 +131,7 @@ pub(crate) fn kept(reason: Reason) -> Message {
     Message { text: text.to_owned(), event, warning }
 }
 
-/// The event for a deleted node.
+/// Returns the event for a deleted node.
 pub(crate) fn deleted(node: &Node, decision: &Decision) -> (&'static str, String) {
     let (name, evidence) = (&node.name, &decision.evidence);
     let mut text =
@@ -142,7 +143,7 @@ pub(crate) fn deleted(node: &Node, decision: &Decision) -> (&'static str, String
     ("DeletingNode", text)
 }
 
-/// The events for a node with changed marks.
+/// Returns the events for a node with changed marks.
 pub(crate) fn marked(marks: Marks) -> impl Iterator<Item = (&'static str, String)> {
     let taint = marks.taint.map(|(step, power)| match (step, power) {
         (TaintStep::Add, _) => ("NodeShutdown", "the machine is shut down; taint added".to_owned()),
@@ -167,7 +168,7 @@ impl fmt::Display for Doubt {
             Self::NoHeartbeat => {
                 "the Lease of its kubelet could not be read, or not for a confirmation period"
             }
-            Self::NotListed => "no look at the fleet has confirmed it yet",
+            Self::NotListed => "no check of the fleet has confirmed it yet",
             Self::Listed => "but the list of the fleet contains it, so confirmation starts over",
         })
     }

@@ -28,7 +28,7 @@ async fn no_node_is_deleted_or_tainted_while_the_cloud_is_another_project() {
             process = start(Some(&last)).await.unwrap();
         }
         let calls = cloud.calls();
-        // One is shut down, and two are not reached.
+        // One machine is shut down, and two cannot be reached.
         cloud.set_power(&SimInstance::numbered(0).id, PowerState::Stopped);
         (0..3).for_each(|number| set_ready(&api, number, "Unknown"));
         sleep(Duration::from_secs(2)).await;

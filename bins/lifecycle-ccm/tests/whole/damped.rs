@@ -1,4 +1,4 @@
-//! lifecycle-ccm repeats a write that something undoes less and less often.
+//! When something undoes a write, lifecycle-ccm repeats it less and less often.
 
 use ccm_runtime::program::Program as _;
 use ccm_sim::apiserver::{Action, Fault};
@@ -17,7 +17,7 @@ struct World {
 }
 
 impl World {
-    /// A leader, and nodes the first of which is shut down.
+    /// Returns a leader, and nodes the first of which is shut down.
     async fn start() -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
         let cloud = SimCloud::new();
@@ -40,7 +40,7 @@ impl World {
         node["spec"]["taints"].to_string().contains("shutdown")
     }
 
-    /// The texts of the events about repeated writes.
+    /// Returns the texts of the events about repeated writes.
     fn told(&self) -> Vec<String> {
         let events = self.api.list("events").into_iter();
         let events = events.filter(|event| event["reason"] == "RepeatedWrite");
@@ -68,9 +68,9 @@ async fn a_taint_that_another_client_removes_is_written_less_and_less_often() {
     let written = writes(&world.api).len();
     assert!((5..=12).contains(&written), "{written} writes within ten minutes");
     let told = world.told();
-    assert!(matches!(&*told, [text] if text.contains("something takes it back")), "{told:?}");
+    assert!(matches!(&*told, [text] if text.contains("something undoes it")), "{told:?}");
     assert!(world.repeated() > 2, "{}", world.repeated());
-    // The other one has given up.
+    // The other client has given up.
     sleep(Duration::from_mins(6)).await;
     assert!(world.is_tainted());
     let written = writes(&world.api).len();

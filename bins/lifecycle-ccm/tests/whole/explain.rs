@@ -1,5 +1,5 @@
-//! The page `/explain` about nodes in each state. The first three lines say how a node fares, why,
-//! and how to fix that.
+//! The page `/explain` about nodes in each state. The first three lines give the state of a node,
+//! the reason, and the fix.
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::faults::{Effect, Fault as CloudFault};
@@ -15,7 +15,7 @@ struct World {
 }
 
 impl World {
-    /// Nodes that are Ready, and a program with these arguments: it leads.
+    /// Starts nodes that are Ready, and a program with these arguments that leads.
     async fn start(arguments: &[&str]) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
         let cloud = SimCloud::new();
@@ -45,7 +45,8 @@ impl World {
     }
 }
 
-/// A node in each state that needs no setting, ten seconds after they came into it.
+/// Returns a node in each state that does not need a setting, ten seconds after the node entered
+/// it.
 async fn each_state() -> World {
     let world = World::start(&["--node-selector=!left-out"]).await;
     for number in 1..5 {
@@ -150,6 +151,6 @@ async fn a_standby_says_that_it_has_not_looked() {
             .await
             .unwrap();
     let world = World { api, cloud, process };
-    let waits = "it is not Ready (Unknown), and this replica has not looked at it yet";
+    let waits = "it is not Ready (Unknown), and this replica has not looked it up yet";
     world.check(&name(0), ["unknown", waits, "the replica that leads"]);
 }

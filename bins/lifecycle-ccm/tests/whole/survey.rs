@@ -8,7 +8,7 @@ use ccm_testing::Log;
 
 use super::*;
 
-/// The line `fleet` after ten minutes with these nodes, all Ready, and the number of lists.
+/// Returns the line `fleet` after ten minutes with these nodes, all Ready, and the number of lists.
 async fn after_ten_minutes(
     arguments: &[&str],
     ids: &[&str],
@@ -108,7 +108,7 @@ async fn the_page_says_why_nothing_is_done_for_a_node() {
         for number in [0, 3, 4] {
             assert!(!page(number).contains("blocked"), "{mode} {number}: {}", page(number));
         }
-        // The nodes are blocked no longer.
+        // The nodes are not blocked any more.
         label(1, "a");
         cloud.faults().remove(refused);
         set_ready(&api, 5, "True");
@@ -119,7 +119,7 @@ async fn the_page_says_why_nothing_is_done_for_a_node() {
     }
 }
 
-/// The event `TaintLeftOver` of each node that has it.
+/// Returns the event `TaintLeftOver` of each node that has it.
 fn left_over(api: &ApiServer) -> Vec<String> {
     let events = api.list("events").into_iter();
     let told = events.filter(|event| event["reason"] == "TaintLeftOver");
@@ -140,9 +140,9 @@ async fn taints_that_nothing_removes_are_named_after_a_quarter_of_an_hour() {
     tainted(0, "a", "uninitialized");
     tainted(1, "a", "shutdown");
     tainted(2, "b", "shutdown");
-    // node-ccm says this of its own settings.
+    // node-ccm reports this about its own settings.
     tainted(3, "b", "uninitialized");
-    // Its machine may be off.
+    // The machine may be off.
     tainted(4, "b", "shutdown");
     set_ready(&api, 4, "Unknown");
     let arguments = ["--node-selector=pool=a"];
@@ -193,7 +193,8 @@ async fn nodes_that_are_not_selected_say_nothing_about_the_fleet() {
     }
 }
 
-/// Another scheme and another region are two causes: the provider says which one it is.
+/// Another scheme and another region are two different causes, and the provider says which one it
+/// is.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_becomes_another_providers_is_told_why() {
     let log = Log::new();

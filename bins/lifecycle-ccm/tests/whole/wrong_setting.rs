@@ -1,4 +1,4 @@
-//! A wrong setting on which all nodes depend, for a night.
+//! A wrong setting that affects all nodes is in force for a night.
 
 use ccm_sim::faults::{Effect, Fault};
 use ccm_tests::in_process::sample;
@@ -11,7 +11,7 @@ const NIGHT: Duration = Duration::from_hours(6);
 /// Within this time the alerts begin.
 const MINUTES: Duration = Duration::from_mins(4);
 /// The nodes whose machines are in the project, and the nodes of another project, which the right
-/// selector leaves out.
+/// selector does not select.
 const OURS: usize = 14;
 const ALL: usize = 20;
 const RIGHT: &str = "--node-selector=pool=a";
@@ -35,7 +35,7 @@ impl World {
         }
         let mut world = Self { api, cloud, process: None };
         world.restart(&[RIGHT], false).await;
-        // One is shut down, and has the taint.
+        // One machine is shut down, so its node has the taint.
         world.cloud.set_power(&SimInstance::numbered(0).id, PowerState::Stopped);
         set_ready(&world.api, 0, "Unknown");
         sleep(MINUTES).await;
@@ -43,7 +43,7 @@ impl World {
         world
     }
 
-    /// Another leader. On another Lease nothing was left to it.
+    /// Replaces the leader. A leader on another Lease finds nothing of the last one.
     async fn restart(&mut self, arguments: &[&str], is_moved: bool) {
         let last = self.process.take().map(|last| last.context.leadership.clone());
         let last = last.filter(|_| !is_moved);
@@ -65,7 +65,7 @@ impl World {
         sample(&self.process.as_ref().unwrap().context.metrics, name)
     }
 
-    /// The taints of each node.
+    /// Returns the taints of each node.
     fn nodes(&self) -> Vec<(String, Value)> {
         let nodes = self.api.list("nodes").into_iter();
         nodes
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-/// Nodes whose machines the cloud does not know, as they are in another project.
+/// The cloud does not know the machines of these nodes, because they are in another project.
 #[tokio::test(start_paused = true)]
 async fn a_wrong_node_selector_deletes_and_taints_no_node() {
     for (wrong, is_held) in [("", true), ("pool=b", true), ("pool=none", false), ("!pool", false)] {
@@ -83,7 +83,7 @@ async fn a_wrong_node_selector_deletes_and_taints_no_node() {
         let wrong = format!("--node-selector={wrong}");
         for arguments in [&*wrong, RIGHT] {
             world.restart(&[arguments], false).await;
-            // Two of the other project are rebooted, for as long as it takes.
+            // Two machines of the other project are rebooted, and stay so.
             for number in OURS..OURS + 2 {
                 set_ready(&world.api, number, "Unknown");
             }
@@ -104,7 +104,7 @@ async fn another_name_of_the_cluster_or_lease_deletes_and_taints_no_node() {
         let mut world = World::start().await;
         let before = world.nodes();
         let wrong = format!("--{flag}=another");
-        // The last leader leads still, and its cloud lies to both of them.
+        // The last leader still leads, and its cloud lies to both of them.
         let former = world.lead(&[RIGHT], None).await;
         world.restart(&[RIGHT, &wrong], flag.starts_with("leader")).await;
         world.cloud.faults().add(Fault::new(Effect::WrongProject));

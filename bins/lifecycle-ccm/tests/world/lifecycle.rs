@@ -23,12 +23,12 @@ pub(super) const CONFIRMATION: Duration = Duration::from_secs(2);
 /// Long enough for a deletion by [`quick`]: a look, the confirmation, another look.
 pub(super) const DELETION: Duration = Duration::from_secs(4);
 
-/// Quick periods.
+/// Returns a program with quick periods.
 pub(super) fn quick(env: &Env) -> Launch {
     quick_lifecycle(env)
 }
 
-/// Quick periods but for this confirmation period.
+/// Returns a program with quick periods, except for this confirmation period.
 pub(super) fn confirming(env: &Env, period: Duration) -> Launch {
     env.lifecycle_ccm()
         .arg("--node-monitor-period=1s")
@@ -36,13 +36,14 @@ pub(super) fn confirming(env: &Env, period: Duration) -> Launch {
         .arg("--node-grace-period=1s")
 }
 
-/// The whole number that this sample of `/metrics` shows; zero if there is none yet.
+/// Returns the whole number that this sample of `/metrics` shows, or zero if the sample does not
+/// exist yet.
 pub(super) async fn count(program: &Program, sample: &str) -> Result<u64> {
     let value = program.metrics().await?.get(sample).copied().unwrap_or(0.0);
     Ok(format!("{value:.0}").parse()?)
 }
 
-/// Waits until the sample shows this number: the page follows what is done.
+/// Waits until the sample shows this number, because the page follows the work with a delay.
 pub(super) async fn counts(program: &Program, sample: &str, wanted: u64) -> Result<()> {
     poll::until(&format!("{sample} to be {wanted}"), SOON, || async {
         let is = count(program, sample).await?;
@@ -56,7 +57,7 @@ pub(super) async fn counts(program: &Program, sample: &str, wanted: u64) -> Resu
 pub(super) const DELETIONS: &str = r#"ccm_lifecycle_deletions_total{result="ok"}"#;
 
 pub(super) async fn a_gone_node_is_deleted_after_its_confirmation_period(env: Env) -> Result<()> {
-    // Defaults but for the grace period.
+    // These are the defaults, except for the grace period.
     let program = env.start(&env.lifecycle_ccm().arg("--node-grace-period=1s")).await?;
     let confirmation = Duration::from_secs(20);
     env.add_initialised(&["node-0", "node-1", "node-2"]).await?;
@@ -69,7 +70,7 @@ pub(super) async fn a_gone_node_is_deleted_after_its_confirmation_period(env: En
     nodes::gone(&env.client, "node-1", 2 * confirmation).await?;
     let took = start.elapsed();
     ensure!(took >= confirmation, "deleted after {took:?}, before its confirmation");
-    // Generous for a busy machine; the benchmark prints the figure.
+    // This is generous for a busy machine. The benchmark prints the figure.
     ensure!(took <= confirmation + SOON, "deleted after {took:?}");
 
     let words =
@@ -79,7 +80,7 @@ pub(super) async fn a_gone_node_is_deleted_after_its_confirmation_period(env: En
     nodes::stay(&env.client, &["node-0", "node-2"], Duration::from_secs(1)).await?;
     let writes: Vec<_> =
         env.node_writes(LIFECYCLE_AGENT).await?.iter().map(Request::what).collect();
-    // The first leaves the proof on the node.
+    // The first write leaves the proof on the node.
     ensure!(writes == ["patch nodes", "delete nodes"], "two writes, not {writes:?}");
     Ok(())
 }
@@ -99,8 +100,8 @@ pub(super) async fn a_mass_outage_deletes_no_node(mut env: Env) -> Result<()> {
 
     let ended = "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds_count";
     env.forget_requests().await?;
-    // Read in this order, so that the calls belong to the counted passes, and to one more that may
-    // be half done.
+    // They are read in this order, so that the calls belong to the counted passes and to one more
+    // that may be half done.
     let before = count(&program, ended).await?;
     let calls = env.cloud().calls();
     poll::until("some passes", 2 * SOON, || async {
@@ -180,13 +181,13 @@ pub(super) async fn the_budget_holds_the_rest(env: Env) -> Result<()> {
     .await?;
     nodes::event(&env.client, held[0], "NodeDeletionHeld", SOON).await?;
     counts(&program, "ccm_lifecycle_budget_used", 2).await?;
-    // The leader dies; the next one has no budget of its own.
+    // The leader dies, and the next one does not get a new budget.
     drop(program);
     let program = env.start(&launch).await?;
     counts(&program, "ccm_lifecycle_budget_used", 2).await?;
     nodes::stay(&env.client, &held, DELETION).await?;
     nodes::gone(&env.client, held[0], SOON).await?;
-    // The first two took their confirmation, and the window counts from them.
+    // The first two took the time of their confirmation, and the window counts from them.
     let took = start.elapsed();
     ensure!(
         took >= CONFIRMATION + WINDOW,
@@ -225,7 +226,7 @@ pub(super) async fn the_shutdown_taint_follows_the_machine(env: Env) -> Result<(
 
     shut_down(&env).await?;
     sleep(Duration::from_secs(3)).await;
-    // A Ready node loses it without a question, whatever the cloud would say.
+    // A Ready node loses the taint without a request to the cloud, whatever the cloud would say.
     nodes::set_ready(&env.client, "node-1", "True").await?;
     tainted(&env, false).await?;
 

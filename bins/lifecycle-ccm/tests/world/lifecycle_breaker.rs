@@ -46,7 +46,7 @@ pub(super) async fn cloud_errors_delete_no_node(env: Env) -> Result<()> {
         all(Effect::Unauthorized),
         all(error(ErrorKind::NotFound)),
         all(Effect::Hang).on(Operation::Lookup),
-        // Whatever the lookups answer: without a list no node is deleted.
+        // Without a list no node is deleted, whatever the lookups answer.
         all(Effect::Unavailable).on(Operation::List),
     ] {
         env.cloud().faults().clear();

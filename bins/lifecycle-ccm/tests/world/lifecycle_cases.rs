@@ -20,13 +20,13 @@ use ccm_tests::scenarios::{Env, LIFECYCLE_AGENT, SOON, lease, past_grace, with_s
 const PROOF: &str = "quartet.dev/instance-gone";
 const SUSPECTED: &str = "NodeGoneSuspected";
 
-/// Waits for the first word against the node.
+/// Waits for the first evidence against the node.
 async fn suspected(env: &Env, name: &str) -> Result<()> {
     nodes::event(&env.client, name, SUSPECTED, SOON).await?;
     Ok(())
 }
 
-/// The node of the instance that took the name over.
+/// Returns the node of the instance that took the name over.
 fn successor(name: &str) -> Value {
     let mut node = nodes::with_ready(nodes::initialised(name), "False");
     node["spec"]["providerID"] = format!("sim://i-{name}-new").into();
@@ -53,7 +53,7 @@ pub(super) async fn a_node_registered_anew_is_another_node(env: Env) -> Result<(
     let start = Instant::now();
     nodes::gone(&env.client, "no-machine", 2 * SOON).await?;
     let took = start.elapsed();
-    ensure!(took >= PERIOD, "what was said of its namesake counted: gone after {took:?}");
+    ensure!(took >= PERIOD, "evidence about its namesake counted: gone after {took:?}");
     nodes::stay(&env.client, &["node-0", "new-machine"], DELETION).await
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn evidence_of_a_stopped_leader_is_dropped(env: Env) -> Result<
     hand_over(&env, Signal::TERM).await
 }
 
-/// Longer than a takeover after a crash, so that evidence that survived would show.
+/// This is longer than a takeover after a crash, so that evidence that survived would show.
 const LONG: Duration = Duration::from_secs(8);
 
 fn long(env: &Env) -> Launch {
@@ -132,7 +132,7 @@ pub(super) async fn the_proof_is_left_on_a_node_that_is_deleted(env: Env) -> Res
     let program = env.start(&quick(&env)).await?;
     env.add_initialised(&["node-0", "node-1", "node-2"]).await?;
     past_grace().await;
-    // The finalizer keeps what was written last.
+    // The finalizer keeps the object with the last write.
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
     nodes::patch(&env.client, "node-1", hold).await?;
     env.lose("node-1").await?;
@@ -149,7 +149,7 @@ pub(super) async fn the_proof_is_left_on_a_node_that_is_deleted(env: Env) -> Res
     env.lose("node-2").await?;
     nodes::gone(&env.client, "node-2", SOON).await?;
     counts(&program, DELETIONS, 2).await?;
-    // A node that stays although it was marked is not meant to go.
+    // A node that stays although it was marked should not be deleted.
     faults.clear();
     let mark = json!({"metadata": {"annotations": {PROOF: "by_id 2026-01-01T00:00:00.000Z"}}});
     nodes::patch(&env.client, "node-0", mark).await?;

@@ -16,7 +16,7 @@ use super::lifecycle::{DELETION, quick};
 use ccm_tests::nodes;
 use ccm_tests::scenarios::{Env, SOON, past_grace};
 
-/// Merges this into a Lease, which is created if there is none.
+/// Merges this into a Lease, which is created if it does not exist.
 async fn lease(env: &Env, namespace: &str, name: &str, content: Value) -> Result<()> {
     let leases: Api<Lease> = Api::namespaced(env.client.clone(), namespace);
     let mut lease = json!({
@@ -53,7 +53,7 @@ pub(super) async fn a_node_whose_kubelet_lives_is_kept(env: Env) -> Result<()> {
     let _program = env.start(&quick(&env)).await?;
     fleet(&env, 6).await?;
     renew(&env, "node-1", 0).await?;
-    // Lookups and list deny it together, and its kubelet renews its Lease.
+    // Lookups and list both deny the machine, but its kubelet renews its Lease.
     env.lose("node-1").await?;
     for second in 1..12 {
         renew(&env, "node-1", second).await?;

@@ -19,7 +19,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("node-{number}")).collect()
 }
 
-/// The number of initialised nodes, past their grace period.
+/// Starts this number of initialised nodes, past their grace period.
 async fn fleet(env: &Env, count: usize) -> Result<()> {
     let names = names(count);
     env.add_initialised(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;
@@ -27,7 +27,7 @@ async fn fleet(env: &Env, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A fault of the API server that meets lifecycle-ccm's requests about nodes alone.
+/// Returns a fault of the API server that affects only lifecycle-ccm's requests about nodes.
 fn fault(action: Action, verb: Verb) -> ApiFault {
     ApiFault::new(action).user_agent(LIFECYCLE_AGENT).verb(verb).resource("nodes")
 }
@@ -46,7 +46,7 @@ pub(super) async fn deletions_whose_answer_is_lost_stay_within_the_budget(env: E
     Ok(())
 }
 
-/// Each leader is killed as soon as it has deleted a node, or might have.
+/// Each leader is killed as soon as it has deleted a node, or may have deleted one.
 pub(super) async fn ten_killed_leaders_share_one_budget(env: Env) -> Result<()> {
     const LIVES: usize = 10;
     const LEFT: usize = 27;
@@ -58,13 +58,13 @@ pub(super) async fn ten_killed_leaders_share_one_budget(env: Env) -> Result<()> 
         env.lose(name).await?;
     }
     let faults = env.cluster.simulated().context("simulated")?.faults();
-    // Of three deletions one is late.
+    // One of three deletions is late.
     let late = Action::Delay(Duration::from_millis(500));
     faults.add(fault(late, Verb::Delete).name("node-0"));
     for life in 0..LIVES {
         let before = nodes::names(&env.client).await?.len();
         let leader = env.start_standby(&launch).await?;
-        // A change shows that its watch works. It would wait for a bookmark otherwise.
+        // A change shows that its watch works. Otherwise it would wait for a bookmark.
         let change = json!({"metadata": {"labels": {"life": life.to_string()}}});
         nodes::patch(&env.client, "node-29", change).await?;
         leader.leading(SOON).await?;
@@ -101,7 +101,7 @@ pub(super) async fn a_conflict_about_the_taint_is_soon_forgotten(env: Env) -> Re
     let conflict = Action::Status { code: 409, retry_after: None };
     faults.add(fault(conflict, Verb::Patch).times(1));
     nodes::set_ready(&env.client, "node-0", "True").await?;
-    // Without another look the next one would come after a minute.
+    // Without this, the next look would come after a minute.
     tainted(false).await?;
     Ok(())
 }

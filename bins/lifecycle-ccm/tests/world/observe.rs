@@ -1,4 +1,4 @@
-//! With `--mode=observe` everything is decided as a leader does, and nothing is written.
+//! With `--mode=observe` the program decides like a leader, but writes nothing.
 
 use anyhow::{Result, ensure};
 use ccm_cloud::PowerState;
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::lifecycle;
 
-/// A cluster with work of every kind for lifecycle-ccm.
+/// Prepares a cluster with work of every kind for lifecycle-ccm.
 async fn prepare_lifecycle(env: &Env) -> Result<()> {
     env.add_initialised(&["gone-0", "gone-1", "gone-2", "stopped", "back", "node-0", "node-1"])
         .await?;

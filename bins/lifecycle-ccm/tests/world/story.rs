@@ -30,10 +30,10 @@ pub async fn play(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// Large enough that one missing instance does not keep the breaker open.
+/// The fleet is so large that one missing instance does not keep the breaker open.
 const FLEET: usize = 12;
 
-/// Nodes, one of them another provider's.
+/// Registers nodes, one of them another provider's.
 async fn register(env: &Env) -> Result<()> {
     let names: Vec<_> = (0..FLEET).map(|number| format!("node-{number}")).collect();
     env.add_initialised(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;
@@ -54,7 +54,7 @@ async fn throttle(stage: &Stage) -> Result<()> {
     nodes::set_ready(&stage.env.client, "node-1", "True").await
 }
 
-/// One instance is terminated, and another node is silent though its instance runs. The first
+/// Terminates one instance, and silences another node although its instance runs. The first
 /// deletion is refused.
 async fn remove(stage: &Stage) -> Result<()> {
     let env = &stage.env;
@@ -78,7 +78,7 @@ async fn shut_down(env: &Env) -> Result<()> {
     nodes::set_ready(&env.client, "node-3", "True").await
 }
 
-/// Everything seems to be gone; the breaker opens, and closes when the fleet is back.
+/// Makes all instances seem gone: the breaker opens, and closes when the fleet is back.
 async fn open_breaker(stage: &Stage) -> Result<()> {
     let env = &stage.env;
     env.cloud().faults().add(Fault::new(Effect::WrongProject));

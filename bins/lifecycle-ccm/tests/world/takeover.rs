@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::lifecycle::{DELETION, quick};
 
-/// A node that is not Ready registers again with another instance, and another one is protected
-/// before its instance goes. In the old store both are nodes to delete.
+/// A node that is not Ready registers again with another instance, and another node is protected
+/// before its instance is gone. According to the old store both should be deleted.
 pub(super) async fn an_old_store_costs_no_node(mut env: Env) -> Result<()> {
     env.add_initialised(&["node-0", "again", "protected", "gone"]).await?;
     for name in ["again", "protected"] {

@@ -8,7 +8,7 @@ use serde_json::json;
 /// The approval of a deletion, which a Ready node loses.
 const APPROVED: &str = "quartet.dev/deletion-approved";
 
-/// One node's instance is gone, another one's machine stops and starts.
+/// Removes one node's instance, and stops and starts another one's machine.
 pub async fn step(env: &Env, round: u32) -> Result<()> {
     if round == 0 {
         env.add_initialised(&["node-0", "node-1", "node-2"]).await?;
@@ -22,7 +22,8 @@ pub async fn step(env: &Env, round: u32) -> Result<()> {
     Ok(())
 }
 
-/// True while the approval is on a Ready node, the node exists, or it is not tainted as shut down.
+/// Returns true while the approval is on a Ready node, the node exists, or it is not tainted as
+/// shut down.
 pub async fn is_undone(env: &Env, grant: &Grant) -> Result<bool> {
     if grant.verb == "mark" {
         let node = nodes::get(&env.client, "node-0").await?;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::plan::{Plan, is_approved, is_protected};
 
-/// For how long the Ready nodes are not counted again.
+/// The time for which the Ready nodes are not counted again.
 const RECOUNT: Duration = Duration::from_secs(1);
 
 /// The brake, and what it depends on.
@@ -31,7 +31,7 @@ pub(super) struct Brake {
 }
 
 impl Brake {
-    /// The changes that are wanted.
+    /// Returns the changes that are wanted.
     pub(super) fn gathered(&self) -> &Gathered {
         &self.gathered
     }
@@ -49,7 +49,7 @@ pub(crate) struct BrakeState {
 }
 
 impl Machine {
-    /// The state of the brake.
+    /// Returns the state of the brake.
     pub(crate) fn brake(&self, now: At) -> BrakeState {
         let Brake { gathered, population, .. } = &self.brake;
         let population = population.map_or(0, |(_, count)| count);
@@ -57,7 +57,7 @@ impl Machine {
         BrakeState { usage, held: gathered.held(), cause: gathered.cause() }
     }
 
-    /// The changes that were made, for the next leader.
+    /// Returns the changes that were made, for the next leader.
     pub(crate) fn window(&self) -> &Window {
         self.brake.gathered.brake().window()
     }
@@ -67,7 +67,7 @@ impl Machine {
         self.brake.gathered = Gathered::resume(self.now, left);
     }
 
-    /// The approval on the Lease has changed: the nodes whose change is held may change now.
+    /// Takes over a changed approval on the Lease: the nodes whose change is held may change now.
     pub(super) fn approved(&mut self, approval: Option<SetApproval>) {
         self.brake.approval = approval;
         let gathered = &self.brake.gathered;
@@ -81,7 +81,7 @@ impl Machine {
         }
     }
 
-    /// Takes note of whether a plan of this node needs the brake.
+    /// Records whether a plan of this node needs the brake.
     pub(super) fn note_change(&mut self, node: &Node, plan: &Plan) {
         let uid = &*node.uid;
         if plan.needs_brake() {
@@ -93,7 +93,8 @@ impl Machine {
         }
     }
 
-    /// Checks if the plan of an initialised node may be executed now. The error is why not.
+    /// Checks whether the plan of an initialised node may be executed now. The error is the reason
+    /// why not.
     pub(super) fn check_brake(&mut self, node: &Node, plan: &Plan) -> Result<(), Pause> {
         self.note_change(node, plan);
         if !plan.needs_brake() {
@@ -113,7 +114,7 @@ impl Machine {
         is_approved(node) || set.is_some_and(|set| set.covers(&node.labels))
     }
 
-    /// Asks a copy of the brake if it would let the wanted change of the node pass at this time.
+    /// Asks a copy of the brake whether it would allow the wanted change of the node at this time.
     pub(super) fn would_pause(&self, node: &Node, now: At) -> Option<Pause> {
         let Brake { gathered, population, .. } = &self.brake;
         let population = population.map_or(0, |(_, count)| count);
@@ -121,20 +122,20 @@ impl Machine {
         gathered.clone().request(now, &node.uid, population, budget, is_approved).err()
     }
 
-    /// The object is gone, or not guarded any more.
+    /// Forgets an object that is gone, or not guarded any more.
     pub(super) fn leaves_brake(&mut self, uid: &str) {
         if self.brake.gathered.is_wanted(uid) {
             self.change_brake(|gathered, _, _, _| gathered.leaves(uid));
         }
     }
 
-    /// The object was changed.
+    /// Records that the object was changed.
     pub(super) fn changed_past_brake(&mut self, uid: &str) {
         self.change_brake(|gathered, now, _, _| gathered.made(now, uid));
         self.say(Effect::Leave);
     }
 
-    /// Changes what is wanted, and says what that means.
+    /// Changes the wanted changes, and reports the consequences.
     fn change_brake<R>(&mut self, change: impl FnOnce(&mut Gathered, At, usize, Budget) -> R) -> R {
         let (now, population, budget) = (self.now, self.population(), self.params.budget);
         let gathered = &mut self.brake.gathered;
@@ -148,7 +149,7 @@ impl Machine {
         result
     }
 
-    /// The number of Ready nodes that this program keeps in sync.
+    /// Returns the number of Ready nodes that this program keeps in sync.
     fn population(&mut self) -> usize {
         let is_recent = |(at, _): &(At, usize)| self.now.since(*at) < RECOUNT;
         if let Some((_, population)) = self.brake.population.filter(is_recent) {

@@ -1,5 +1,5 @@
-//! Corrections of many nodes that work as they are: each waits for its turn, and one that another writer undoes
-//! again and again waits longer.
+//! Corrections of many nodes that already work: each waits for its turn, and a correction that
+//! another writer repeatedly reverts waits longer.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Machine {
         fields.iter().filter_map(&mut add).collect()
     }
 
-    /// Records that these fields of the node were set and that the answer does not show them.
+    /// Records that these fields of the node were set but that the answer does not show them.
     /// Returns them.
     pub(super) fn refused(&mut self, name: &Name, fields: &Fields) -> Vec<Repeated> {
         let now = self.now;
@@ -80,7 +80,7 @@ impl Machine {
         fields.iter().filter_map(&mut add).collect()
     }
 
-    /// The node needs no turn any more.
+    /// Records that the node needs no turn any more.
     pub(super) fn leaves_turns(&mut self, name: &Name) {
         self.change_turns(|turns, _| turns.forget(name));
     }

@@ -26,13 +26,13 @@ pub(crate) enum Effect {
     Retry(Arc<Node>, Again, RetryReason),
     /// This number of nodes has entered the state, or left it if negative.
     Counts(NodeState, i64),
-    /// Another number of nodes waits for its turn.
+    /// The number of nodes that wait for their turn has changed.
     TurnsWait,
     /// The brake opens.
     BrakeOpens(TooMany),
     /// The brake closes.
     BrakeCloses,
-    /// The brake has changed: other nodes are held, or another number of them.
+    /// The brake has changed: it holds other nodes, or another number of them.
     BrakeChanges,
     /// The next leader should know of the last changes.
     Leave,
@@ -55,16 +55,16 @@ pub(crate) enum Effect {
     Repeats(Vec<String>),
     /// A node is held because nothing confirms its provider ID.
     HeldUnconfirmed,
-    /// How many nodes have which problem.
+    /// The number of nodes with each problem.
     Irregular(BTreeMap<Problem, usize>),
-    /// This is needed from outside.
+    /// A request to the outside.
     Request(Request),
 }
 
 /// An effect whose answer is an event.
 #[derive(Debug, Serialize)]
 pub(crate) enum Request {
-    /// Tells the lookups if the node needs work or a call.
+    /// Tells the lookups whether the node needs work or a call.
     Due(Due),
     /// A write to the API server.
     Write {
@@ -83,7 +83,7 @@ pub(crate) enum Request {
         what: &'static str,
         /// The number of conflicts in a row that are usual.
         most: u32,
-        /// How soon the node is queued.
+        /// The priority with which the node is queued.
         priority: Priority,
     },
     /// A lookup of all of these nodes.
@@ -116,7 +116,7 @@ pub(crate) enum Queued {
     Forget,
 }
 
-/// The back-off after failures. Upstream begins with 5 ms, which makes eight calls to a failing
+/// The back-off after failures. Upstream begins with 5 ms, which means eight calls to a failing
 /// cloud within a second.
 pub(crate) const RETRY: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1) };
@@ -124,7 +124,7 @@ pub(crate) const RETRY: Backoff =
 /// When a node is tried again.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) enum Again {
-    /// As the class of its error demands.
+    /// As the class of its error requires.
     As(RetryClass),
     /// After this time.
     Every(Duration),
@@ -133,7 +133,7 @@ pub(crate) enum Again {
 }
 
 impl Again {
-    /// The same in the words of the queue.
+    /// Returns the pace of the queue for it.
     pub(super) fn pace(self) -> Pace {
         match self {
             Self::As(class) => Pace::of(class, RETRY),

@@ -21,7 +21,7 @@ const FRESH: Duration = Duration::from_secs(30);
 )]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum NodeState {
-    /// node-ccm has not synced it yet, or has no answer about it.
+    /// node-ccm has not synced it yet, or does not have an answer about it.
     #[default]
     Unknown,
     /// It has the taint and is about to be initialised.
@@ -35,7 +35,7 @@ pub(crate) enum NodeState {
     Initialised,
     /// It is initialised and its instance is gone.
     InstanceGone,
-    /// It is not tainted, has no provider ID, and only its name says which instance is its.
+    /// It is not tainted, has no provider ID, and only its name shows which instance belongs to it.
     Unconfirmed,
     /// The provider reports that another controller is responsible for it.
     NotOurs,
@@ -66,7 +66,7 @@ pub(crate) enum Problem {
     DuplicateProviderId,
     /// It has no IP address.
     NoAddress,
-    /// It has no provider ID, and only its name says which instance is its.
+    /// It has no provider ID, and only its name shows which instance belongs to it.
     Unconfirmed,
     /// It is Ready, and its instance is gone.
     InstanceGone,
@@ -119,7 +119,7 @@ pub(super) enum Came {
 }
 
 impl Came {
-    /// The outcome of a plan without steps, with the cloud's own words.
+    /// Returns the outcome of a plan without steps, with the cloud's own words.
     pub(super) fn of(outcome: &Outcome, answer: &LookupResult) -> Self {
         match (outcome, answer) {
             (_, Err(error)) => Self::Unanswered(error.clone()),
@@ -128,7 +128,7 @@ impl Came {
         }
     }
 
-    /// True if only the cloud can say that it is over.
+    /// Returns true if only the cloud can say that it is over.
     pub(super) const fn is_clouds(&self) -> bool {
         matches!(self, Self::Gone(_) | Self::Unanswered(_) | Self::Planned(Outcome::NotOurs(_)))
     }
@@ -148,7 +148,7 @@ impl NodeMemory {
         self.kept = Some(Box::new(LastAnswer { node, answer, at }));
     }
 
-    /// The cloud's last answer, if it is fresh and the node is still the same object.
+    /// Returns the cloud's last answer, if it is fresh and the node is still the same object.
     pub(super) fn recall(&mut self, node: &Node, now: At) -> Option<&LookupResult> {
         let is_old = |kept: &mut Box<LastAnswer>| {
             !kept.node.has_identity_of(node) || now.since(kept.at) > FRESH
@@ -157,7 +157,7 @@ impl NodeMemory {
         self.kept.as_ref().map(|kept| &kept.answer)
     }
 
-    /// The instance in the cloud's last answer, however old, and when that came.
+    /// Returns the instance in the cloud's last answer, however old, and when that came.
     pub(super) fn answered(&self, node: &Node) -> Option<(&Instance, At)> {
         let kept = self.kept.as_ref().filter(|kept| kept.node.has_identity_of(node))?;
         match &kept.answer {
@@ -166,7 +166,8 @@ impl NodeMemory {
         }
     }
 
-    /// The cloud has shown the instance as it was at this time. What it has denied later stays.
+    /// Records that the cloud has shown the instance as it was at this time. What it has denied
+    /// later stays.
     pub(super) fn is_shown(&mut self, seen: At) {
         self.last.take_if(|last| match last.came {
             Came::Unanswered(_) => true,
@@ -174,7 +175,7 @@ impl NodeMemory {
         });
     }
 
-    /// Takes what kept the last work from its end, unless only the cloud can say that it is over.
+    /// Clears the reason why the last work did not end well, unless only the cloud can resolve it.
     pub(super) fn take_last(&mut self) -> Option<Box<Last>> {
         self.last.take_if(|last| !last.came.is_clouds())
     }

@@ -19,7 +19,7 @@ pub(crate) struct Params {
     pub(crate) policy: Policy,
     /// The nodes that are written.
     pub(crate) selector: NodeSelector,
-    /// How many Ready nodes may change within which time.
+    /// The number of Ready nodes that may change within a time.
     pub(crate) budget: Budget,
     /// Writes to initialised nodes per second.
     pub(crate) per_second: Option<f64>,
@@ -53,7 +53,7 @@ pub(crate) struct Work {
     pub(crate) answer: LookupResult,
     /// The other nodes with the provider ID of the instance.
     pub(crate) rivals: Vec<Arc<Node>>,
-    /// How often the work on the node has failed in a row.
+    /// The number of consecutive failures of the work on the node.
     pub(crate) failures: u32,
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Event {
     Set(Params),
     /// The store is new: from now on nodes are queued.
     Leads,
-    /// A node that was there before this replica led.
+    /// A node that existed before this replica led.
     Listed(SeenNode),
     /// A node is new.
     Added(SeenNode),
@@ -88,7 +88,7 @@ pub(crate) enum Event {
     Gone(Name),
     /// The approval of a user on the Lease.
     Approved(Option<SetApproval>),
-    /// It is the node's turn in the queue: is the cloud to be asked?
+    /// It is the node's turn in the queue: should the cloud be asked?
     Look(SeenNode),
     /// A call had too many nodes; this one is queued again.
     AskedAgain(Name),

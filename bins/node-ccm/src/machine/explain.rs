@@ -1,5 +1,5 @@
-//! Explains a node on the page `/explain`: how it fares, why, and how to fix that. It reads the
-//! memory and the node in the store, and changes nothing.
+//! Explains a node on the page `/explain`: its state, the reason and the remedy. It reads the
+//! memory and the node in the store, and does not change them.
 
 mod braked;
 mod mends;
@@ -93,7 +93,8 @@ impl Machine {
         Own { node, entry, known, plan }
     }
 
-    /// The first of these that applies is what an operator needs to know.
+    /// Explains a node of this provider. The first reason that applies is the one that an operator
+    /// needs to know.
     fn explain_own(&self, own: &Own<'_>, seen: &SeenNode, now: At) -> Explanation {
         let node = own.node;
         if self.claim(seen).is_none() {
@@ -117,7 +118,8 @@ impl Machine {
         Explanation { next, ..told }
     }
 
-    /// A write is due in observe mode. node-ccm does not keep the plan of a node without a provider ID.
+    /// Explains a write that is due in observe mode. node-ccm does not keep the plan of a node
+    /// without a provider ID.
     fn only_observed(&self, own: &Own<'_>, last: Option<&Last>, now: At) -> Option<Explanation> {
         let is_due = own.plan.as_ref().map_or(last.is_some(), |plan| !plan.steps.is_empty());
         let told = Explanation::observed("");
@@ -125,7 +127,7 @@ impl Machine {
         (is_due && self.params.is_observing).then_some(Explanation { next, ..told })
     }
 
-    /// By what is known of the instance.
+    /// Explains what is due, given what is known of the instance.
     fn planned(&self, own: &Own<'_>, now: At) -> Explanation {
         let held = self.held(own, now);
         let waits = held.or_else(|| own.repeated(now)).or_else(|| self.gathered(own, now));
@@ -135,7 +137,7 @@ impl Machine {
         })
     }
 
-    /// By the last answer of the cloud.
+    /// Explains the plan by the last answer of the cloud.
     fn explain_plan(&self, own: &Own<'_>, plan: &Plan, now: At) -> Explanation {
         let node = own.node;
         let Some((instance, at)) = own.known else { return not_asked(node) };
@@ -164,7 +166,7 @@ impl Machine {
         Explanation::fine(format!("{agrees}, as the cloud showed it {}", moment(at, now)))
     }
 
-    /// The plan has steps, and node-ccm does not know of an obstacle.
+    /// Explains a plan with steps, if node-ccm does not know of an obstacle.
     fn differing(&self, node: &Node, id: &ProviderId, plan: &Plan) -> Explanation {
         let reasons = plan.steps.iter().map(Step::reason).collect::<Vec<_>>();
         let reasons = reasons.join("; ");
@@ -229,7 +231,7 @@ fn left_out(node: &Node, why: &str, is_selected: bool) -> Explanation {
     Explanation::new(Fares::Foreign, format!("{why}{waits}"), mends::left_out(is_selected))
 }
 
-/// This leader does not have an answer of the cloud about the node.
+/// Explains a node about which this leader does not have an answer of the cloud.
 fn not_asked(node: &Node) -> Explanation {
     let cause = "this leader does not have an answer of the cloud about this node yet";
     let told = Explanation::new(Fares::Working, cause, mends::CLOUD_SILENT);
@@ -247,7 +249,7 @@ fn due_at(at: At, how: &str, pace: Pace, now: At) -> String {
     }
 }
 
-/// The present state of the node, in one line.
+/// Returns the present state of the node, in one line.
 fn described(node: &Node) -> String {
     let taint = match node.is_uninitialised() {
         true => format!("taint {UNINITIALIZED}"),
@@ -264,7 +266,7 @@ fn described(node: &Node) -> String {
     format!("{taint}; {ready}; provider ID {id}; {addresses}{}", wanted.unwrap_or_default())
 }
 
-/// The last work on the node has not ended as it should.
+/// Explains a node whose last work has not ended as it should.
 fn ended(node: &Node, last: &Last) -> Explanation {
     match &last.came {
         Came::Planned(outcome) if last.is_first => {
@@ -296,13 +298,13 @@ fn ended(node: &Node, last: &Last) -> Explanation {
     }
 }
 
-/// Of a node that is not Ready lifecycle-ccm decides.
+/// Explains a node whose instance is gone. lifecycle-ccm decides about a node that is not Ready.
 fn gone(node: &Node, cause: String) -> Explanation {
     let fares = if node.is_ready() { Fares::Blocked } else { Fares::Working };
     Explanation::new(fares, cause, mends::gone(node))
 }
 
-/// node-ccm may not write anything to the node.
+/// Explains a node to which node-ccm may not write.
 fn planned(node: &Node, outcome: &Outcome) -> Explanation {
     match outcome {
         Outcome::NotOurs(why) => {
@@ -334,7 +336,7 @@ fn planned(node: &Node, outcome: &Outcome) -> Explanation {
     }
 }
 
-/// node-ccm does not write the node, for a reason that a person should know.
+/// Explains why node-ccm does not write the node, if a person should know.
 fn kept_as_it_is(node: &Node, plan: &Plan) -> Option<Explanation> {
     let why = |note: &Note| match note {
         Note::NodeIpRefused(_) => Some((Fares::Blocked, mends::NODE_IP.to_owned())),
@@ -351,7 +353,7 @@ fn kept_as_it_is(node: &Node, plan: &Plan) -> Option<Explanation> {
 }
 
 impl Own<'_> {
-    /// A write is due again: another client, the API server or a policy takes it back.
+    /// Explains a write that is due again: another client, the API server or a policy reverts it.
     fn repeated(&self, now: At) -> Option<Explanation> {
         let (entry, plan) = (self.entry?, self.plan.as_ref()?);
         let check = |(field, value): &(String, String)| {
@@ -369,7 +371,7 @@ impl Own<'_> {
         Some(Explanation { next, ..Explanation::new(Fares::Blocked, cause, mend) })
     }
 
-    /// The last answer of the cloud, and the notes of the plan.
+    /// Adds the last answer of the cloud, and the notes of the plan.
     fn detail(&self, told: &mut Explanation, now: At) {
         let last = self.entry.and_then(|entry| entry.last.as_deref());
         let is_gone = last.is_some_and(|last| matches!(last.came, Came::Gone(_)));
@@ -397,7 +399,7 @@ impl Own<'_> {
     }
 }
 
-/// The values that the node should have by its instance.
+/// Returns the values that the node should have by its instance.
 fn wished(node: &Node, instance: &Instance) -> Option<String> {
     let list = addresses::desired(node, instance).ok().flatten()?;
     let shown = |what: &str, value: &Option<String>| {

@@ -26,14 +26,14 @@ pub(crate) struct TooMany {
 /// Why a change is not made now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Pause {
-    /// Until this time the others are gathered that come with it.
+    /// Until this time, other changes are gathered.
     Gathers(At),
     /// The brake holds it.
     Held(Hold),
 }
 
 impl Pause {
-    /// Why it is held, if it is.
+    /// Returns why it is held, if it is.
     pub(crate) fn held(self) -> Option<String> {
         match self {
             Self::Held(hold) => Some(hold.to_string()),
@@ -50,10 +50,10 @@ struct WantedChange {
     is_held: bool,
 }
 
-/// A brake for changes that are wanted object by object, in no order: it gathers them before it
-/// decides on the first one. If more are wanted than the budget allows within its whole window, its
-/// breaker opens and no change is made. It closes when that many are no longer wanted. Changes that
-/// were made by approval still count, so the approval of one does not approve the others.
+/// A brake for changes that are wanted object by object, in any order: it gathers them before it
+/// decides about the first one. If more are wanted than the budget allows within its whole window,
+/// its breaker opens and no change is made. It closes when that many are no longer wanted. Changes
+/// that were made by approval still count, so the approval of one does not approve the others.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Gathered {
     brake: Brake<TooMany>,
@@ -66,12 +66,12 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// No change is wanted; these were made under the last leader.
+    /// Returns a memory in which no change is wanted; these were made under the last leader.
     pub(super) fn resume(now: At, window: Window) -> Self {
         Self { brake: Brake::resume(now, window), ..Self::default() }
     }
 
-    /// Notes that the object with this UID should be changed.
+    /// Records that the object with this UID should be changed.
     pub(super) fn wants(&mut self, now: At, uid: &str) {
         if !self.wanted.contains_key(uid) {
             let wanted = WantedChange { since: now, is_charged: false, is_held: false };
@@ -79,7 +79,7 @@ impl Gathered {
         }
     }
 
-    /// The object is right as it is.
+    /// Records that the object is right as it is.
     pub(super) fn agrees(&mut self, uid: &str) {
         if self.forget(uid).is_some_and(|wanted| wanted.is_charged) {
             self.brake.release(uid);
@@ -92,8 +92,8 @@ impl Gathered {
         Some(wanted)
     }
 
-    /// The object is gone, or not protected any more: what happens to it is not charged. It says
-    /// nothing about the cloud's word on the others.
+    /// Forgets an object that is gone, or not protected any more: what happens to it is not
+    /// charged. This says nothing about the cloud's answers about the others.
     pub(super) fn leaves(&mut self, uid: &str) {
         let was_wanted = self.wanted.contains_key(uid);
         self.agrees(uid);
@@ -102,7 +102,7 @@ impl Gathered {
         }
     }
 
-    /// The object was changed.
+    /// Records that the object was changed.
     pub(super) fn made(&mut self, now: At, uid: &str) {
         if self.forget(uid).is_none() {
             return;
@@ -113,7 +113,8 @@ impl Gathered {
         }
     }
 
-    /// Opens or closes the breaker by what is wanted. Call it after each change of that.
+    /// Opens or closes the breaker according to the wanted changes. Call it after each change of
+    /// them.
     pub(super) fn observe(
         &mut self,
         now: At,
@@ -133,7 +134,7 @@ impl Gathered {
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason why not.
     pub(super) fn request(
         &mut self,
         now: At,
@@ -168,7 +169,7 @@ impl Gathered {
         }
     }
 
-    /// Why the breaker is open, if it is.
+    /// Returns why the breaker is open, if it is.
     pub(super) fn cause(&self) -> Option<TooMany> {
         match self.brake.breaker() {
             Breaker::Open { cause, .. } => Some(*cause),
@@ -176,17 +177,17 @@ impl Gathered {
         }
     }
 
-    /// The breaker and the window.
+    /// Returns the breaker and the window.
     pub(super) fn brake(&self) -> &Brake<TooMany> {
         &self.brake
     }
 
-    /// The used and allowed part of this budget.
+    /// Returns the used and allowed part of this budget.
     pub(super) fn usage(&self, now: At, population: usize, budget: Budget) -> Usage {
         self.brake.usage(now, population, budget)
     }
 
-    /// The number of objects whose change is held, and why.
+    /// Returns the number of objects whose change is held, and why.
     pub(super) fn held(&self) -> Option<(usize, Hold)> {
         Some((self.held, self.hold?)).filter(|(held, _)| *held > 0)
     }
@@ -217,8 +218,8 @@ mod tests {
         At(Duration::from_secs(seconds))
     }
 
-    /// Changes that are wanted at this time, and decided on when they have been gathered.
-    /// Returns how many are made.
+    /// Requests changes at this time, and decides about them when they have been gathered. Returns
+    /// how many are made.
     fn wave(gathered: &mut Gathered, start: u64, uids: std::ops::Range<u32>) -> usize {
         let uids: Vec<String> = uids.map(|number| number.to_string()).collect();
         for uid in &uids {
@@ -302,7 +303,7 @@ mod tests {
         assert!(!second.brake().breaker().is_open(), "the budget holds it");
     }
 
-    /// The next change of an object is paid with the first one, and was that one's.
+    /// The next change of an object is paid with the first one.
     #[test]
     fn what_was_made_stays_charged_when_the_next_change_is_not_needed() {
         let mut gathered = Gathered::default();
@@ -314,7 +315,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is wanted, and when: no more objects than the limit change within an hour.
+        /// Whatever is wanted, and whenever: no more objects than the limit change within an hour.
         #[test]
         fn no_hour_sees_more_changes_than_allowed(
             waves in proptest::collection::vec((1_u64..4000, 0_u32..50, 0_u32..12), 1..20),

@@ -1,4 +1,5 @@
-//! Nodes come, change and go, and the settings change: the nodes that need work are queued.
+//! Handles nodes that are added, changed and deleted, and changed settings: queues the nodes that
+//! need work.
 
 use ccm_cloud::Claim;
 use ccm_controller::queue::Priority;
@@ -22,8 +23,8 @@ impl Machine {
         }
     }
 
-    /// A node that was there before this replica led. The first refresh compares the initialised ones with the
-    /// fleet.
+    /// Records a node that existed before this replica led. The first refresh compares the
+    /// initialised ones with the fleet.
     pub(super) fn listed(&mut self, seen: &SeenNode) {
         // A change that came after the list is newer.
         if self.entry(&seen.node.name).node.is_none() {
@@ -83,7 +84,7 @@ impl Machine {
         self.say(Effect::Forget(Name::clone(name)));
     }
 
-    /// Takes note of a node that is new to this leader.
+    /// Records a node that is new to this leader.
     fn classify(&mut self, seen: &SeenNode) {
         if self.is_ours(seen) != Some(false) {
             let is_new = seen.node.is_uninitialised();
@@ -93,8 +94,8 @@ impl Machine {
     }
 }
 
-/// How soon to sync a node after this change; `None` if the plan reads none of the changed
-/// fields. Most updates are of that kind.
+/// Returns how soon to sync a node after this change; `None` if the plan reads none of the changed
+/// fields. This applies to most updates.
 ///
 /// A change that a person or kubelet makes to fix something is urgent: it also shortens a
 /// back-off. Other changes do not, so that a busy node does not cause calls to a failing

@@ -1,7 +1,7 @@
 //! The instances that the last lookups have found, so that routine work does not need lookups.
 //!
 //! It never proves absence: an instance can be missing because the cloud failed briefly, an entry
-//! was malformed, or the instance is younger. Only a lookup can prove that an instance is gone.
+//! was malformed, or the instance is newer. Only a lookup can prove that an instance is gone.
 
 mod entries;
 mod index;
@@ -29,7 +29,7 @@ impl KnownInstance {
     }
 }
 
-/// The cloud's answer about a node, without the instance, which the inventory has.
+/// The cloud's answer about a node, without the instance, which is in the inventory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum KnownAnswer {
     /// The instance of this ID.
@@ -39,7 +39,7 @@ pub(crate) enum KnownAnswer {
 }
 
 impl KnownAnswer {
-    /// The error in place of an answer.
+    /// Returns the error in place of an answer.
     pub(crate) const fn error(&self) -> Option<&CloudError> {
         match self {
             Self::Other(Err(error)) => Some(error),
@@ -75,8 +75,8 @@ impl SortedInstances {
         Self { entries, ids }
     }
 
-    /// The instance with this provider ID, in any of its spellings; `None` also if several claim
-    /// it: the right one cannot be determined.
+    /// Returns the instance with this provider ID, in any of its spellings; `None` also if several
+    /// claim it: the right one cannot be determined.
     fn get(&self, id: &str) -> Option<&KnownInstance> {
         let mut found = self.ids.find(&self.entries, id);
         found.next().filter(|_| found.next().is_none())
@@ -122,30 +122,30 @@ impl Inventory {
         }
     }
 
-    /// Notes that a lookup of all nodes, which began at `at`, was answered.
+    /// Records that a lookup of all nodes that began at `at` was answered.
     pub(super) fn refreshed(&mut self, at: At) {
         self.refreshed = Some(at);
     }
 
-    /// The instance with this provider ID, in any of its spellings; `None` also if two instances
-    /// claim it.
+    /// Returns the instance with this provider ID, in any of its spellings; `None` also if two
+    /// instances claim it.
     pub(super) fn get(&self, id: &str) -> Option<&KnownInstance> {
         self.snapshot.get(id)
     }
 
-    /// The instance of this main ID, whatever other instances claim it.
+    /// Returns the instance of this main ID, whatever other instances claim it.
     pub(super) fn found(&self, id: &ProviderId) -> Option<&KnownInstance> {
         let entries = &self.snapshot.entries;
         let place = entries.binary_search_by(|entry| entry.id().cmp(id)).ok()?;
         entries.get(place)
     }
 
-    /// The number of known instances.
+    /// Returns the number of known instances.
     pub(crate) fn len(&self) -> usize {
         self.snapshot.entries.len()
     }
 
-    /// The age of the last refresh; `None` before the first.
+    /// Returns the age of the last refresh; `None` before the first.
     pub(crate) fn age(&self, now: At) -> Option<Duration> {
         self.refreshed.map(|at| now.since(at))
     }

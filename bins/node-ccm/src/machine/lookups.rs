@@ -8,7 +8,7 @@ use ccm_objects::Node;
 
 use super::{Due, Effect, Machine, Request, SeenNode};
 
-/// After this number of refresh periods without an answer, what is known of an instance is no
+/// After this number of refresh periods without an answer, known facts about an instance are no
 /// longer written to its node.
 pub(super) const STALE_PERIODS: u32 = 2;
 
@@ -35,7 +35,7 @@ impl Machine {
             return Due::Ask;
         }
         // The last lookups are enough to revert another writer's change, unless refreshes have
-        // failed since. Anything they do not show waits for the next refresh.
+        // failed since. Changes that they do not show wait for the next refresh.
         match seen.id.as_deref().and_then(|id| self.inventory.get(id)) {
             Some(known)
                 if now.since(known.seen) > self.params.period.saturating_mul(STALE_PERIODS) =>
@@ -49,7 +49,7 @@ impl Machine {
         }
     }
 
-    /// The cloud's answers in a call that began at `started`.
+    /// Records the cloud's answers in a call that began at `started`.
     pub(super) fn answered(&mut self, answers: Vec<(Arc<Node>, LookupResult)>, started: At) {
         let found = answers.iter().filter_map(|(_, answer)| match answer {
             Ok(Lookup::Found(instance)) => Some(Instance::clone(instance)),
@@ -67,7 +67,7 @@ impl Machine {
     }
 }
 
-/// The answer for a node while the provider has not reported its schemes.
+/// Returns the answer for a node while the provider has not reported its schemes.
 pub(super) fn unknown_schemes_error() -> CloudError {
     let message = "the cloud provider has not reported its provider ID schemes yet";
     CloudError::new(ErrorKind::Unavailable, message)

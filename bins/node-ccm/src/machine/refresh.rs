@@ -16,10 +16,10 @@ use super::{
 use crate::plan::{self, Outcome, addresses, follow};
 
 impl Machine {
-    /// A refresh of these nodes begins.
+    /// Begins a refresh of these nodes.
     pub(super) fn refresh(&mut self, nodes: Vec<SeenNode>) {
         for seen in &nodes {
-            // A node of the same name has gone and has come back since its work ended.
+            // A node of the same name was deleted and created again since its work ended.
             if self.entry(&seen.node.name).node.is_none() {
                 self.saw(&seen.node, seen.claim);
             }
@@ -28,7 +28,8 @@ impl Machine {
         let names = nodes.iter().map(|seen| (&*seen.node.name, seen.id.as_deref()));
         self.inventory.keep_those_of(names);
         self.differing.clear();
-        // All nodes that may be this provider's, initialised or not. The others may have been its own before.
+        // All nodes that may belong to this provider, initialised or not. The others may have
+        // belonged to it before.
         let own: Vec<_> =
             nodes.into_iter().filter(|seen| self.is_ours(seen) == Some(true)).collect();
         if own.iter().any(|seen| !seen.node.is_uninitialised()) {
@@ -37,7 +38,7 @@ impl Machine {
         }
     }
 
-    /// Counts the nodes with which something is wrong, and reports them.
+    /// Counts the nodes that have a problem, and reports them.
     fn census(&mut self, nodes: &[SeenNode]) {
         let mut counts: BTreeMap<Problem, usize> = BTreeMap::new();
         let mut count = |problem: Problem| *counts.entry(problem).or_default() += 1;
@@ -61,7 +62,7 @@ impl Machine {
                 by_id.entry(id).or_default().push(node);
             }
         }
-        // Of several nodes with one ID at most one is its instance.
+        // At most one of several nodes with the same ID belongs to its instance.
         for (id, nodes) in by_id.into_iter().filter(|(_, nodes)| nodes.len() > 1) {
             let names = nodes.iter().map(|node| &*node.name).collect::<Vec<_>>().join(", ");
             for node in nodes {
@@ -73,7 +74,7 @@ impl Machine {
         self.say(Effect::Irregular(counts));
     }
 
-    /// Compares a node with the cloud's answer, unless it is gone since the refresh began.
+    /// Compares a node with the cloud's answer, unless it was deleted after the refresh began.
     pub(super) fn compare(&mut self, seen: &SeenNode, answer: KnownAnswer) {
         let node = &seen.node;
         let entry = self.entries.get(&node.name);
@@ -87,7 +88,7 @@ impl Machine {
         }
     }
 
-    /// All nodes of the refresh, which began at `started`, were compared: those that differ are queued.
+    /// Ends the refresh that began at `started`: those that differ are queued.
     pub(super) fn compared(&mut self, started: At) {
         self.inventory.refreshed(started);
         let differing = std::mem::take(&mut self.differing);
@@ -118,7 +119,7 @@ impl Machine {
         let policy = self.policy(seen.labels_only_add);
         let entry = self.entry(&node.name);
         entry.is_shown(at);
-        // The other nodes of its ID are compared when it is synced.
+        // The other nodes with its ID are compared when it is synced.
         let known = plan::PlanInputs { agreed: entry.agreed, ..plan::PlanInputs::default() };
         let plan = follow(node, &instance, policy, known);
         entry.agreed.note(node, &instance);
@@ -139,7 +140,8 @@ impl Machine {
         Some(if is_new { Priority::Urgent } else { Priority::Routine })
     }
 
-    /// An initialised node without an answer: it is looked up again, unless that cannot help.
+    /// Records that an initialised node has no answer, and looks it up again, unless that cannot
+    /// help.
     fn unanswered(&mut self, node: &Node, error: &CloudError) {
         self.set_state(&node.name, NodeState::Unknown);
         self.came(&node.name, Came::Unanswered(error.clone()), None);

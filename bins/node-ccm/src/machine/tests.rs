@@ -16,7 +16,7 @@ pub(super) fn at(seconds: u64) -> At {
     At(Duration::from_secs(1000 + seconds))
 }
 
-/// One write per second.
+/// Returns one write per second.
 pub(super) fn params() -> Params {
     Params {
         policy: Policy::default(),
@@ -28,7 +28,7 @@ pub(super) fn params() -> Params {
     }
 }
 
-/// A machine of a leader.
+/// Returns a machine of a leader.
 pub(super) fn machine() -> Machine {
     let mut machine = Machine::new(params());
     machine.apply(Event::Leads, at(0));
@@ -59,7 +59,7 @@ pub(super) fn instance(name: &str) -> Instance {
     Instance::new(ProviderId::parse(&format!("sim://{name}")).unwrap(), name)
 }
 
-/// The machine's answer when the node's turn has come.
+/// Returns the machine's answer when the node's turn has come.
 fn due(machine: &mut Machine, node: Node, now: At) -> Due {
     let said = machine.apply(Event::Look(seen(node)), now);
     let due = said.into_iter().find_map(|effect| match effect {
@@ -69,7 +69,7 @@ fn due(machine: &mut Machine, node: Node, now: At) -> Due {
     due.unwrap()
 }
 
-/// How many nodes are in each state after these effects.
+/// Returns how many nodes are in each state after these effects.
 fn count(counts: &mut BTreeMap<&'static str, i64>, said: Vec<Effect>) -> String {
     for effect in said {
         if let Effect::Counts(state, by) = effect {
@@ -162,7 +162,7 @@ fn a_contested_field_waits_and_uses_no_turn() {
     machine.check_turn(&name, 0, &zone).unwrap();
 }
 
-/// The event of a worker that has this node and its instance.
+/// Returns the event of a worker that has this node and its instance.
 fn work(node: Node) -> Event {
     let (instance, seen) = (instance(&node.name), seen(node));
     let asked = Arc::clone(&seen.node);

@@ -1,7 +1,7 @@
 //! Turns: spaces out writes that many nodes need at the same time.
 //!
-//! A node whose turn has not come goes back to the queue until then. So it occupies no worker while it waits, other
-//! work on the same node is not delayed, and there is nothing to drain.
+//! A node whose turn has not come goes back to the queue until then. So it does not occupy a worker
+//! while it waits, other work on the same node is not delayed, and nothing has to be drained.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,8 +9,8 @@ use ccm_base::At;
 use ccm_objects::Shared as Name;
 use serde::{Deserialize, Serialize};
 
-/// How long a turn is valid. Longer than a node takes from the queue to its worker; short, so
-/// that turns that were missed during a disturbance are not all used at its end.
+/// The time for which a turn is valid. It is longer than a node takes from the queue to its worker,
+/// but short, so that missed turns are not all used at the end of a disturbance.
 const VALID: Duration = Duration::from_secs(10);
 /// The longest interval between two writes.
 const LONGEST: Duration = Duration::from_hours(1);
@@ -26,14 +26,15 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// At most this many writes per second on average, and one second's worth at once; `None` for no limit.
+    /// Allows at most this many writes per second on average, and one second's worth at once;
+    /// `None` for no limit.
     pub(super) fn new(rate: Option<f64>) -> Self {
         let interval = Duration::try_from_secs_f64(rate.unwrap_or(f64::INFINITY).recip());
         let interval = interval.map_or(LONGEST, |interval| interval.min(LONGEST));
         Self { rate, interval, full_at: None, waiting: BTreeMap::new() }
     }
 
-    /// Uses the node's turn for this many writes if it has come. Otherwise the node has a turn from now on.
+    /// Uses the node's turn for this many writes if it has come. Otherwise reserves a turn.
     ///
     /// # Errors
     ///
@@ -58,12 +59,12 @@ impl Turns {
         now + start.since(now).saturating_sub(at_once)
     }
 
-    /// Forgets a node that needs no turn any more.
+    /// Forgets a node that does not need a turn any more.
     pub(super) fn forget(&mut self, name: &Name) {
         self.waiting.remove(name);
     }
 
-    /// Changes the rate. All waiting nodes lose their turns and are returned: they have to take
+    /// Changes the rate. All waiting nodes lose their turns and are returned: they have to reserve
     /// new ones.
     pub(super) fn configure(&mut self, rate: Option<f64>) -> Vec<Name> {
         if rate == self.rate {
@@ -73,7 +74,7 @@ impl Turns {
         old.waiting.into_keys().collect()
     }
 
-    /// The number of nodes that wait for their turn.
+    /// Returns the number of nodes that wait for their turn.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(turns.waiting(), 0);
     }
 
-    /// After a disturbance all nodes come at once.
+    /// After a disturbance all nodes are due at once.
     #[test]
     fn missed_turns_are_not_all_used_at_once() {
         let mut turns = Turns::new(Some(50.0));

@@ -1,4 +1,4 @@
-//! A node with the cloud's answer about it: the plan, and what becomes of it.
+//! A node with the cloud's answer about it: the plan, and its execution.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,12 +19,12 @@ use crate::plan::{Outcome, Plan, Policy, Wait, WaitReason};
 /// Retry interval for a provided-node-ip annotation that does not match: the cloud may attach
 /// the address later. A change of the node triggers a sync at once.
 const NODE_IP_RECHECK: Duration = Duration::from_secs(30);
-/// How often an initialised node without an answer is looked up again, within half a minute.
-/// Then it waits for the next refresh.
+/// The number of times that an initialised node without an answer is looked up again, within half a
+/// minute. Then it waits for the next refresh.
 const LOOKUPS_BEFORE_REFRESH: u32 = 5;
 
 impl Machine {
-    /// The settings of a plan, with the traits of the cloud.
+    /// Returns the settings of a plan, with the traits of the cloud.
     pub(super) fn policy(&self, labels_only_add: bool) -> Policy {
         Policy { labels_only_add, ..self.params.policy }
     }
@@ -78,8 +78,8 @@ impl Machine {
         }
     }
 
-    /// In observe mode the plan is only published. Without an initialised node there is no
-    /// refresh, so uninitialised ones are retried.
+    /// Publishes the plan without executing it, in observe mode. Without an initialised node there
+    /// is no refresh, so uninitialised ones are retried.
     fn observed(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) {
         self.report(node, Report::Notes(Arc::clone(plan)));
         let name = &node.name;
@@ -95,8 +95,8 @@ impl Machine {
         }
     }
 
-    /// Returns true if a new node is written now: not if the API server or another client takes the same change
-    /// back.
+    /// Returns true if a new node is written now: not if the API server or another client reverts
+    /// the same change.
     fn may_initialise(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) -> bool {
         let Err(Later { wait, repeated }) = self.check_turn(&node.name, 0, &plan.fields()) else {
             return true;
@@ -107,8 +107,8 @@ impl Machine {
         false
     }
 
-    /// Returns true if it is the turn of an initialised node and no other writer undoes what the plan
-    /// corrects. If not, it is queued for later.
+    /// Returns true if it is the turn of an initialised node and no other writer reverts the plan's
+    /// corrections. If not, it is queued for later.
     fn may_correct(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) -> bool {
         let allowed = self.check_turn(&node.name, plan.steps.len(), &plan.fields());
         let Err(Later { wait, repeated }) = allowed else { return true };
@@ -117,8 +117,8 @@ impl Machine {
         false
     }
 
-    /// Reports that another client undoes the writes of this plan. A write that the answer
-    /// does not show was reported when the answer came.
+    /// Reports that another client undoes the writes of this plan. A write that the answer does not
+    /// show was reported with the answer.
     fn taken_back(&mut self, node: &Arc<Node>, plan: &Arc<Plan>, repeated: Option<Repeated>) {
         if let Some(repeated) = repeated.filter(|repeated| !repeated.is_refused) {
             self.report(node, Report::Repeated(Arc::clone(plan), repeated));
@@ -134,7 +134,7 @@ impl Machine {
         self.queue(&node.name, Queued::After(wait));
     }
 
-    /// The brake does not let the plan pass now.
+    /// Pauses a plan that the brake does not let pass now.
     fn pause(&mut self, node: &Arc<Node>, plan: &Arc<Plan>, pause: Pause) {
         match pause {
             Pause::Gathers(until) => self.later(node, until.since(self.now)),
@@ -146,7 +146,7 @@ impl Machine {
         }
     }
 
-    /// The node keeps its taint.
+    /// Lets the node wait: it keeps its taint.
     fn wait(&mut self, node: &Arc<Node>, wait: &Wait, answer: &LookupResult, failures: u32) {
         let (name, state) = (&node.name, NodeState::Waiting(wait.reason));
         if wait.reason == WaitReason::Identity && self.state(name) != Some(state) {
@@ -161,8 +161,8 @@ impl Machine {
             _ => Again::As(RetryClass::Retry),
         };
         self.came(name, Came::of(&Outcome::Waits(wait.clone()), answer), Some(again));
-        // A new node can register before the cloud's own list shows its instance, and another
-        // provider's node is tainted for a moment, too: the first time is not reported.
+        // A new node can register before the cloud's own list shows its instance, and a node of
+        // another provider is also tainted for a moment: the first time is not reported.
         if wait.reason == WaitReason::InstanceNotFound && failures == 0 {
             if let Some(last) = &mut self.entry(name).last {
                 last.is_first = true;
@@ -203,7 +203,7 @@ impl Machine {
         }
     }
 
-    /// The cloud has not answered about an initialised node: it is asked again.
+    /// Asks the cloud again about an initialised node without an answer.
     pub(super) fn ask_again(&mut self, name: &Name, class: RetryClass) {
         self.require(name);
         self.again(name, Again::As(class));

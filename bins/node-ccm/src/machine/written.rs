@@ -1,5 +1,5 @@
-//! The steps of a plan, one request after the other, each on the node as the previous step left it, and the
-//! answers of the API server.
+//! The steps of a plan, one request after the other, each based on the node after the previous
+//! step, and the answers of the API server.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// The plan for this version of the node.
+    /// Returns the plan for this version of the node.
     pub(super) fn plan(&self, node: &Node) -> Plan {
         let known = PlanInputs { rivals: &self.rivals, agreed: self.agreed };
         plan(node, self.claim, &self.answer, self.policy, known)
@@ -60,12 +60,12 @@ impl Writing {
         Self { node, plan, inputs, latest, done: 0, stored: Vec::new(), lost: Vec::new() }
     }
 
-    /// The step that is due, or whose answer has come.
+    /// Returns the step that is due, or whose answer has come.
     fn step(&self) -> Option<&Step> {
         self.plan.steps.get(self.done)
     }
 
-    /// The write that is under way, in words.
+    /// Returns the write that is under way, in words.
     pub(super) fn told(&self) -> String {
         let what = self.step().map(Step::kind).unwrap_or_default();
         format!("the write of its {what} is under way: the API server has not answered yet")
@@ -95,7 +95,7 @@ impl Machine {
         self.writing.insert(Name::clone(&writing.node.name), writing);
     }
 
-    /// The API server has answered the step that was sent last.
+    /// Records the API server's answer to the step that was sent last.
     pub(super) fn written(&mut self, name: &Name, answer: Result<Arc<Node>, Option<ApiError>>) {
         let Some(writing) = self.writing.remove(name) else { return };
         match answer {
@@ -104,7 +104,8 @@ impl Machine {
         }
     }
 
-    /// The API server has not stored the changes that the plan for its answer would still make.
+    /// Records the changes that the API server has not stored although the plan for its answer
+    /// would still make them.
     fn stored(&mut self, mut writing: Writing, latest: Arc<Node>) {
         self.saw_answer(&latest);
         let (node, plan) = (Arc::clone(&writing.node), Arc::clone(&writing.plan));
@@ -136,7 +137,7 @@ impl Machine {
         }
     }
 
-    /// The API server has answered the writes.
+    /// Ends the work on a node after the API server's answers to the writes.
     fn finish(&mut self, writing: &Writing) {
         let Writing { node, plan, latest, stored, lost, .. } = writing;
         let name = &node.name;
@@ -180,7 +181,7 @@ impl Machine {
         }
         let what = writing.step().map(Step::kind).unwrap_or_default();
         match error {
-            // A term that is only short is extended by the next renewal.
+            // A term that is merely short is extended by the next renewal.
             None => self.queue(name, Queued::Again(Again::As(RetryClass::Retry))),
             // Deleted in the meantime: the informer reports it.
             Some(ApiError::NotFound) => self.queue(name, Queued::Forget),
@@ -196,7 +197,8 @@ impl Machine {
         }
     }
 
-    /// The node was written by other clients many times in a row: the conflict counts as a failure.
+    /// Ends work on a node that other clients have written many times in a row: the conflict counts
+    /// as a failure.
     pub(super) fn many_conflicts(&mut self, node: &Arc<Node>, what: String) {
         self.rejected(node, what, ApiError::Conflict);
     }

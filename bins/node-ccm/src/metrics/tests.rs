@@ -18,7 +18,7 @@ fn counters_start_at_zero() {
     }
 }
 
-/// The sample of `/metrics` that begins with this.
+/// Returns the sample of `/metrics` that begins with this.
 fn sample(metrics: &Metrics, begin: &str) -> Option<String> {
     let text = metrics.encode().unwrap();
     text.lines().find_map(|line| line.strip_prefix(begin)).map(|rest| rest.trim().to_owned())

@@ -42,7 +42,7 @@ pub(super) struct BrakeLine {
     condition: Condition,
 }
 
-/// The reason why the brake is open.
+/// Returns the reason why the brake is open.
 fn words(TooMany { changes, population }: TooMany) -> String {
     format!("no {OBJECTS} change unless approved: {CHANGE} for {changes} of {population} {OBJECTS}")
 }

@@ -67,7 +67,7 @@ impl Performer {
     }
 }
 
-/// The answer as the machine hears it.
+/// Returns the answer as the machine hears it.
 fn told(node: &Node, answer: Result<Arc<Node>, Stopped>) -> Result<Arc<Node>, Option<ApiError>> {
     answer.map_err(|stopped| {
         let refusal = stopped.refusal().cloned();

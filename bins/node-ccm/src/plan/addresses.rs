@@ -10,8 +10,8 @@ use super::{
     node_ip::{self, NodeIpError},
 };
 
-/// The whole list for `status.addresses`; `None` if the cloud returns no valid address: then
-/// the node keeps its addresses.
+/// Returns the whole list for `status.addresses`; `None` if the cloud does not return a valid
+/// address: then the node keeps its addresses.
 ///
 /// An annotation that cannot be satisfied is an error even when the cloud returns no address,
 /// because a node with a requested IP must not start with another one.
@@ -24,7 +24,7 @@ pub fn desired(node: &Node, instance: &Instance) -> Result<Option<Vec<Address>>,
     Ok(instance.addresses.iter().any(is_valid).then_some(list))
 }
 
-/// The addresses of the instance that are left out because they are not valid IPs.
+/// Returns the addresses of the instance that are left out because they are not valid IPs.
 pub fn invalid(instance: &Instance) -> impl Iterator<Item = &NodeAddress> {
     instance.addresses.iter().filter(|address| !is_valid(address))
 }
@@ -34,11 +34,11 @@ fn is_valid(entry: &NodeAddress) -> bool {
     !is_ip || parse_ip(&entry.address).is_some()
 }
 
-/// The cloud's list and, if it has no host name, kubelet's own at its end. If kubelet set
+/// Returns the cloud's list and, if it has no host name, kubelet's own at its end. If kubelet set
 /// several, the first one is used: one machine has one name.
 ///
 /// The API server rejects a list with duplicate entries, so duplicates are dropped. It accepts any
-/// text as an IP, so an invalid one is dropped, too: pods and probes would use it.
+/// text as an IP, so an invalid one is also dropped, because pods and probes would use it.
 fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
     let mut unique = Vec::new();
     NodeAddress::append_new(
@@ -54,10 +54,11 @@ fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
     list
 }
 
-/// Why a node has no address. What the provider's settings leave out is known, and not used.
+/// Returns why a node has no address. Addresses that the provider's settings exclude are known, but
+/// not used.
 pub fn missing(instance: &Instance) -> String {
     if let Some(withheld) = &instance.withheld {
-        return format!("{withheld}; the kubelet gives no IP address of the node");
+        return format!("{withheld}; the kubelet does not report an IP address of the node");
     }
     let invalid = invalid(instance).map(|one| format!("{:?}", one.address));
     let invalid = invalid.collect::<Vec<_>>().join(", ");
@@ -74,7 +75,7 @@ pub fn have_ip(list: &[Address]) -> bool {
     list.iter().any(|entry| entry.ip().is_some())
 }
 
-/// The families of internal IPs that only the old list has.
+/// Returns the families of internal IPs that only the old list has.
 pub fn lost_families(old: &[Address], new: &[Address]) -> Vec<&'static str> {
     let internal = |list: &[Address], v6: bool| {
         let mut internal = list.iter().filter(|entry| &*entry.kind == "InternalIP");
@@ -85,8 +86,8 @@ pub fn lost_families(old: &[Address], new: &[Address]) -> Vec<&'static str> {
     lost.map(|(_, name)| name).collect()
 }
 
-/// The internal IPs of the instance of a family that a list lacks: the kubelet's `--node-ip` selects them
-/// away.
+/// Returns the internal IPs of the instance of a family that a list lacks: the kubelet's
+/// `--node-ip` excludes them.
 pub fn left_out(instance: &Instance, list: &[Address]) -> Vec<String> {
     let is_internal = |one: &&NodeAddress| one.kind == AddressKind::InternalIp;
     let has_family = |ip: IpAddr| {
@@ -98,7 +99,7 @@ pub fn left_out(instance: &Instance, list: &[Address]) -> Vec<String> {
     left.map(|one| one.address.clone()).collect()
 }
 
-/// The first internal IP of a list: the one that pods and probes use for the node.
+/// Returns the first internal IP of a list: the one that pods and probes use for the node.
 pub fn primary(list: &[Address]) -> Option<&str> {
     list.iter()
         .find(|entry| &*entry.kind == AddressKind::InternalIp.as_str())

@@ -1,5 +1,5 @@
-//! The cloud's answer at the time when a node last agreed with it. If it still says the same, another client
-//! has changed the node.
+//! The cloud's answer when a node last agreed with it. If the answer is still the same, another
+//! client has changed the node.
 
 use ccm_cloud::Instance;
 use ccm_controller::repeats::Content;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::addresses;
 
-/// Digests of what the cloud said when the node last agreed with it.
+/// Digests of the cloud's answer when the node last agreed with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
     addresses: Option<Content>,
@@ -19,7 +19,7 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// Takes note of a node as it is now, and of the cloud's answer about it.
+    /// Records the current state of a node, and the cloud's answer about it.
     pub fn note(&mut self, node: &Node, instance: &Instance) {
         let said = Self::said(node, instance);
         let desired = addresses::desired(node, instance);
@@ -44,7 +44,7 @@ impl Agreed {
         self.topology.is_some() && self.topology == Self::said(node, instance).topology
     }
 
-    /// The cloud's answer for this object. Another object of the same name is new.
+    /// Returns the cloud's answer for this object. Another object of the same name is new.
     fn said(node: &Node, instance: &Instance) -> Self {
         let topology: Vec<_> = topology(instance).collect();
         Self {
@@ -54,7 +54,7 @@ impl Agreed {
     }
 }
 
-/// The labels of the instance that the brake protects, with their values.
+/// Returns the labels of the instance that the brake protects, with their values.
 fn topology(instance: &Instance) -> impl Iterator<Item = ((&'static str, &'static str), &str)> {
     let values = [
         (INSTANCE_TYPE, &instance.instance_type),

@@ -37,7 +37,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Its name in sentences.
+    /// Returns its name in sentences.
     pub fn words(self) -> String {
         match self {
             Self::InternalIp => "first InternalIP".to_owned(),
@@ -55,7 +55,7 @@ impl Field {
         self.is_address() == matches!(step, Step::SetAddresses { .. })
     }
 
-    /// The field with this name in [`Plan::fields`](super::Plan::fields).
+    /// Returns the field with this name in [`Plan::fields`](super::Plan::fields).
     pub fn named(name: &str) -> Self {
         let pairs =
             [(INSTANCE_TYPE, Self::InstanceType), (ZONE, Self::Zone), (REGION, Self::Region)];

@@ -23,30 +23,31 @@ impl IdentityPolicy {
     pub const WORDS: &[(&str, Self)] = &[("strict", Self::Strict), ("report", Self::Report)];
 }
 
-/// Why the instance may not be the node's.
+/// The reason why the instance may not belong to the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Doubt {
-    /// Another node has the provider ID, and a better right to it.
+    /// Another node has the provider ID, and a better claim to it.
     Anothers {
         /// The provider ID.
         id: String,
         /// The other node.
         node: String,
     },
-    /// Nothing of the node agrees with the instance.
+    /// No property of the node agrees with the instance.
     NothingAgrees {
         /// The provider ID.
         id: String,
         /// The instance's name and addresses.
         instance: String,
     },
-    /// Neither the cloud nor the kubelet gives anything that could agree.
+    /// Neither the cloud nor the kubelet reports anything that could agree.
     NotComparable(String),
 }
 
 impl Doubt {
-    /// The doubt about this node and instance. `rivals` are the other nodes with its ID. What the
-    /// kubelet has not written itself was found by the name or the system UUID, and agrees.
+    /// Returns the doubt about this node and instance. `rivals` are the other nodes with its ID. An
+    /// ID that the kubelet has not written itself was found by the name or the system UUID, and
+    /// agrees.
     pub(super) fn of(node: &Node, instance: &Instance, rivals: &[Arc<Node>]) -> Option<Self> {
         let id = instance.provider_id.to_string();
         let mut better = rivals.iter().filter(|one| has_better_right(one, node, Some(instance)));
@@ -77,7 +78,7 @@ impl fmt::Display for Doubt {
         match self {
             Self::Anothers { id, node } => write!(
                 f,
-                "{id} is the instance of {node}: delete that node if its machine has got another name, or correct the provider ID of this one"
+                "{id} is the instance of {node}: delete that node if its machine was renamed, or correct the provider ID of this one"
             ),
             Self::NothingAgrees { id, instance } => write!(
                 f,
@@ -85,7 +86,7 @@ impl fmt::Display for Doubt {
             ),
             Self::NotComparable(id) => write!(
                 f,
-                "nothing confirms the provider ID {id}: the cloud and the kubelet give no names and addresses to compare"
+                "nothing confirms the provider ID {id}: the cloud and the kubelet do not report names and addresses to compare"
             ),
         }
     }

@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Field, Note, Policy, is_protected};
 
-/// The annotation that records the additional labels that node-ccm has set: their keys,
-/// sorted, separated by commas. node-ccm updates and removes only these.
+/// The annotation that records the additional labels that node-ccm has set: their keys, sorted,
+/// separated by commas. node-ccm updates and removes only these labels.
 pub const OWNED_LABELS: &str = "quartet.dev/owned-labels";
 
 /// The annotation with the [`LabelPolicy`] of one node.
@@ -48,20 +48,20 @@ impl LabelPolicy {
     pub const WORDS: &[(&str, Self)] =
         &[("follow", Self::Follow), ("once", Self::Once), ("off", Self::Off)];
 
-    /// The node's own policy, if it has one. The error is the text of an invalid policy.
+    /// Returns the node's own policy, if it has one. The error is the invalid text.
     fn of(self, node: &Node) -> Result<Self, &str> {
         let Some(own) = node.annotation(LABEL_POLICY) else { return Ok(self) };
         Self::WORDS.iter().find(|(word, _)| *word == own).map(|(_, policy)| *policy).ok_or(own)
     }
 }
 
-/// The additional labels that node-ccm has set on the node, as recorded.
+/// Returns the additional labels that node-ccm has set on the node, as recorded.
 pub fn owned(node: &Node) -> BTreeSet<String> {
     let keys = node.annotation(OWNED_LABELS).unwrap_or_default().split(',').map(str::trim);
     keys.filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 
-/// The value of [`OWNED_LABELS`].
+/// Returns the value of [`OWNED_LABELS`].
 pub fn format_owned(keys: &BTreeSet<String>) -> String {
     keys.iter().map(String::as_str).collect::<Vec<_>>().join(",")
 }
@@ -71,8 +71,7 @@ pub fn format_owned(keys: &BTreeSet<String>) -> String {
 pub struct LabelChanges {
     /// Label values to set, `None` for those to remove.
     pub labels: BTreeMap<String, Option<String>>,
-    /// The additional labels that node-ccm owns from now on, if that differs from what
-    /// is recorded.
+    /// The additional labels that node-ccm owns from now on, if they differ from the recorded ones.
     pub owned: Option<BTreeSet<String>>,
     /// Facts to report to the user.
     pub notes: Vec<Note>,

@@ -10,7 +10,7 @@ use super::text::list;
 /// Why the annotation cannot be satisfied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeIpError {
-    /// It is not one address, or one of each family.
+    /// It is neither one address nor one address of each family.
     #[error("{0}")]
     Invalid(String),
     /// The instance has no such address.

@@ -36,7 +36,7 @@ fn found(instance: Instance) -> LookupResult {
     Ok(Lookup::Found(Box::new(instance)))
 }
 
-/// A node that has just been registered.
+/// Returns a node that has just been registered.
 fn tainted() -> Node {
     Node {
         name: "node0".into(),
@@ -253,7 +253,7 @@ fn a_foreign_node_is_skipped_whatever_the_lookup_returns() {
     );
 }
 
-/// An initialised node that is up to date.
+/// Returns an initialised node that is up to date.
 fn settled(instance: &Instance) -> Node {
     properties::after(&tainted(), &plan_for(&tainted(), instance.clone()))
 }

@@ -14,7 +14,7 @@ use super::{
 /// The reason of events about a provider ID that nothing confirms.
 const UNCONFIRMED: &str = "ProviderIDUnconfirmed";
 
-/// Addresses on one line.
+/// Returns the addresses on one line.
 pub(crate) fn list(addresses: &[Address]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
@@ -57,7 +57,7 @@ impl fmt::Display for Wait {
 }
 
 impl WaitReason {
-    /// A short, stable name for metric labels and log fields.
+    /// Returns a short, stable name for metric labels and log fields.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cloud(kind) => kind.reason(),
@@ -70,7 +70,7 @@ impl WaitReason {
 }
 
 impl WaitReason {
-    /// The reason of its event, and what the node waits for.
+    /// Returns the reason of its event, and what the node waits for.
     pub(crate) fn event(self) -> (&'static str, &'static str) {
         match self {
             Self::Cloud(_) => ("WaitingForCloud", "until the cloud answers"),
@@ -87,7 +87,8 @@ impl WaitReason {
 }
 
 impl Outcome {
-    /// Its event for a node that is skipped, if it has one: most are another provider's.
+    /// Returns the event of a skipped node, if it has one: most such nodes belong to another
+    /// provider.
     pub(crate) fn event(&self, is_ready: bool) -> Option<(&'static str, String)> {
         match self {
             Self::Unconfirmed(id) => Some((
@@ -109,7 +110,7 @@ impl Outcome {
 }
 
 impl Note {
-    /// Its topic, and whether it has an event of that reason.
+    /// Returns its topic, and whether it has an event of that reason.
     pub(crate) fn event(&self) -> (&'static str, bool) {
         match self {
             Self::InvalidLabel { .. } => ("InvalidLabel", true),
@@ -178,7 +179,7 @@ impl fmt::Display for Step {
 }
 
 impl Step {
-    /// Its kind, for metric labels, logs and `/plan`.
+    /// Returns its kind, for metric labels, logs and `/plan`.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::SetAddresses { .. } => "addresses",
@@ -187,8 +188,9 @@ impl Step {
         }
     }
 
-    /// The fields that it sets, with their values; an empty value removes the field. Of the taints
-    /// it shows only the taint of new nodes: the step removes it, whatever the others are.
+    /// Returns the fields that it sets, with their values; an empty value removes the field. Of the
+    /// taints only the taint of new nodes is shown: the step removes it, whatever the other taints
+    /// are.
     pub fn fields(&self) -> Vec<(String, String)> {
         let NodeChange { labels, annotations, provider_id, taints, .. } = match self {
             Self::SetAddresses { addresses, .. } => {
@@ -203,7 +205,7 @@ impl Step {
         id.chain(taint).chain(keys).collect()
     }
 
-    /// The changes, one line each.
+    /// Returns the changes, one line each.
     pub fn changes(&self) -> Vec<String> {
         match self {
             Self::SetAddresses { addresses, .. } => {
@@ -221,7 +223,7 @@ impl Step {
         is_used.then(|| format!("approval {APPROVED} removed: it is used up"))
     }
 
-    /// The reason for the write.
+    /// Returns the reason for the write.
     pub fn reason(&self) -> String {
         match self {
             Self::SetAddresses { why, .. } => why.clone(),
@@ -230,7 +232,7 @@ impl Step {
     }
 }
 
-/// The removal of the taint, if it is part of this change.
+/// Returns the removal of the taint, if it is part of this change.
 fn untainted(change: &NodeChange) -> Option<String> {
     let kept: Vec<_> = change.taints.as_ref()?.iter().map(|taint| &*taint.key).collect();
     let kept = match &*kept {
@@ -247,7 +249,7 @@ impl fmt::Display for Note {
                 write!(f, "Discarding node label {key}={value:?} from the cloud: {problem}")
             }
             Self::ReservedLabel { key } if key.starts_with(OWN_ANNOTATIONS) => {
-                write!(f, "Discarding node label {key} from the cloud: such labels approve")
+                write!(f, "Discarding node label {key} from the cloud: such labels are approvals")
             }
             Self::ReservedLabel { key } => {
                 write!(f, "Discarding node label {key} with kubernetes namespace")
@@ -268,7 +270,7 @@ impl fmt::Display for Note {
             Self::NodeIpRefused(problem) => write!(f, "the node keeps its addresses: {problem}"),
             Self::FamilyLeftOut { node_ip, addresses } => write!(
                 f,
-                "left out because of the kubelet's --node-ip {node_ip}: {}; to have both families, give --node-ip one address of each",
+                "left out because of the kubelet's --node-ip {node_ip}: {}; to have both families, set --node-ip to one address of each",
                 addresses.join(", ")
             ),
             Self::InvalidLabelPolicy(text) => {

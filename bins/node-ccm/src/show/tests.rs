@@ -4,7 +4,7 @@ use ccm_objects::node_keys;
 use super::*;
 use crate::plan::WaitReason;
 
-/// A tainted node that is this many minutes old at 12:00.
+/// Returns a tainted node that is this many minutes old at 12:00.
 fn tainted(name: &str, minutes: u32) -> Node {
     let created = format!("2026-01-01T11:{:02}:00Z", 60 - minutes);
     let taint = Taint {

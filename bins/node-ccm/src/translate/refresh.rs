@@ -22,7 +22,7 @@ use crate::{
 /// and whether one list is cheaper.
 const MOST: usize = 10_000;
 
-/// Looks up all nodes, and has them compared with their instances.
+/// Looks up all nodes, and lets the machine compare them with their instances.
 pub(crate) struct Refresh {
     source: Translator,
     performer: Arc<Performer>,
@@ -38,7 +38,7 @@ impl Pass for Refresh {
         for node in &nodes {
             self.source.if_gone(&self.performer, &node.name);
         }
-        // The selector leaves out the nodes of another cloud controller on purpose.
+        // The selector excludes the nodes of another cloud controller on purpose.
         let mut selected = nodes;
         selected.retain(|node| self.source.selects(node));
         let foreign = Oddity::of_ids(&*self.source.cloud, &selected);
@@ -70,11 +70,13 @@ impl Refresh {
         Self { source, performer, line: FleetLine::new(health), sized }
     }
 
-    /// Looks up these nodes and has them compared. Logs the result in one line. Returns it with what is odd.
+    /// Looks up these nodes and lets the machine compare them. Logs the result in one line. Returns
+    /// it with the oddity.
     ///
     /// # Errors
     ///
-    /// The reason why the cloud has answered about no node. A node without an answer delays no other node.
+    /// The reason why the cloud has not answered about any node. A node without an answer does not
+    /// delay other nodes.
     async fn refresh(
         &self,
         nodes: &[Arc<Node>],
@@ -136,8 +138,8 @@ impl Refresh {
     }
 }
 
-/// Returns a finding if the cloud knows none of the initialised nodes. A node without an answer counts
-/// as known.
+/// Returns a finding if the cloud does not know any of the initialised nodes. A node without an
+/// answer counts as known.
 fn not_found(nodes: &[Arc<Node>], answers: &[KnownAnswer]) -> Option<Oddity> {
     let initialised = nodes.iter().zip(answers).filter(|(node, _)| !node.is_uninitialised());
     let is_gone = |answer: &KnownAnswer| matches!(answer, KnownAnswer::Other(Ok(Lookup::Gone(_))));

@@ -2,7 +2,7 @@
 //!
 //! There are two worker pools, as upstream has two kinds of worker: one for new nodes, one for
 //! updates of initialised nodes. A change of the whole fleet never delays a new node: its writes
-//! also have a rate of their own, and a node that waits for its turn waits in the queue.
+//! also have their own rate, and a node that waits for its turn waits in the queue.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub(crate) fn start(
 }
 
 impl Translator {
-    /// The event of a node whose answer has come, unless the node is gone.
+    /// Returns the event of a node whose answer has arrived, unless the node is gone.
     fn work(&self, performer: &Performer, work: lookups::Work) -> Option<Event> {
         let lookups::Work { node: asked, answer } = work;
         let node = self.store.get(&asked.name)?;

@@ -1,4 +1,4 @@
-//! The cloud is another project, which knows other machines by the same names.
+//! The cloud is another project, which has other machines with the same names.
 
 use super::*;
 

@@ -10,7 +10,7 @@ pub(super) const OFTEN: &str = "--node-status-update-frequency=1m";
 const APPROVED: &str = "quartet.dev/change-approved";
 
 impl Whole {
-    /// Registers initialised Ready nodes that are as their instances say.
+    /// Registers initialised Ready nodes that agree with their instances.
     pub(super) async fn ready(&self, numbers: std::ops::Range<usize>) -> Vec<String> {
         let names = numbers.map(|number| {
             let instance = SimInstance::numbered(number);
@@ -41,7 +41,7 @@ impl Whole {
         names
     }
 
-    /// The cloud names another InternalIP for these.
+    /// Gives these instances another InternalIP in the cloud.
     pub(super) fn move_instances(&self, numbers: std::ops::Range<usize>) {
         for number in numbers {
             let moved = |instance: &mut SimInstance| {
@@ -51,7 +51,7 @@ impl Whole {
         }
     }
 
-    /// How many of these nodes have been written.
+    /// Returns how many of these nodes have been written.
     pub(super) fn moved(&self, names: &[String]) -> usize {
         let first =
             |name: &String| self.node(name)["status"]["addresses"][0]["address"].to_string();
@@ -91,20 +91,20 @@ async fn a_wrong_answer_about_many_ready_nodes_is_not_written() {
         let text = whole.condition("brake");
         let expect = format!("{count} of 50 Ready nodes");
         assert_eq!(text.contains(&expect), count > 5, "{text}");
-        // New nodes go on.
+        // New nodes are still initialised.
         let new = whole.add_node(99);
         whole.initialised(&new).await;
         if count == 4 {
             continue;
         }
 
-        // An approval of one is none of the others, and is used up.
+        // An approval of one node does not cover the others, and is used up.
         let approve = json!({"metadata": {"annotations": {APPROVED: "yes"}}});
         whole.api.patch("nodes", &names[0], "", PatchKind::Merge, approve).unwrap();
         sleep(Duration::from_mins(5)).await;
         assert_eq!(whole.moved(&names), 1, "of {count}");
         assert_eq!(whole.node(&names[0])["metadata"]["annotations"][APPROVED], Value::Null);
-        // A label approves many.
+        // A label approves many nodes.
         let approve = json!({"metadata": {"labels": {APPROVED: "true"}}});
         for name in &names[1..count] {
             whole.api.patch("nodes", name, "", PatchKind::Merge, approve.clone()).unwrap();
@@ -116,7 +116,7 @@ async fn a_wrong_answer_about_many_ready_nodes_is_not_written() {
     }
 }
 
-/// It must not stay for a later change: whatever else is written with the change may fail.
+/// The approval must not stay for a later change, even if the rest of the write fails.
 #[tokio::test(start_paused = true)]
 async fn an_approval_is_used_up_by_the_very_write_that_it_approves() {
     for mark in ["annotations", "labels"] {
@@ -128,7 +128,7 @@ async fn an_approval_is_used_up_by_the_very_write_that_it_approves() {
         };
         assert!(whole.cloud.update("i-00000", other));
         sleep(Duration::from_mins(3)).await;
-        // Every write except of the addresses is refused from here on.
+        // From here on, every write except of the addresses is refused.
         let conflict = Action::Status { code: 409, retry_after: None };
         let fault = Fault::new(conflict).verb(Verb::Patch).resource("nodes").subresource("");
         whole.api.faults().add(fault);
@@ -140,7 +140,7 @@ async fn an_approval_is_used_up_by_the_very_write_that_it_approves() {
     }
 }
 
-/// The cloud wants no other address any more, and says nothing about the others either.
+/// The cloud does not want another address any more, and also says nothing about the others.
 #[tokio::test(start_paused = true)]
 async fn a_held_node_whose_instance_goes_is_not_held_any_more() {
     let whole = Whole::start(&[OFTEN]).await;
@@ -160,8 +160,8 @@ async fn a_held_node_whose_instance_goes_is_not_held_any_more() {
     assert_eq!(whole.writes(), [""; 0]);
 }
 
-/// A leader that dies of its changes leaves no new budget to the next one. New nodes do not use
-/// budget.
+/// A leader that dies of its changes does not leave a new budget to the next one. New nodes do not
+/// use budget.
 #[tokio::test(start_paused = true)]
 async fn what_a_change_uses_of_the_budget_is_stored_before_the_change() {
     let mut whole = Whole::before_start(&[]);
@@ -195,14 +195,14 @@ async fn a_new_node_without_an_address_keeps_its_taint() {
         if waits {
             assert_eq!(whole.metric("ccm_node_waiting{reason=\"no_address\"}"), 1);
             assert_eq!(whole.reasons(&[instance.name.clone()]), ["NoNodeAddress"]);
-            // Its port is bound now.
+            // The instance's port is bound now.
             whole.cloud.update(&instance.id, |instance| instance.addresses = addresses.clone());
             whole.initialised(&instance.name).await;
         }
     }
 }
 
-/// L7: the host was renamed; its old Node stays as "exists".
+/// L7: the host was renamed, and its old Node still counts as existing.
 #[tokio::test(start_paused = true)]
 async fn two_nodes_of_one_instance_are_reported() {
     let whole = Whole::start(&[OFTEN, "--node-identity=report"]).await;
@@ -218,7 +218,7 @@ async fn two_nodes_of_one_instance_are_reported() {
     whole.api.delete("nodes", &names[0]).unwrap();
     sleep(Duration::from_mins(2)).await;
     assert_eq!(whole.metric(problem), 0);
-    // What other providers do with their nodes is theirs.
+    // Nodes of other providers do not matter here.
     whole.register("other-1", Some("elsewhere://i-1"));
     whole.register("other-2", Some("elsewhere://i-1"));
     sleep(Duration::from_mins(2)).await;
@@ -238,7 +238,7 @@ async fn a_ready_node_on_a_replaced_machine_is_reported() {
     assert_eq!(whole.writes(), [""; 0]);
 }
 
-/// An initialised node that has lost its last address, and the cloud knows no address either.
+/// An initialised node has lost its last address, and the cloud does not know an address either.
 #[tokio::test(start_paused = true)]
 async fn an_initialised_node_without_an_address_is_counted() {
     let whole = Whole::start(&[OFTEN]).await;

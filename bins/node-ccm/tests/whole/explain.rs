@@ -5,7 +5,7 @@ use ccm_tests::in_process::loaded;
 use super::{edges::OFTEN, *};
 
 impl Whole {
-    /// The first three lines of the page about this node begin like this.
+    /// Checks that the first three lines of the page about this node begin like this.
     fn explains(&self, name: &str, fares: &str, cause: &str, mend: &str) {
         let text = self.process.explain("Node", name);
         let expect = [
@@ -86,7 +86,7 @@ async fn a_ready_node_whose_instance_is_gone_and_another_cloud() {
     sleep(Duration::from_mins(3)).await;
     let cause = "its instance is gone: no instance sim://i-00000; it is not written";
     whole.explains(&names[0], "blocked", cause, "find out which machine runs as node-00000");
-    // Any change of the node makes the program look at what it remembers.
+    // Any change of the node makes the program check its memory.
     let stops = json!({"spec": {"taints": [{"key": "out-of-reach", "effect": "NoExecute"}]}});
     whole.api.patch("nodes", &names[0], "", PatchKind::Merge, stops).unwrap();
     sleep(Duration::from_secs(5)).await;

@@ -19,12 +19,12 @@ impl Whole {
         times
     }
 
-    /// The lookups that the controller made, by their number of nodes.
+    /// Returns the lookups that the controller made, by their number of nodes.
     fn lookups(&self) -> u64 {
         self.metric("ccm_node_lookup_batch_size_count ")
     }
 
-    /// Adds initialised nodes that are as their instances say.
+    /// Adds initialised nodes that agree with their instances.
     async fn settled(&self, count: usize) -> Vec<String> {
         let names: Vec<_> = (0..count).map(|number| self.add_node(number)).collect();
         self.all_initialised(&names).await;
@@ -49,8 +49,8 @@ impl Whole {
     }
 }
 
-/// The calls are as large as the cloud answers in time, whether it answers each node at
-/// once or all of a call at its end. The cloud alone takes 20 s.
+/// The calls are as large as the cloud answers in time, no matter if it answers each node at once
+/// or all nodes at the end of a call. The cloud alone takes 20 s.
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_works_node_by_node_gets_smaller_calls() {
     const NODES: usize = 400;
@@ -131,8 +131,8 @@ async fn a_node_that_is_created_again_inherits_no_wait() {
     }
 }
 
-/// The same if its predecessor was deleted during a write that the API server then refused for
-/// minutes.
+/// The node does not wait either if its predecessor was deleted during a write that the API server
+/// then refused for minutes.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_created_again_inherits_no_refusal() {
     let whole = Whole::start(&[]).await;
@@ -154,8 +154,8 @@ async fn a_node_that_is_created_again_inherits_no_refusal() {
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
-/// A change of the whole fleet is written at the rate of corrections. New nodes do not wait
-/// for it, nor does a node that is created again while its predecessor waits, nor the drain.
+/// A change of the whole fleet is written at the rate of corrections. New nodes do not wait for
+/// that. Neither do a node that is created again while its predecessor waits, and the drain.
 #[tokio::test(start_paused = true)]
 async fn corrections_of_the_whole_fleet_have_a_rate_of_their_own() {
     const NODES: usize = 1000;
@@ -216,7 +216,7 @@ async fn the_rate_of_corrections_may_change_while_nodes_wait() {
     assert_eq!(written(), NODES);
 }
 
-/// New nodes, one each `every`: the longest time that 99 % of them took.
+/// Registers new nodes, one each `every`. Returns the longest time that 99 % of them took.
 async fn p99_of_new_nodes(whole: &Whole, first: usize, count: usize, every: Duration) -> Duration {
     let mut left = Vec::new();
     let mut times = Vec::new();
@@ -258,7 +258,7 @@ async fn corrections_do_not_delay_new_nodes() {
     assert!(whole.metric("ccm_node_corrections_waiting ") > 0, "the corrections go on");
     eprintln!("p99 of new nodes, quiet: {without:?}, during corrections: {with:?}");
     for (with, without) in with.into_iter().zip(without) {
-        // The measurement has steps of 5 ms.
+        // The resolution of the measurement is 5 ms.
         assert!(with <= without * 6 / 5 + Duration::from_millis(5), "{with:?}, quiet {without:?}");
     }
 }

@@ -3,19 +3,20 @@
 use super::{edges::OFTEN, *};
 
 impl Whole {
-    /// An admission policy for the program's patches of nodes.
+    /// Sets an admission policy for the program's patches of nodes.
     fn set_policy(&self, action: Action) {
         let policy = Fault::new(action).verb(Verb::Patch).resource("nodes");
         self.api.faults().add(policy.user_agent("node-ccm/"));
     }
 
-    /// How many events of this reason the node has.
+    /// Returns how many events of this reason the node has.
     fn count(&self, name: &str, wanted: &str) -> usize {
         self.events(name).iter().filter(|(reason, _)| reason == wanted).count()
     }
 }
 
-/// M1: a label sync, a second controller, a kubelet without --cloud-provider=external.
+/// M1: the other client is a label sync, a second controller, or a kubelet without
+/// --cloud-provider=external.
 #[tokio::test(start_paused = true)]
 async fn two_owners_of_a_field_do_not_write_as_fast_as_they_can() {
     let whole = Whole::start(&[]).await;
@@ -91,7 +92,7 @@ async fn an_owner_that_removes_a_field_is_named_as_such() {
     }
 }
 
-/// The same if the other owner changes its own mind each time: most of our requests conflict.
+/// The other owner writes a different value each time, so most of our requests conflict.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_never_rests_costs_few_requests() {
     let whole = Whole::start(&[]).await;
@@ -106,7 +107,7 @@ async fn an_owner_that_never_rests_costs_few_requests() {
     assert!(whole.writes().len() <= 10, "{} requests", whole.writes().len());
 }
 
-/// A kubelet or an operator's job that sets the taint again whenever it is gone.
+/// A kubelet or an operator's job sets the taint again whenever it is gone.
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_another_client_sets_again_is_removed_less_and_less_often() {
     let whole = Whole::start(&[]).await;
@@ -154,7 +155,7 @@ async fn a_new_node_whose_addresses_are_not_stored_keeps_its_taint() {
     assert!(!whole.is_tainted(&name));
 }
 
-/// The policy sets another taint as well, so the list is not the one before.
+/// The policy also sets another taint, so the list differs from the previous one.
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_comes_back_in_another_list_is_not_removed() {
     let whole = Whole::start(&[]).await;
@@ -176,7 +177,7 @@ async fn a_taint_that_comes_back_in_another_list_is_not_removed() {
     assert!(!whole.is_tainted(&name));
 }
 
-/// A change that was not stored is not made: nobody is told of it.
+/// A change that was not stored has not been made: no event reports it.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_a_ready_node_that_is_not_stored_is_not_made() {
     for (field, reason) in [

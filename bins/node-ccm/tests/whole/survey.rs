@@ -7,7 +7,7 @@ use ccm_runtime::health::Verdict;
 use super::*;
 
 impl Whole {
-    /// A node that another controller has initialised.
+    /// Adds a node that another controller has initialised.
     fn settled_elsewhere(&self, name: &str, provider_id: &str) {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
@@ -26,7 +26,8 @@ impl Whole {
     }
 }
 
-/// A node-ccm that leads, or observes, after half an hour with these nodes of another controller.
+/// Returns a node-ccm that has led, or observed, for half an hour with these nodes of another
+/// controller.
 async fn after_half_an_hour(arguments: &[&str], nodes: &[(&str, &str)]) -> Whole {
     let whole = Whole::before_start(arguments);
     for (name, id) in nodes {
@@ -84,7 +85,7 @@ async fn nodes_that_are_not_selected_say_nothing_about_the_fleet() {
     }
 }
 
-/// kubelet's `--node-ip` has done it already, on this node or before this leader.
+/// The kubelet's `--node-ip` has already been reported, on this node or by an earlier leader.
 #[tokio::test(start_paused = true)]
 async fn a_family_that_the_kubelet_left_out_is_said_once() {
     for is_new in [true, false] {
@@ -152,7 +153,8 @@ async fn the_page_says_why_nothing_is_done_for_a_node() {
     }
 }
 
-/// Where lifecycle-ccm works, it removes the taint within seconds. It says itself which nodes it leaves out.
+/// Where lifecycle-ccm works, it removes the taint within seconds. It shows itself which nodes it
+/// does not serve.
 #[tokio::test(start_paused = true)]
 async fn a_taint_of_a_shutdown_that_nothing_removes_is_named() {
     let whole = Whole::before_start(&["--node-selector=pool=a"]);

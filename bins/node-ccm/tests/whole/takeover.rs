@@ -8,7 +8,7 @@ use super::{edges::OFTEN, *};
 const AGENT: &str = "node-ccm/standby";
 
 impl Whole {
-    /// A standby whose watch of nodes is silent from now on.
+    /// Returns a standby whose watch of nodes is silent from now on.
     async fn deaf_standby(&self) -> (InProcess<NodeCcm>, Arc<NodeCcm>) {
         assert!(AGENT.ends_with(STANDBY));
         let (settings, cloud) = (loaded::<NodeCcm>(&[OFTEN]).unwrap(), self.cloud.clone());
@@ -23,7 +23,7 @@ impl Whole {
         standby
     }
 
-    /// The leader is gone; this process leads.
+    /// Ends the leader; another process takes over.
     fn take_over(&mut self, (mut next, program): (InProcess<NodeCcm>, Arc<NodeCcm>)) {
         let last = self.context().leadership.clone();
         next.take_over(program, Some(&last));

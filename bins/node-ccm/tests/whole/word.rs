@@ -6,7 +6,7 @@ use super::{edges::OFTEN, *};
 const HELD: &str = "ProviderIDUnconfirmed";
 
 impl Whole {
-    /// The events with which the node says that its provider ID is in doubt.
+    /// Returns the events about the node that say that its provider ID is in doubt.
     fn doubts(&self, name: &str) -> Vec<String> {
         let events = self.events(name).into_iter().filter(|(reason, _)| reason == HELD);
         events.map(|(_, text)| text).collect()
@@ -16,7 +16,7 @@ impl Whole {
         self.node(name)["status"]["addresses"][0]["address"].clone()
     }
 
-    /// The kubelet writes another InternalIP into its status.
+    /// Writes another InternalIP into the node's status, as the kubelet does.
     fn write_address(&self, name: &str, address: &str) {
         let list = json!([{"type": "InternalIP", "address": address}]);
         let status = json!({"status": {"addresses": list}});
@@ -29,7 +29,7 @@ async fn the_id_of_another_node_is_held_until_that_node_is_gone() {
     let whole = Whole::start(&[]).await;
     let victim = whole.add_node(0);
     whole.initialised(&victim).await;
-    // Its first label agrees, and the whole name of the other one.
+    // The first label of its name agrees, and the whole name of the other node does.
     let rogue = "node-00000.example.com";
     whole.register(rogue, Some("sim://i-00000"));
     sleep(Duration::from_secs(10)).await;
@@ -45,7 +45,7 @@ async fn the_id_of_another_node_is_held_until_that_node_is_gone() {
     assert!(page.contains("blocked: waits (identity): "), "{page}");
     assert!(whole.doubts(&victim).is_empty());
 
-    // The machine has been renamed: its old node goes at last.
+    // The machine has been renamed, and its old node is finally deleted.
     whole.api.delete("nodes", &victim).unwrap();
     sleep(Duration::from_secs(2)).await;
     assert!(!whole.is_tainted(rogue));
@@ -73,7 +73,8 @@ async fn a_held_node_goes_on_by_the_setting_or_by_its_kubelet() {
     }
 }
 
-/// H1 is about the cloud. A kubelet that writes its own address costs no other node its change.
+/// H1 is about the cloud. A kubelet that writes its own address does not use up the budget of other
+/// nodes.
 #[tokio::test(start_paused = true)]
 async fn writes_of_others_use_up_no_budget() {
     for policy in ["apply", "hold"] {
@@ -102,14 +103,14 @@ async fn writes_of_others_use_up_no_budget() {
         sleep(Duration::from_mins(3)).await;
         let waiting = whole.metric("ccm_brake_held ");
         assert_eq!((whole.moved(&names), waiting), (0, if policy == "hold" { 0 } else { 5 }));
-        // So it stays, whoever writes the address in the meantime.
+        // So the old address stays, whoever writes the address in the meantime.
         whole.write_address(&names[0], "10.9.9.9");
         sleep(Duration::from_mins(3)).await;
         assert_eq!(whole.moved(&names), 0, "{policy}");
     }
 }
 
-/// A setting that comes into force for all nodes does not count as a write of another client.
+/// A new setting for all nodes does not count as a write of another client.
 #[tokio::test(start_paused = true)]
 async fn a_label_policy_that_comes_into_force_for_all_nodes_is_held() {
     let arguments = [OFTEN, "--node-change-budget=3"];
@@ -119,7 +120,7 @@ async fn a_label_policy_that_comes_into_force_for_all_nodes_is_held() {
         let label = json!({"metadata": {"labels": {ZONE: "rack-7"}}});
         whole.api.patch("nodes", name, "", PatchKind::Merge, label).unwrap();
     }
-    // Its memory is a refresh old at most.
+    // The memory is at most as old as a refresh.
     let last = whole.context().leadership.clone();
     let settings = ccm_tests::in_process::loaded::<NodeCcm>(&arguments).unwrap();
     let cloud = Arc::new(whole.cloud.clone());

@@ -1,4 +1,4 @@
-//! A wrong setting on which all nodes depend, for a night.
+//! A wrong setting that affects all nodes is in force for a night.
 
 use ccm_runtime::{leadership::Leadership, metrics::Metrics};
 use ccm_tests::in_process::loaded;
@@ -17,19 +17,20 @@ impl Whole {
         InProcess::leading(&self.api, cloud, &settings, last, Metrics::new()).await.unwrap()
     }
 
-    /// Other settings come into force while it runs.
+    /// Puts other settings into force while it runs.
     pub(super) fn reload(&self, arguments: &[&str]) {
         let settings = loaded::<NodeCcm>(arguments).unwrap();
         self.process.settings.send_replace(Arc::clone(&settings.own));
     }
 
-    /// The gauges of the brake: 1 if it is open, and the number of nodes whose changes it holds.
+    /// Returns the gauges of the brake: 1 if it is open, and the number of nodes whose changes it
+    /// holds.
     fn brake(&self) -> (u64, u64) {
         (self.metric("ccm_brake_open "), self.metric("ccm_brake_held "))
     }
 }
 
-/// Nodes that it leaves out stay as they are; new ones are told why they wait.
+/// Nodes that the setting excludes stay unchanged. Events on new nodes say why they wait.
 #[tokio::test(start_paused = true)]
 async fn a_wrong_node_selector_changes_no_node() {
     let mut whole = Whole::start(&[OFTEN]).await;
@@ -49,7 +50,7 @@ async fn a_wrong_node_selector_changes_no_node() {
     );
     let state = "ccm_node_nodes{state=\"not_selected\"}";
     assert_eq!(whole.metric(state), NODES as u64 + 1);
-    // Its label selects it.
+    // The label selects it.
     let label = json!({"metadata": {"labels": {"pool": "none"}}});
     whole.api.patch("nodes", &new, "", PatchKind::Merge, label).unwrap();
     whole.initialised(&new).await;
@@ -59,7 +60,8 @@ async fn a_wrong_node_selector_changes_no_node() {
 /// The brake forgets the changes of these nodes, and they do not hold up other nodes.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_left_out_while_it_is_held_holds_up_no_other() {
-    // By the selector, by its own label, by the provider: another one serves its provider ID now.
+    // Nodes are excluded by the selector, by their own label, and by the provider: another provider
+    // serves the provider ID now.
     for how in ["selector", "label", "provider"] {
         let whole = Whole::start(&[OFTEN, "--node-selector=pool!=none"]).await;
         let names = whole.ready(0..NODES).await;
@@ -84,14 +86,14 @@ async fn a_node_that_is_left_out_while_it_is_held_holds_up_no_other() {
         if how == "provider" {
             continue;
         }
-        // Fewer of the others may still change.
+        // Fewer changes of the other nodes are still allowed.
         whole.move_instances(NODES / 2..NODES / 2 + 1);
         sleep(Duration::from_mins(5)).await;
         assert_eq!((whole.moved(&names), whole.brake()), (1, (0, 0)), "{how}");
     }
 }
 
-/// Nor does it count as one that waits for its turn.
+/// It does not count as a node that waits for its turn either.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_not_written_any_more_waits_for_no_turn() {
     for how in ["selector", "gone"] {
@@ -116,8 +118,8 @@ async fn a_node_that_is_not_written_any_more_waits_for_no_turn() {
     }
 }
 
-/// On another Lease, nothing was left to the next leader, and the last one leads still. What the brake holds is held by
-/// both.
+/// On another Lease the next leader does not find any data, and the last leader still leads. Both
+/// hold the same changes.
 #[tokio::test(start_paused = true)]
 async fn another_name_of_the_cluster_or_lease_changes_no_node() {
     for flag in ["cluster-name", "leader-elect-resource-name", "leader-elect-resource-namespace"] {

@@ -19,7 +19,7 @@ use super::leadership::quick;
 
 const NODES: usize = 50;
 const APPROVED: &str = "quartet.dev/change-approved";
-/// Two refreshes, and the time in which changes are gathered.
+/// The time of two refreshes, and of the gathering of changes.
 const A_WHILE: Duration = Duration::from_secs(28);
 
 fn name(number: usize) -> String {
@@ -30,7 +30,7 @@ fn launch(env: &Env, period: &str) -> Launch {
     quick(env).arg(format!("--node-status-update-frequency={period}"))
 }
 
-/// 50 Ready nodes that are as their instances say; the first ten have a label of their own.
+/// Starts 50 Ready nodes that agree with their instances. The first ten have an additional label.
 async fn fleet(env: &mut Env) -> Result<Program> {
     let program = env.start(&launch(env, "10s")).await?;
     for number in 0..NODES {
@@ -49,7 +49,7 @@ async fn fleet(env: &mut Env) -> Result<Program> {
     Ok(program)
 }
 
-/// The cloud names another first InternalIP for these.
+/// Gives these instances another first InternalIP in the cloud.
 fn move_instances(env: &Env, numbers: Range<usize>) {
     for number in numbers {
         let id = nodes::instance(&name(number)).id;
@@ -59,7 +59,7 @@ fn move_instances(env: &Env, numbers: Range<usize>) {
     }
 }
 
-/// The nodes that have been written, by the API server's own record.
+/// Returns the nodes that have been written, by the API server's own record.
 async fn written(env: &Env) -> Result<Vec<String>> {
     let mut names: Vec<String> =
         env.node_writes(NODE_AGENT).await?.into_iter().map(|request| request.name).collect();
@@ -98,13 +98,14 @@ pub(super) async fn another_address_for_all_ready_nodes_is_held_until_approved(
     ensure!(code == 200, "the replica is ready, not {code}");
     let opened = program.metric("ccm_brake_openings_total").await?;
     ensure!((opened - 1.0).abs() < f64::EPSILON, "opened once, not {opened} times");
-    // New nodes go on.
+    // New nodes are still initialised.
     env.add_node("node-new").await?;
     env.initialised("node-new").await?;
     nodes::delete(&env.client, "node-new").await?;
     env.forget_requests().await?;
 
-    // One node, then a label selector; a leader that changes makes no difference.
+    // First one node is approved, then a label selector. A change of the leader makes no
+    // difference.
     let approve = json!({"metadata": {"annotations": {APPROVED: "yes"}}});
     nodes::patch(&env.client, &name(49), approve).await?;
     all_written(&env, 1).await?;

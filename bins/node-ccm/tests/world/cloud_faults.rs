@@ -1,4 +1,4 @@
-//! The cloud answers badly, and nothing is lost.
+//! The cloud gives bad answers, and nothing is lost.
 
 use anyhow::{Result, ensure};
 use ccm_cloud::{CloudError, ErrorKind};

@@ -41,7 +41,7 @@ pub(super) async fn a_new_node_becomes_schedulable(env: Env) -> Result<()> {
     Ok(())
 }
 
-/// Initialises one node, which also has a taint of its own.
+/// Initialises one node, which also has another taint.
 async fn initialise_one(env: &Env) -> Result<()> {
     let program = env.start(&env.node_ccm()).await?;
     let instance = nodes::instance("node-1");

@@ -1,4 +1,4 @@
-//! A node stays as its instance is, and a restart costs nothing.
+//! A node keeps following its instance, and a restart costs nothing.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
 
     env.forget_requests().await?;
     let calls = env.cloud_calls();
-    // Both ways to list are tested here: the first start reads pages.
+    // Both ways to list are tested here. The first start reads pages.
     let launch = env.node_ccm().arg("--kube-api-streaming-lists");
     let program = env.start(&launch).await?;
     poll::until("a refresh of the fleet after the restart", SOON, || async {
@@ -91,7 +91,8 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
     .await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let requests = env.requests(NODE_AGENT).await?;
-    // One for the start. In a quiet cluster the leader needs another one as proof that it is current.
+    // One list is for the start. In a quiet cluster the leader needs another one as proof that its
+    // store is current.
     let reads = reads_of_nodes(&requests);
     ensure!(matches!(reads, (0, 1 | 2)), "other than streamed lists: {requests:?}");
     let writes: Vec<_> = requests.into_iter().filter(Request::is_write).collect();
@@ -108,8 +109,8 @@ pub(super) async fn a_restart_writes_nothing_but_the_lease(mut env: Env) -> Resu
     Ok(())
 }
 
-/// How many lists of nodes were pages, and how many were streamed. A list of one node is a
-/// look at the current version.
+/// Returns how many lists of nodes were read in pages, and how many were streamed. A list of one
+/// node only reads the current version.
 fn reads_of_nodes(requests: &[Request]) -> (usize, usize) {
     let count = |is_meant: fn(&Request) -> bool| {
         requests.iter().filter(|request| request.resource == "nodes" && is_meant(request)).count()

@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result, ensure};
 use ccm_sim::program::{Launch, Program, Signal};
 use ccm_tests::scenarios::{Env, NODE_AGENT, SOON, lease, with_short_terms};
 
-/// A node-ccm with short terms.
+/// Returns a node-ccm with short terms.
 pub(super) fn quick(env: &Env) -> Launch {
     with_short_terms(env.node_ccm())
 }
 
-/// A leader that works and a standby.
+/// Returns a leader that works and a standby.
 async fn two(env: &Env, launch: &Launch) -> Result<(Program, Program)> {
     let leader = env.start(launch).await?;
     let standby = env.start_standby(launch).await?;

@@ -1,4 +1,4 @@
-//! With `--mode=observe` everything is decided as a leader does, and nothing is written.
+//! With `--mode=observe` the program decides like a leader, but writes nothing.
 
 use anyhow::{Result, ensure};
 use ccm_cloud::{AddressKind, NodeAddress};

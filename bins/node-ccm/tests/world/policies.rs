@@ -1,4 +1,4 @@
-//! A policy of a real API server that takes back what the program writes.
+//! A policy of a real API server undoes what the program writes.
 
 use anyhow::{Result, ensure};
 use ccm_tests::{
@@ -15,11 +15,11 @@ const FRESH: [&str; 3] = ["fresh-0", "fresh-1", "fresh-2"];
 const SETTLED: [&str; 3] = ["settled-0", "settled-1", "settled-2"];
 const LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
 
-/// No taint goes.
+/// Taints cannot be removed.
 const KEEPS_TAINTS: &str = "(has(oldObject.spec.taints) \
     ? [JSONPatch{op: \"add\", path: \"/spec/taints\", value: oldObject.spec.taints}] : [])";
 
-/// A policy does not make the program write without end, and each write is reported once.
+/// A policy does not make the program write without end, and each kind of write is reported once.
 pub(super) async fn what_is_taken_back_costs_a_write_a_minute(env: Env) -> Result<()> {
     env.add_initialised(&SETTLED).await?;
     let labels = LABELS.map(no_label).join(" + ");

@@ -11,10 +11,10 @@ use ccm_sim::{
 use ccm_tests::nodes;
 use ccm_tests::scenarios::{Env, NODE_AGENT, SOON};
 
-/// A missing right is asked for again after this time, and then it takes a moment.
+/// A missing right is reviewed again after this time, and the review takes a moment.
 const AGAIN: Duration = Duration::from_secs(45);
 
-/// How often the program has asked for its rights so far.
+/// Returns how often the program has asked for its rights so far.
 async fn reviews(env: &Env) -> Result<usize> {
     let all = env.requests(NODE_AGENT).await?;
     Ok(all.iter().filter(|request| request.resource == "selfsubjectaccessreviews").count())

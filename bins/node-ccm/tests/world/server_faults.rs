@@ -1,4 +1,4 @@
-//! The API server answers badly, goes away and comes back.
+//! The API server gives bad answers, goes away and comes back.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use ccm_tests::scenarios::{Env, NODE_AGENT, SOON};
 
 use super::leadership::quick;
 
-/// A fault that hits node-ccm alone, not this test's own client.
+/// Returns a fault that hits node-ccm alone, not this test's own client.
 fn fault(action: Action) -> Fault {
     Fault::new(action).user_agent(NODE_AGENT)
 }
@@ -26,7 +26,7 @@ pub(super) async fn a_lost_response_to_a_write_is_harmless(env: Env) -> Result<(
 }
 
 pub(super) async fn the_program_survives_an_api_server_restart(env: Env) -> Result<()> {
-    // Terms that outlast the restart, which takes a busy machine more than ten seconds.
+    // These terms outlast the restart, which takes more than ten seconds on a busy machine.
     let launch = env
         .node_ccm()
         .arg("--leader-elect-lease-duration=120s")

@@ -32,7 +32,8 @@ pub async fn play(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// New nodes; one of them is another provider's, one instance has an illegal label.
+/// Registers new nodes. One of them belongs to another provider, and one instance has an illegal
+/// label.
 async fn register(env: &Env) -> Result<()> {
     let mut instance = nodes::instance("node-0");
     instance.labels.insert("example.com/bad".to_owned(), "not a legal value!".to_owned());
@@ -47,7 +48,7 @@ async fn register(env: &Env) -> Result<()> {
     nodes::register(&env.client, &foreign).await
 }
 
-/// The first InternalIP of a Ready node changes.
+/// Changes the first InternalIP of a Ready node.
 async fn follow(env: &Env) -> Result<()> {
     let mut instance = nodes::instance("node-0");
     instance.addresses = vec![NodeAddress::new(AddressKind::InternalIp, "10.200.0.1")];
@@ -57,7 +58,7 @@ async fn follow(env: &Env) -> Result<()> {
     Ok(())
 }
 
-/// A kubelet gives its Node the provider ID of another one, until somebody deletes the Node.
+/// Lets a kubelet give its Node the provider ID of another one, until somebody deletes the Node.
 async fn claim(env: &Env) -> Result<()> {
     let mut rogue = nodes::fresh("rogue");
     rogue["spec"]["providerID"] = json!(nodes::instance("node-1").provider_id().as_str());

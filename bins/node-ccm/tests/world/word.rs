@@ -11,7 +11,7 @@ use ccm_tests::{cluster::Request, nodes};
 const RACK: &str = "openstack.quartet.dev/rack";
 const PCI: &str = "openstack.quartet.dev/pci";
 
-/// The program has written nothing to this node.
+/// Checks that the program has written nothing to this node.
 async fn is_untouched(env: &Env, name: &str) -> Result<()> {
     let writes = env.node_writes(NODE_AGENT).await?;
     let touched: Vec<&Request> = writes.iter().filter(|request| request.name == name).collect();
@@ -21,7 +21,8 @@ async fn is_untouched(env: &Env, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A machine that the cloud does not have, a typing error, and a machine that has got a domain.
+/// The cases are a machine that the cloud does not have, a typing error, and a machine whose name
+/// got a domain.
 pub(super) async fn the_id_of_another_machine_is_held(env: Env) -> Result<()> {
     let program = env.start(&env.node_ccm()).await?;
     let victim = env.add_node("node-1").await?;
@@ -45,7 +46,7 @@ pub(super) async fn the_id_of_another_machine_is_held(env: Env) -> Result<()> {
     let held = program.metric("ccm_node_unconfirmed_identities_total{result=\"held\"}").await?;
     ensure!((held - 3.0).abs() < f64::EPSILON, "three nodes are counted, not {held}");
 
-    // An honest node ends on its own; no other node gets the ID that is free now.
+    // An honest node ends on its own, and no other node gets the ID that is free now.
     nodes::delete(&env.client, "node-1").await?;
     env.initialised(renamed).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -81,7 +82,7 @@ pub(super) async fn addresses_of_a_kubelet_are_set_back_and_use_no_budget(env: E
     Ok(())
 }
 
-/// Scheduling trusts these labels.
+/// The scheduler trusts these labels.
 pub(super) async fn a_kubelet_forges_no_label_of_the_cloud(env: Env) -> Result<()> {
     let _program = env.start(&env.node_ccm()).await?;
     let mut instance = nodes::instance("node-1");
@@ -97,7 +98,7 @@ pub(super) async fn a_kubelet_forges_no_label_of_the_cloud(env: Env) -> Result<(
         let value = nodes::label(&node, key);
         ensure!(value == expect, "{key} is {value:?}");
     }
-    // Nor later.
+    // It does not get them later either.
     let forged = json!({"metadata": {"labels": {RACK: "forged", PCI: "forged"}}});
     nodes::patch(&env.client, "node-1", forged).await?;
     nodes::wait_for(&env.client, "node-1", "as the cloud says", SOON, |node| {

@@ -4,12 +4,12 @@ use anyhow::Result;
 use ccm_tests::{nodes, scenarios::Env};
 use serde_json::json;
 
-/// A node registers, and is tainted again whenever it was initialised: each initialisation
-/// causes the same event once more.
+/// Registers a node, and taints it again whenever it was initialised: each initialisation repeats
+/// the same event.
 pub async fn step(env: &Env, round: u32) -> Result<()> {
     if round == 0 {
         let mut instance = nodes::instance("node-1");
-        // Which labels node-ccm has set is recorded.
+        // A record names the labels that node-ccm has set.
         instance.labels.insert("example.com/rack".to_owned(), "r1".to_owned());
         env.cloud().add(instance);
         return nodes::register(&env.client, &nodes::fresh("node-1")).await;
@@ -21,7 +21,7 @@ pub async fn step(env: &Env, round: u32) -> Result<()> {
     Ok(())
 }
 
-/// True while the node is tainted.
+/// Returns true while the node is tainted.
 pub async fn is_undone(env: &Env) -> Result<bool> {
     Ok(nodes::is_tainted(&nodes::get(&env.client, "node-1").await?))
 }

@@ -55,7 +55,8 @@ pub struct ClusterRange {
     pub mask: u8,
 }
 
-/// Since when nodes have got blocks of these prefix lengths, or longer ones: a leader leaves it to the next one.
+/// Since when nodes have got blocks of these prefix lengths, or longer ones. A leader leaves this
+/// to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockSizes {
     v4: Option<u8>,
@@ -66,13 +67,14 @@ pub struct BlockSizes {
 /// The flags, checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// Who decides on the blocks.
+    /// The allocator, which decides on the blocks.
     pub allocator: AllocatorType,
     /// The cluster CIDRs, at most one of each family. They have the order of `spec.podCIDRs`.
     pub ranges: Vec<ClusterRange>,
-    /// The networks of Services. No node gets a block that overlaps one of them.
+    /// The networks of Services. Nodes do not get blocks that overlap one of them.
     pub services: Vec<IpNet>,
-    /// Nodes that were created before may have wider pod CIDRs than the blocks are now; all nodes, without it.
+    /// Nodes that were created earlier may have wider pod CIDRs than the blocks are now. Without
+    /// it, all nodes may.
     pub since: Option<At>,
 }
 
@@ -91,14 +93,15 @@ impl Remark {
     }
 }
 
-/// The networks of a flag without host bits, at most one of each family, in their order; with what is tolerated.
+/// The networks of a flag without host bits, at most one of each family, in their order, with
+/// remarks about tolerated mistakes.
 type Listed = (Vec<IpNet>, Vec<Remark>);
 
-/// The networks of `--cluster-cidr`.
+/// Returns the networks of `--cluster-cidr`.
 ///
 /// # Errors
 ///
-/// What is wrong, one remark each.
+/// The mistakes, one remark each.
 pub fn cluster_networks(values: &[String]) -> Result<Listed, Vec<Remark>> {
     listed(CLUSTER, "10.244.0.0/16", values)
 }
@@ -145,7 +148,7 @@ impl Flags {
     ///
     /// # Errors
     ///
-    /// What is wrong, one remark each.
+    /// The mistakes, one remark each.
     pub fn check(&self) -> Result<(Config, Vec<Remark>), Vec<Remark>> {
         let clusters = cluster_networks(&self.cluster_cidrs);
         let services = listed(SERVICES, "10.96.0.0/16", &self.service_ranges);
@@ -192,7 +195,7 @@ impl Flags {
         [(both, self.mask), (v4, self.mask_v4), (v6, self.mask_v6)]
     }
 
-    /// The mistakes in the choice of mask sizes.
+    /// Returns the mistakes in the choice of mask sizes.
     fn wrong_masks(&self, clusters: &[IpNet]) -> Vec<Remark> {
         let mut wrong = Vec::new();
         if clusters.is_empty() {
@@ -222,7 +225,7 @@ impl Flags {
         wrong
     }
 
-    /// The blocks of a cluster CIDR.
+    /// Returns the blocks of a cluster CIDR.
     fn range(&self, network: IpNet) -> Result<ClusterRange, Remark> {
         let [both, v4, v6] = self.masks();
         let (default, own) = match family(network) {
@@ -253,8 +256,8 @@ impl Flags {
 }
 
 impl Config {
-    /// Since when the blocks have had their sizes, if a leader left this at its end. A block that
-    /// has become smaller begins anew: older nodes have the larger ones.
+    /// Returns since when the blocks have had their sizes, if a leader left this at its end. A
+    /// block that has become smaller begins anew: older nodes have the larger ones.
     pub fn sizes(&self, left: Option<BlockSizes>, now: At) -> BlockSizes {
         let mask = |of: IpFamily| {
             let mut ranges = self.ranges.iter();
@@ -266,7 +269,7 @@ impl Config {
         BlockSizes { v4, v6, since: left.map_or(now, |left| left.since) }
     }
 
-    /// The same configuration, with blocks of these sizes.
+    /// Returns the same configuration, with blocks of these sizes.
     #[must_use]
     pub fn with_sizes(self, sizes: BlockSizes) -> Self {
         Self { since: Some(sizes.since), ..self }
@@ -284,7 +287,7 @@ impl Config {
         is_range && self.ranges.iter().any(|range| range.network.contains(&cidr))
     }
 
-    /// The prefix length of the blocks, if the pod CIDR is wider than one.
+    /// Returns the prefix length of the blocks, if the pod CIDR is wider than one.
     pub fn wider_than_block(&self, cidr: IpNet) -> Option<u8> {
         if self.allocator == AllocatorType::CloudAllocator {
             return None;
@@ -293,12 +296,13 @@ impl Config {
         ranges.next().map(|range| range.mask).filter(|mask| cidr.prefix_len() < *mask)
     }
 
-    /// The prefix length if the pod CIDR is too wide, unless the node may have it all the same.
+    /// Returns the prefix length if the pod CIDR is too wide, unless the node may have it all the
+    /// same.
     pub fn too_wide(&self, node: &Node, cidr: IpNet) -> Option<u8> {
         self.wider_than_block(cidr).filter(|_| !self.is_older(node))
     }
 
-    /// Blocks that overlap a network of Services are left out. Some must be left.
+    /// Blocks that overlap a network of Services are not used. Some blocks must remain.
     fn check_services(&self, errors: &mut Vec<Remark>, warnings: &mut Vec<Remark>) {
         for range in &self.ranges {
             let network = range.network;
@@ -306,13 +310,13 @@ impl Config {
                 let is_all = service.contains(&network) || network.prefix_len() == range.mask;
                 if is_all {
                     errors.push(Remark::new(SERVICES, format!(
-                        "{service} leaves no block of --{CLUSTER} {network} to nodes: use networks that do not overlap"
+                        "{service} does not leave blocks of --{CLUSTER} {network} for nodes: use networks that do not overlap"
                     )));
                 } else {
                     warnings.push(Remark::new(
                         SERVICES,
                         format!(
-                            "{service} is within --{CLUSTER} {network}: no node gets a block of it"
+                            "{service} is within --{CLUSTER} {network}: nodes do not get blocks of it"
                         ),
                     ));
                 }

@@ -17,7 +17,7 @@ pub struct MaxPodCidr {
 const RULE: &str = "must be a prefix length of IPv4, or one of IPv4 and one of IPv6, such as 22 or 22,64, or one of IPv6 if --cluster-cidr has no IPv4 network; 0 allows each size";
 
 impl MaxPodCidr {
-    /// The shortest prefix of this family.
+    /// Returns the shortest prefix of this family.
     pub const fn of(self, family: IpFamily) -> Option<u8> {
         match family {
             IpFamily::V4 => self.v4,
@@ -25,7 +25,7 @@ impl MaxPodCidr {
         }
     }
 
-    /// The lengths in a cluster without IPv4 networks: a single one is of IPv6.
+    /// Returns the lengths in a cluster without IPv4 networks: a single one is of IPv6.
     #[must_use]
     pub fn of_ipv6(self) -> Self {
         Self { v4: None, v6: self.v6.or(self.v4) }

@@ -1,15 +1,15 @@
-//! Node IPAM: which node gets which pod CIDRs.
+//! Decides which node gets which pod CIDRs.
 //!
-//! Pure: no clock, no client, no `async`. The caller passes what was written and read, and the time, as values.
+//! Pure: no clock, no client, no `async`. The caller passes writes, reads and the time as values.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `allocator` | who holds which blocks: reservations, what nodes show, what is held after their end |
+//! | `allocator` | the holders of blocks: reservations, the pod CIDRs that nodes show, blocks that are held after their end |
 //! | `blocks`, `intervals` | the blocks of one cluster CIDR |
 //! | `networks` | networks that overlap |
 //! | `rival` | pod CIDRs of other clients, and another allocator |
-//! | `cloud` | what the cloud has assigned to an instance |
-//! | `problem` | what is wrong, one line each |
+//! | `cloud` | the pod CIDRs that the cloud has assigned to an instance |
+//! | `problem` | the problems, one line each |
 
 mod allocator;
 mod blocks;

@@ -2,15 +2,15 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `event`, `effect` | what it hears, and what follows |
+//! | `event`, `effect` | its events, and their effects |
 //! | `seen` | the beginning of a term; nodes that are new, have changed or are gone |
 //! | `turn` | a node has its turn, or the cloud has answered about its instance |
 //! | `written` | the API server has answered a write |
-//! | `explain` | what the page `/explain` says of a node |
-//! | `core` | what a leader knows: the allocator, and the nodes that wait |
-//! | `waiting` | the nodes that get no pod CIDRs now |
+//! | `explain` | the text of the page `/explain` about a node |
+//! | `core` | the knowledge of a leader: the allocator, and the nodes that wait |
+//! | `waiting` | the nodes that do not get pod CIDRs now |
 //! | `recorded` | which node an event or effect is about |
-//! | this file | what the routes say; when blocks become free; what pages and metrics show |
+//! | this file | the news about routes; when blocks become free; the content of pages and metrics |
 
 mod core;
 mod effect;
@@ -38,13 +38,14 @@ pub(crate) use self::{
 };
 use super::ipam::{Config, HoldUntil, Usage};
 
-/// How many nodes that are gone the next leader learns of: a text with the Lease is short.
+/// The number of deleted nodes that the next leader learns about, because a text with the Lease is
+/// short.
 const LEFT: usize = 200;
 
 /// The parts of the settings that do not change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Fixed {
-    /// The allocator, and the blocks that it gives out.
+    /// The allocator, and the blocks that it assigns.
     pub(crate) config: Config,
     /// When the blocks of a node that is gone become free.
     pub(crate) hold: HoldUntil,
@@ -72,7 +73,8 @@ impl machine::Machine for Machine {
         let before = self.core.as_ref().map(Core::is_stopped);
         let mut effects = Vec::new();
         self.take(event, now, &mut effects);
-        // Nodes that wait are tried again if a block is free, and all of them when a stop begins or ends.
+        // Waiting nodes are tried again if a block is free, and all of them when a stop begins or
+        // ends.
         let mut turned = Vec::new();
         if let (Some(core), Some(was_stopped)) = (&self.core, before)
             && core.is_stopped() != was_stopped
@@ -90,7 +92,7 @@ impl machine::Machine for Machine {
 }
 
 impl Machine {
-    /// Nothing is known yet.
+    /// Creates a machine that knows nothing yet.
     pub(crate) const fn new(fixed: Fixed) -> Self {
         Self { fixed, leads: false, core: None, table: None }
     }
@@ -154,23 +156,24 @@ impl Machine {
         effects.extend(core.allocator.next_release().map(Effect::Due));
     }
 
-    /// The reason why the node does not have pod CIDRs, if node IPAM does not assign any now.
+    /// Returns the reason why the node does not have pod CIDRs, if node IPAM does not assign any
+    /// now.
     pub(crate) fn lack(&self, name: &str) -> Option<String> {
         self.core.as_ref()?.waiting.why(name)
     }
 
-    /// The same for all nodes.
+    /// Returns these reasons for all nodes.
     pub(crate) fn lacks(&self) -> BTreeMap<Name, String> {
         let reasons = self.core.iter().flat_map(|core| core.waiting.reasons());
         reasons.map(|(name, why)| (Name::clone(name), why.to_owned())).collect()
     }
 
-    /// The networks whose routes must end before nodes get them.
+    /// Returns the networks whose routes must end before nodes get them.
     pub(crate) fn awaited(&self) -> Vec<IpNet> {
         self.core.iter().flat_map(|core| core.allocator.waiting_for_routes()).collect()
     }
 
-    /// How far the nodes are, in words; an error if some wait.
+    /// Returns how far the nodes are, in words; an error if some wait.
     pub(crate) fn verdict(&self) -> Result<&'static str, String> {
         let Some(core) = &self.core else {
             return Ok(match self.leads {
@@ -193,12 +196,12 @@ impl Machine {
         }
     }
 
-    /// How full each cluster CIDR is.
+    /// Returns how full each cluster CIDR is.
     pub(crate) fn usage(&self) -> Vec<Usage> {
         self.core.iter().flat_map(|core| core.allocator.usage()).collect()
     }
 
-    /// How many nodes wait, and how many are gone and hold their blocks.
+    /// Returns how many nodes wait, and how many are gone and hold their blocks.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let counts = |core: &Core| (core.waiting.len(), core.allocator.held_nodes());
         self.core.as_ref().map(counts).unwrap_or_default()

@@ -13,7 +13,7 @@ use super::{
     machine::{Machine, WriteEnd},
 };
 
-/// Bounds of the places that are looked at for a block: upstream's.
+/// Bounds of the number of places that are tried for a block: upstream's.
 const TRIES: [f64; 5] = [1.0, 5.0, 25.0, 125.0, 625.0];
 /// Bounds of the time from the creation of a node to its pod CIDRs, in seconds.
 const TO_CIDRS: [f64; 11] = [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0];
@@ -21,7 +21,7 @@ const TO_CIDRS: [f64; 11] = [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 3
 /// The end of a write of pod CIDRs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Write {
-    /// As the API server answers.
+    /// The answer of the API server.
     Answer(Result<(), ApiReason>),
     /// The API server answers that it is done, and the node in the answer has other pod CIDRs or
     /// lacks them.
@@ -54,8 +54,8 @@ metrics! {
         [ALPHA] ccm_ipam_time_to_pod_cidrs_seconds => to_cidrs: Histogram, bounds TO_CIDRS;
         /// Nodes that got pod CIDRs from another client while this process led
         [ALPHA] ccm_ipam_foreign_pod_cidrs => foreign: Counter;
-        /// 1 if this process gives out no more pod CIDRs, because another allocator is at work, 0
-        /// otherwise
+        /// 1 if this process does not assign pod CIDRs any more, because another allocator is at
+        /// work, 0 otherwise
         [ALPHA] ccm_ipam_stopped => stopped: Gauge;
     }
 }
@@ -78,7 +78,7 @@ impl CidrMetrics {
         self.foreign.inc();
     }
 
-    /// Records whether no more are given out.
+    /// Records whether the process has stopped to assign pod CIDRs.
     pub(super) fn stops(&self, does: bool) {
         self.stopped.set(i64::from(does));
     }
@@ -141,7 +141,7 @@ pub(super) fn collect(metrics: &Metrics, door: &Door<Machine>, store: Store<Node
     }));
 }
 
-/// One series each, for the metrics reference.
+/// Makes one series each, for the metrics reference.
 pub(crate) fn specimens(metrics: &Metrics) {
     CidrMetrics::new(metrics).specimens();
     metrics.set_running(NODE_IPAM.name, false);

@@ -1,4 +1,4 @@
-//! Performs what follows from an event.
+//! Performs the effects of events.
 
 pub(crate) mod writes;
 
@@ -135,7 +135,8 @@ impl Perform {
         let changes = cidrs.iter().map(|cidr| format!("podCIDRs += {cidr}")).collect();
         let step = Step { step: STEP, changes, reason: reason.to_owned(), held };
         self.plans.set(&node.reference(), vec![step]);
-        // Checked afterwards: a node that has gone or has got its pod CIDRs in the meantime must not stay on the page.
+        // This is checked afterwards, because a node that was deleted or has got its pod CIDRs in
+        // the meantime must not stay on the page.
         let now = self.store.get(&node.name);
         if now.is_none_or(|now| now.uid != node.uid || !needs_cidrs(&now)) {
             self.plans.clear("Node", &node.name);

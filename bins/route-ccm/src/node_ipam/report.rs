@@ -37,13 +37,13 @@ impl CidrReports {
 
     /// Reports that a node gets no pod CIDRs now. `state` does not change while the reason is the same.
     pub(crate) fn no_cidrs(&self, node: &Node, state: &str, why: &str) {
-        let line = format!("node {} gets no pod CIDRs: {why}", node.name);
+        let line = format!("node {} does not get pod CIDRs: {why}", node.name);
         let text = format!("Node {} status is now: {NO_CIDRS}: {why}", node.name);
         let report = Report::warning(NO_CIDRS, state, line).with_event(NO_CIDRS, text);
         self.reports.report(&node.reference(), When::Changed, report);
     }
 
-    /// A node has its pod CIDRs: the end of that.
+    /// Reports that a node has its pod CIDRs: the end of that.
     pub(crate) fn has_cidrs(&self, node: &Node) {
         let key = node.reference().key();
         for topic in [NO_CIDRS, NOT_WRITTEN] {
@@ -73,7 +73,7 @@ impl CidrReports {
     /// Reports that another client has given the node its pod CIDRs, once.
     pub(crate) fn foreign(&self, node: &Node, foreign: &Foreign) {
         let text = format!(
-            "{foreign}: they are kept, and given to no other node; set --allocate-node-cidrs in one program only, and write spec.podCIDRs by nothing else"
+            "{foreign}: they stay, and no other node gets them; set --allocate-node-cidrs in one program only, and let nothing else write spec.podCIDRs"
         );
         let report = Report::of_node(node, "ForeignPodCIDR", &text, &text);
         self.reports.report(&node.reference(), When::Once, report);

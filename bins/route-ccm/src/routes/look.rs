@@ -11,7 +11,7 @@ use super::{
     plan::{Parameters, wanted::NodeView},
 };
 
-/// The provider's routes.
+/// Returns the provider's routes.
 ///
 /// # Errors
 ///
@@ -22,12 +22,12 @@ pub(crate) fn offered(cloud: &dyn Cloud) -> Result<Arc<dyn Routes>, CloudError> 
         .ok_or_else(|| CloudError::new(ErrorKind::Unsupported, "the cloud does not offer routes"))
 }
 
-/// The traits of the provider's routes; the default while they are unknown.
+/// Returns the traits of the provider's routes; the default while they are unknown.
 fn traits(cloud: &dyn Cloud) -> RouteTraits {
     offered(cloud).map(|routes| routes.traits()).unwrap_or_default()
 }
 
-/// All that a look at these nodes depends on. `room`: how many calls may wait for a lane.
+/// Returns all that a look at these nodes depends on. `room`: how many calls may wait for a lane.
 pub(crate) fn look(parts: &Parts, nodes: Vec<NodeView>, room: usize) -> Pass {
     let (cloud, ipam) = (&*parts.nodes.cloud, parts.perform.ipam.as_ref());
     let settings = parts.nodes.settings.borrow();

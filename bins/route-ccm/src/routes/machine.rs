@@ -2,14 +2,14 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `event`, `effect` | what it hears, and what follows |
-//! | `nodes` | nodes are new, have changed or are gone |
-//! | `pass` | a look at all nodes: the plan, and the calls that follow |
-//! | `answers` | the cloud has answered; changes are about to be sent |
+//! | `event`, `effect` | its events, and their effects |
+//! | `nodes` | new, changed and deleted nodes |
+//! | `pass` | a pass over all nodes: the plan, and the calls that follow |
+//! | `answers` | answers of the cloud; changes that are about to be sent |
 //! | `conditions` | the condition `NetworkUnavailable` of a node |
 //! | `listing` | the table as listed, with the changes since, and when to list it |
 //! | `progress` | how far the routes of each node are |
-//! | `explain` | what the page `/explain` says of a node or a route |
+//! | `explain` | the text of the page `/explain` about a node or a route |
 //! | `recorded` | which node an event or effect is about |
 
 mod answers;
@@ -42,7 +42,7 @@ use self::{listing::Listing, progress::Progress};
 use super::plan::{Parameters, Planner, targets::Former};
 use crate::networks::Config;
 
-/// The parts of the settings that do not change, and what the program is.
+/// The parts of the settings that do not change, and the identity of the program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Fixed {
     /// This cluster.
@@ -59,7 +59,8 @@ pub(crate) struct Fixed {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     fixed: Fixed,
-    /// By what the last changes were decided, and since when: a change that was decided by something else is not sent.
+    /// The settings and the approval by which the last changes were decided, and since when. A
+    /// change that was decided by others is not sent.
     decided_by: Option<Parameters>,
     decided_since: At,
     /// How nodes get their pod CIDRs, if they get them from this program.
@@ -92,7 +93,7 @@ impl machine::Machine for Machine {
 }
 
 impl Machine {
-    /// Nothing is known yet.
+    /// Creates a machine that knows nothing yet.
     pub(crate) fn new(fixed: Fixed) -> Self {
         Self {
             fixed,
@@ -171,7 +172,8 @@ impl Machine {
         self.planner.in_flight.is_empty()
     }
 
-    /// How long the node that waits longest has lacked a route, and how many routes can be added, if the cloud says so.
+    /// Returns how long the node that waits longest has lacked a route, and how many routes can be
+    /// added, if the cloud says so.
     pub(crate) fn look(&self, now: At) -> (std::time::Duration, Option<u32>) {
         let room = self.listing.table.as_ref().and_then(|table| table.room);
         (self.progress.longest_wait(now), room)

@@ -1,4 +1,4 @@
-//! The metrics of route-ccm. Upstream's one keeps its name.
+//! The metrics of route-ccm. Upstream's metric keeps its name.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ label! {
     struct Trigger { "periodic", "event" }
 }
 label! {
-    /// How it ended.
+    /// The result.
     struct Outcome { "success", "error" }
 }
 label! {
@@ -35,11 +35,11 @@ label! {
     struct State { "complete", "incomplete", "without_pod_cidrs" }
 }
 label! {
-    /// Why a node is left out.
+    /// The reason why a node is excluded.
     struct Reason { "another_provider", "not_selected" }
 }
 label! {
-    /// Why a pod CIDR gets no route because of its node.
+    /// The reason why a pod CIDR does not get a route because of its node.
     struct Refused { "too_wide", "wider_than_most", "id_of_another_node", "address_of_another_node" }
 }
 

@@ -19,7 +19,8 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// The node, unless [the schemes are others](has_own).
+    /// Returns the view of the node with the present schemes. It is current unless [the schemes
+    /// have changed](has_own).
     pub(crate) fn view(&self, node: &Arc<Node>) -> NodeView {
         self.view_of(Arc::clone(node), &self.cloud.schemes())
     }
@@ -31,7 +32,7 @@ impl Nodes {
         NodeView { node, id, left_out }
     }
 
-    /// The reason why the node itself is left out.
+    /// Returns the reason why the node itself is excluded.
     fn left_out(&self, node: &Node, schemes: &[String]) -> Option<LeftOut> {
         if !self.settings.borrow().node_selector.matches(node) {
             return Some(LeftOut::NotSelected);
@@ -44,7 +45,7 @@ impl Nodes {
         is_anothers.then_some(LeftOut::AnotherProvider)
     }
 
-    /// The node, with what the others say of the schemes.
+    /// Returns the view of the node, with what the other nodes show about the schemes.
     pub(crate) fn told(&self, node: &Arc<Node>) -> NodeView {
         let mut view = self.view(node);
         if view.left_out == Some(LeftOut::AnotherProvider)
@@ -55,13 +56,13 @@ impl Nodes {
         view
     }
 
-    /// The reason why route-ccm leaves out the node, if it does.
+    /// Returns the reason why route-ccm excludes the node, if it does.
     pub(crate) fn why_left_out(&self, view: &NodeView) -> Option<String> {
         let is_selected = view.left_out? != LeftOut::NotSelected;
         Some(instances::why_left_out(&*self.cloud, &view.node, is_selected))
     }
 
-    /// The present nodes.
+    /// Returns the present nodes.
     pub(crate) fn all(&self) -> Vec<NodeView> {
         let (nodes, schemes) = (self.store.list(), self.cloud.schemes());
         let is_told = has_own(&nodes, &schemes);
@@ -75,7 +76,7 @@ impl Nodes {
         views
     }
 
-    /// The node of this name as it is now.
+    /// Returns the node of this name as it is now.
     pub(crate) fn named(&self, name: &str) -> Option<NodeView> {
         self.store.get(name).map(|node| self.view(&node))
     }

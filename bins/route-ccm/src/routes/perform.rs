@@ -1,4 +1,4 @@
-//! Performs what follows from an event.
+//! Performs the effects of events.
 
 pub(crate) mod calls;
 pub(crate) mod conditions;
@@ -41,11 +41,11 @@ pub(crate) struct Perform {
 
 /// The lines of `/readyz?verbose`.
 pub(crate) struct Lines {
-    /// About the list of the table.
+    /// The health line about the list of the table.
     pub(crate) listed: Condition,
-    /// About changes of routes that route-ccm holds.
+    /// The health line about held changes of routes.
     pub(crate) brake: Condition,
-    /// About conditions that an earlier controller has left.
+    /// The health line about conditions that an earlier controller has left.
     pub(crate) left_over: Condition,
 }
 
@@ -103,11 +103,11 @@ impl Perform {
             Effect::ListEnded(answer) => self.listed(answer),
             Effect::TableKnown => tracing::info!("the route table is known"),
             Effect::Lies(witness) => tracing::warn!(
-                "the cloud says that most targets of nodes' routes do not exist, such as {witness}: its answers prove nothing"
+                "the cloud says that most targets of nodes' routes do not exist, such as {witness}: its answers do not prove anything"
             ),
             Effect::LookUpFailed(error) if self.throttle.lock().is_due() => tracing::warn!(
                 %error,
-                "cannot look up instances of nodes, which says whose routes are that bear no owner"
+                "cannot look up instances of nodes, which shows the owners of routes without a recorded owner"
             ),
             Effect::Withdrawn(planned) => tracing::info!("{}: not due any more", planned.words()),
             Effect::Answered { .. } => self.answered(effect),
@@ -135,7 +135,7 @@ impl Perform {
         }
     }
 
-    /// These nodes have conditions that an earlier controller has left.
+    /// Handles nodes that have conditions of an earlier controller.
     fn left_over(&self, nodes: &[Arc<Node>]) {
         for node in nodes {
             self.reports.left_over(node);
@@ -151,7 +151,7 @@ impl Perform {
         }
     }
 
-    /// A list has ended.
+    /// Records that a list has ended.
     fn listed(&self, answer: Result<(usize, usize, Option<String>), CloudError>) {
         self.metrics.listed(answer.as_ref().map(drop));
         match answer {
@@ -172,7 +172,7 @@ impl Perform {
         }
     }
 
-    /// A change was answered.
+    /// Records that a change was answered.
     fn answered(&self, effect: Effect) {
         let Effect::Answered { planned, answer, node, replaces } = effect else { return };
         self.metrics.changed(&planned, answer.as_ref().map(drop), replaces);

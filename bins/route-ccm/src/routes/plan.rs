@@ -1,14 +1,14 @@
-//! Decides the changes of the route table, and how far each node's routes are: a pure state machine
-//! that takes the time as a value.
+//! Decides about changes of the route table, and determines the progress of each node's routes: a
+//! pure state machine that takes the time as a value.
 //!
 //! ```text
 //! nodes --------> wanted routes --+
-//! former targets -> whose is it? -+--> one decision per destination --> changes, held, questions
+//! former targets -> who owns it? -+--> one decision per destination --> changes, held, questions
 //! route table --------------------+         |
 //! answers about targets -> cases -----------+
 //! ```
 //!
-//! A route is **ours** if the cloud recorded this cluster with it; or if its destination lies
+//! A route is **ours** if the cloud has recorded this cluster with it, or if its destination is
 //! inside the cluster CIDRs and its target is one of our nodes, or was one while this process
 //! watched. A route inside the cluster CIDRs whose target is not known becomes ours only when the
 //! cloud has proven twice, [`CONFIRM`](cases::CONFIRM) apart, that the target is gone. Everything
@@ -93,7 +93,7 @@ pub struct Parameters {
     pub approval: Option<SetApproval>,
 }
 
-/// All that a plan depends on, besides the planner's memory.
+/// Everything that a plan depends on, besides the planner's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// The nodes.
@@ -112,7 +112,8 @@ pub struct View<'a> {
     pub former: &'a Former,
     /// True if the cloud can be asked for the instances of nodes. If not, route-ccm believes the nodes.
     pub has_instances: bool,
-    /// How many nodes may get a route by the calls that follow. The others wait: a burst is not in memory as a whole.
+    /// How many nodes may get a route by the next calls. The others wait, so that a burst is not in
+    /// memory as a whole.
     pub sendable: usize,
 }
 
@@ -125,13 +126,13 @@ pub struct Counts {
     pub defective: usize,
     /// Our routes that should be deleted or replaced, but are held.
     pub held: usize,
-    /// Inside the cluster CIDRs, to an unknown target.
+    /// Routes inside the cluster CIDRs to an unknown target.
     pub unknown: usize,
-    /// Of another cluster, to our nodes' pod CIDRs on these nodes.
+    /// Routes of another cluster that lead to our nodes' pod CIDRs on these nodes.
     pub lent: usize,
-    /// Others inside the cluster CIDRs.
+    /// Other routes inside the cluster CIDRs.
     pub foreign: usize,
-    /// Others outside of them.
+    /// Other routes outside of them.
     pub elsewhere: usize,
     /// Pod CIDRs that are wider than a flag allows.
     pub cidrs_too_wide: usize,
@@ -148,7 +149,7 @@ pub struct Counts {
     pub nodes_not_selected: usize,
     /// Nodes without pod CIDRs.
     pub nodes_without_cidrs: usize,
-    /// Nodes whose routes are all there.
+    /// Nodes whose routes all exist.
     pub nodes_complete: usize,
     /// Nodes that lack a route.
     pub nodes_incomplete: usize,
@@ -168,7 +169,7 @@ impl Counts {
         } += 1;
     }
 
-    /// Counts a node that is left out.
+    /// Counts an excluded node.
     pub fn left_out(&mut self, why: LeftOut) {
         *match why {
             LeftOut::AnotherProvider => &mut self.nodes_of_others,
@@ -195,7 +196,7 @@ pub struct Plan {
     pub problems: Vec<(Shared, Problem)>,
     /// Targets to ask the cloud about.
     pub questions: Vec<RouteTarget>,
-    /// Nodes to ask the cloud about, since routes rest on their word alone.
+    /// Nodes to ask the cloud about, because routes depend only on their own statements.
     pub claims: Vec<Claim>,
     /// Some targets of routes that are as wanted: most of them exist, so they are asked with the others.
     pub witnesses: Vec<RouteTarget>,
@@ -208,7 +209,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The changes that are due.
+    /// Returns the changes that are due.
     pub fn due(&self) -> impl Iterator<Item = &Planned> {
         self.changes.iter().filter(|planned| planned.held.is_none())
     }
@@ -233,13 +234,13 @@ pub struct Planner {
     pub(super) failures: Failures,
     /// The changes that are not answered yet.
     pub(super) in_flight: InFlight,
-    /// The counted losses that the brake lets pass and that are not made yet. True if they were charged. False if an
-    /// earlier one of the destination was charged: that one was made.
+    /// The counted losses that the brake has let pass and that are not made yet. True if they were
+    /// charged. False if an earlier loss of the destination was charged, because that one was made.
     passed: BTreeMap<IpNet, bool>,
     /// How many questions about targets were answered.
     questions: usize,
-    /// The cluster CIDRs that were in force when no route was in doubt; empty if that is not known. The leader leaves them
-    /// to the next one.
+    /// The cluster CIDRs that were in force when no route was in doubt, or nothing if that is not
+    /// known. The leader leaves them to the next one.
     pub(super) networks: Vec<IpNet>,
 }
 
@@ -249,7 +250,7 @@ impl Planner {
         Self { brake: Brake::resume(now, window), networks, ..Self::default() }
     }
 
-    /// Recent deletions, for the next leader.
+    /// Returns recent deletions, for the next leader.
     pub fn window(&self) -> &Window {
         self.brake.window()
     }
@@ -279,15 +280,15 @@ impl Planner {
         plan
     }
 
-    /// The plan that would be made now. It changes nothing: for explanations.
+    /// Returns the plan that would be made now. It changes nothing: for explanations.
     pub fn rehearse(&self, now: At, view: &View<'_>, changed: impl Iterator<Item = IpNet>) -> Plan {
         let mut copy = self.clone();
         copy.node_changed(changed);
         copy.plan(now, view)
     }
 
-    /// The changes by which a route goes that the plan of now makes as well, without another charge. `waiting`: changes
-    /// that are in flight, and not sent yet.
+    /// Returns the changes by which a route goes that the present plan makes as well, without
+    /// another charge. `waiting`: changes that are in flight, and not sent yet.
     pub fn again(&self, now: At, view: &View<'_>, waiting: &[Planned]) -> Vec<RouteChange> {
         let mut copy = self.clone();
         for planned in waiting {
@@ -302,24 +303,25 @@ impl Planner {
         due.filter(is_charged).map(|planned| planned.change).collect()
     }
 
-    /// When the cloud is asked next about the targets of routes.
+    /// Returns when the cloud is asked next about the targets of routes.
     pub fn asks_at(&self, now: At) -> Option<At> {
         [self.cases.next(now), self.claims.next(now)].into_iter().flatten().min()
     }
 
-    /// The change is sent: its destination waits for the answer.
+    /// Records that the change is sent: its destination waits for the answer.
     pub fn sent(&mut self, now: At, planned: &Planned) {
         self.in_flight.insert(planned.change.destination(), now, planned.old());
     }
 
-    /// The change is not due any more, and is not sent.
+    /// Records that the change is not due any more, and is not sent.
     pub fn withdrawn(&mut self, planned: &Planned) {
         let destination = planned.change.destination();
         self.in_flight.remove(destination);
         self.release(destination);
     }
 
-    /// A change was answered. Returns whether the table must be listed before the next plan.
+    /// Records that a change was answered. Returns whether the table must be listed before the next
+    /// plan.
     pub fn applied(
         &mut self,
         now: At,
@@ -363,7 +365,8 @@ impl Planner {
         }
     }
 
-    /// A loss that the brake let pass is made, or may be: its charge begins again, also if an earlier loss has paid it.
+    /// Records that a loss that the brake let pass is made, or may be: its charge begins again,
+    /// also if an earlier loss has paid it.
     fn is_lost(&mut self, now: At, destination: IpNet) {
         if self.passed.remove(&destination).is_some() {
             self.brake.renew(now, &destination.to_string());
@@ -377,9 +380,9 @@ impl Planner {
         }
     }
 
-    /// The cloud has answered about targets. A target counts as gone only if a witness is found. If
-    /// most witnesses are said to be gone, nothing of the answer counts; returns one of them then.
-    /// A few nodes may be left whose instances are really gone.
+    /// Records that the cloud has answered about targets. A target counts as gone only if a witness
+    /// is found. If most witnesses are said to be gone, nothing of the answer counts; returns one
+    /// of them then. A few nodes may be left whose instances are really gone.
     pub fn answered(
         &mut self,
         now: At,
@@ -408,20 +411,20 @@ impl Planner {
         None
     }
 
-    /// The cloud has answered about the instances of nodes.
+    /// Records that the cloud has answered about the instances of nodes.
     pub fn claimed(&mut self, now: At, answers: Vec<(Claim, LookupResult)>) {
         for (claim, answer) in answers {
             self.claims.answered(now, claim, &answer);
         }
     }
 
-    /// The table was listed.
+    /// Records that the table was listed.
     pub fn listed(&mut self, now: At, table: &Table) {
         self.claims.retain(now, &table.targets());
         self.failures.forget_conflicts();
     }
 
-    /// A node has changed: what has failed for its routes is tried at once.
+    /// Records that a node has changed: what has failed for its routes is tried at once.
     pub fn node_changed(&mut self, destinations: impl Iterator<Item = IpNet>) {
         for destination in destinations {
             self.failures.forget(destination);
@@ -429,7 +432,7 @@ impl Planner {
     }
 }
 
-/// The state of each node, from what its destinations lack.
+/// Computes the state of each node, from what its destinations lack.
 fn nodes(view: &View<'_>, wanted: &wanted::Wanted, plan: &mut Plan) {
     for (place, node) in view.nodes.iter().enumerate() {
         let name = &node.node.name;

@@ -25,7 +25,7 @@ const TARGET: &str = "route_ccm::report";
 pub(crate) struct RouteReports {
     routes: Reports,
     repeats: RepeatMetrics,
-    /// For events that are about no node.
+    /// The object of events that are not about a node.
     lease: ObjectRef,
 }
 
@@ -68,7 +68,7 @@ impl RouteReports {
     /// Reports the pod CIDRs of a node that get no route.
     pub(crate) fn problems(&self, node: &Node, problems: &[Problem]) {
         let mut texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        // The same may be so of each family.
+        // The same may apply to each family.
         texts.dedup();
         let text = texts.join("; ");
         let report = Report::of_node(node, "PodCIDRWithoutRoute", &text, &text);
@@ -78,7 +78,7 @@ impl RouteReports {
     /// Reports that routes are held until a person approves that they go, on the node of one of them.
     pub(crate) fn waits_for_a_person(&self, node: &Node, why: &str) {
         let text = format!(
-            "a route to this node is held, {why}; annotation quartet.dev/approved-selector of the Lease approves that it and others are deleted"
+            "a route to this node is held, {why}; annotation quartet.dev/approved-selector of the Lease approves the deletion of this and other routes"
         );
         let report = Report::warning("RoutesHeld", why, &*text).with_event("RoutesHeld", &*text);
         self.routes.report(&node.reference(), When::Changed, report);
@@ -86,14 +86,15 @@ impl RouteReports {
 
     /// Reports a condition that an earlier controller of routes has left, once.
     pub(crate) fn left_over(&self, node: &Node) {
-        let text = "NetworkUnavailable is True (NoRouteCreated) because of a controller that made routes for this node, and this program does not make any: no pod is scheduled here. If the pod network needs no route of the cloud, set the condition to False";
+        let text = "NetworkUnavailable is True (NoRouteCreated) because of a controller that made routes for this node, and this program does not make any: pods are not scheduled here. If the pod network does not need routes of the cloud, set the condition to False";
         let report = Report::of_node(node, "NetworkUnavailableLeftOver", "left over", text);
         self.routes.report(&node.reference(), When::Once, report);
     }
 
     /// Reports a node without pod CIDRs that this program does not give any, once.
     pub(crate) fn bare(&self, node: &Node) {
-        let text = format!("node {} has no podCIDRs, so it gets no route: {ASSIGN}", node.name);
+        let text =
+            format!("node {} has no podCIDRs, so it does not get a route: {ASSIGN}", node.name);
         let report = Report::warning("NoPodCIDR", "none", &*text).with_event("NoPodCIDR", &*text);
         self.routes.report(&node.reference(), When::Once, report);
     }
@@ -103,8 +104,8 @@ impl RouteReports {
         self.repeats.report(&self.routes, &node.reference(), repeated);
     }
 
-    /// The same for a change of a route that the cloud has confirmed. The event is about the node that gets the route,
-    /// or about the Lease: the API server has no object of a route.
+    /// Reports the same for a change of a route that the cloud has confirmed. The event is about
+    /// the node that gets the route, or about the Lease: the API server has no object of a route.
     pub(crate) fn route_repeated(
         &self,
         planned: &Planned,
@@ -155,7 +156,7 @@ pub(crate) fn changed(planned: &Planned, replaces: bool, defect: Option<&str>) {
     match defect {
         None => tracing::info!(target: TARGET, "{words}: done{gap} ({why})"),
         Some(defect) => {
-            tracing::info!(target: TARGET, "{words}: done{gap}, carries no traffic yet: {defect}");
+            tracing::info!(target: TARGET, "{words}: done{gap}, does not carry traffic yet: {defect}");
         }
     }
 }
@@ -166,10 +167,10 @@ pub(crate) fn breaker(transition: Transition<Cause>) {
         Transition::Opened(Cause::NoNodes) => {
             tracing::warn!(
                 target: TARGET,
-                "the API server lists no node, but there are routes: no route is deleted"
+                "the API server's list has no nodes, but routes exist: no route is deleted"
             );
         }
-        Transition::Closed => tracing::info!(target: TARGET, "there are nodes again"),
+        Transition::Closed => tracing::info!(target: TARGET, "the list has nodes again"),
         Transition::StaysOpen(..) | Transition::StaysClosed => {}
     }
 }

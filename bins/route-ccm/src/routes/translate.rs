@@ -1,4 +1,4 @@
-//! Makes events of what the controller of routes hears.
+//! Turns the news for the controller of routes into events.
 
 pub(crate) mod pass;
 
@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Parts, machine::Event, nodes::Nodes, perform::conditions::Conditions};
 
-/// How many conditions are written at once. A write in flight takes some 50 KB, with the answer and
-/// what is read from it; more at once are not faster.
+/// How many conditions are written at once. A write in flight takes some 50 KB, including the
+/// answer and the object that is read from it. More at once are not faster.
 const WRITERS: usize = 16;
-/// The time between two looks for conditions that an earlier controller has left.
+/// The time between two searches for conditions that an earlier controller has left.
 const LEFT_OVER: Duration = Duration::from_mins(1);
 
-/// A change of a node.
+/// Returns the event for a change of a node.
 pub(crate) fn changed(nodes: &Nodes, change: &Change<Node>) -> Event {
     match change {
         Change::Added(node) => Event::Changed { before: None, after: nodes.view(node) },

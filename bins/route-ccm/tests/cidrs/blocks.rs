@@ -1,4 +1,4 @@
-//! Exhaustion, release, wide pod CIDRs, and what the next leader knows of blocks.
+//! Exhaustion, release, wide pod CIDRs, and the next leader's knowledge of blocks.
 
 use super::*;
 
@@ -15,7 +15,7 @@ impl World {
     }
 }
 
-/// Four nodes have the four blocks; the fifth one waits.
+/// Gives the four blocks to four nodes; the fifth one waits.
 async fn full(world: &World) -> (Vec<String>, String) {
     let nodes = world.add_many(0..4);
     world.assigned(&nodes).await;
@@ -42,7 +42,7 @@ async fn a_node_waits_for_a_block_and_gets_the_one_that_becomes_free() {
     leader.shows("ccm_ipam_nodes_waiting", 1.0);
     assert!(leader.health("pod-cidrs").detail().contains("1 nodes wait"));
 
-    // It costs nothing while it waits.
+    // The node costs nothing while it waits.
     let writes = world.writes().len();
     sleep(Duration::from_hours(1)).await;
     assert_eq!(world.writes().len(), writes);
@@ -61,7 +61,7 @@ async fn a_node_waits_for_a_block_and_gets_the_one_that_becomes_free() {
     assert_eq!(leader.health("pod-cidrs"), Verdict::Passed("every node gets its pod CIDRs".into()));
 }
 
-/// Without routes the grace time alone counts, and the condition is ours only for this case.
+/// Without routes only the grace time counts, and the condition is ours only in this case.
 #[tokio::test(start_paused = true)]
 async fn without_routes_a_block_waits_for_the_grace_time() {
     let world = World::new();
@@ -79,7 +79,8 @@ async fn without_routes_a_block_waits_for_the_grace_time() {
     assert_eq!((&*status, &*reason), ("False", "CIDRAssigned"));
 }
 
-/// Two nodes bring all blocks. Those that were here before the blocks had their size keep larger ones.
+/// Two nodes bring all blocks. Nodes that existed before the blocks had their size keep larger
+/// ones.
 #[tokio::test(start_paused = true)]
 async fn a_pod_cidr_that_is_wider_than_a_block_takes_no_block() {
     let world = World::new();
@@ -90,7 +91,7 @@ async fn a_pod_cidr_that_is_wider_than_a_block_takes_no_block() {
     let wide = world.add_assigned(10, "10.64.0.0/23");
     let nodes = world.add_many(0..1);
     world.assigned(&nodes).await;
-    // The next leader has to know since when, also if it does not begin within the same second.
+    // The next leader must know since when, also if it does not begin within the same second.
     let note = first.process.context.leadership.annotations().handed_over().found();
     assert!(note.contains("\"sizes\":{\"v4\":24"), "{note}");
     let next = world.stand_by(&[SMALL.as_slice(), &[NO_ROUTES]].concat(), Some(&first)).await;

@@ -8,7 +8,7 @@ use ccm_sim::{
 
 use super::*;
 
-/// The parts of routes and node-ipam on the page fare alike.
+/// Checks that the parts of routes and node-ipam on the page agree.
 fn fare_alike(replica: &Replica, name: &str, fares: &str) {
     let page = replica.process.explain("Node", name);
     for part in ["node-ipam", "routes"] {

@@ -40,8 +40,8 @@ async fn an_instance_without_pod_cidrs_is_reported_once_and_asked_about_again() 
     assert_eq!(world.count_events(&none, "CIDRNotAvailable"), 1);
     let (status, reason, text) = world.condition(&none).unwrap();
     assert_eq!((&*status, &*reason), ("True", "CIDRNotAvailable"));
-    assert!(text.contains("the cloud names no pod CIDR of instance node-00000"), "{text}");
-    assert!(leader.health("pod-cidrs").detail().contains("names no pod CIDR"));
+    assert!(text.contains("the cloud does not name a pod CIDR of instance node-00000"), "{text}");
+    assert!(leader.health("pod-cidrs").detail().contains("does not name a pod CIDR"));
     world.cloud.update("i-00000", |instance| {
         instance.pod_cidrs = vec!["10.9.0.0/24".parse().unwrap()];
     });
@@ -50,7 +50,7 @@ async fn an_instance_without_pod_cidrs_is_reported_once_and_asked_about_again() 
     assert_eq!(world.condition(&none).unwrap().0, "False");
 }
 
-/// It waited until its provider ID said that it is another cloud's.
+/// The node waited until its provider ID showed that it belongs to another cloud.
 #[tokio::test(start_paused = true)]
 async fn a_node_of_another_cloud_does_not_wait() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! A wrong setting on which the pod CIDRs of all nodes depend, for a night.
+//! A wrong setting that affects the pod CIDRs of all nodes is in force for a night.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ const RANGE: [&str; 2] = ["--allocate-node-cidrs", "--cluster-cidr=10.64.0.0/16"
 const CLOUD: [&str; 3] = [RANGE[0], RANGE[1], "--cidr-allocator-type=CloudAllocator"];
 
 impl World {
-    /// Twenty nodes that serve, by a leader with these arguments. The cloud names pod CIDRs of its instances.
+    /// Returns twenty nodes that serve, with a leader with these arguments. The cloud names pod
+    /// CIDRs of its instances.
     async fn serving(arguments: &[&str]) -> (Self, Replica, Vec<String>) {
         let world = Self::new();
         let leader = world.lead(arguments).await;
@@ -34,8 +35,8 @@ impl World {
         name
     }
 
-    /// The serving state: the pod CIDR of each node and what it says of its network, and the
-    /// routes.
+    /// Returns the serving state: the pod CIDR of each node and what it says of its network, and
+    /// the routes.
     fn serves(&self, nodes: &[String]) -> (Vec<(String, String)>, BTreeMap<String, String>) {
         let node = |name: &String| (self.cidrs(name), self.condition(name).unwrap().0);
         let routes = self.cloud.router().all().into_iter();
@@ -70,7 +71,7 @@ async fn a_wrong_source_or_network_of_pod_cidrs_changes_none_and_no_route() {
     }
 }
 
-/// A node that joins in the meantime waits and says so, or has what the setting says.
+/// A node that joins in the meantime waits and shows that, or gets the pod CIDRs of the setting.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_joins_with_a_wrong_source_of_pod_cidrs_waits_until_it_is_right() {
     let (world, leader, _) = World::serving(&RANGE).await;
@@ -89,7 +90,8 @@ async fn a_node_that_joins_with_a_wrong_source_of_pod_cidrs_waits_until_it_is_ri
     world.assigned(&[name]).await;
 }
 
-/// With another name or namespace of the Lease nothing was left to the next leader, and the last one leads still.
+/// With another name or namespace of the Lease the next leader does not find data, and the last one
+/// still leads.
 #[tokio::test(start_paused = true)]
 async fn another_lease_changes_no_pod_cidr_and_two_allocators_notice_each_other() {
     for flag in ["--leader-elect-resource-name=other", "--leader-elect-resource-namespace=other"] {
@@ -103,7 +105,7 @@ async fn another_lease_changes_no_pod_cidr_and_two_allocators_notice_each_other(
         world.assigned(&more).await;
         sleep(NIGHT).await;
         assert_eq!(world.serves(&nodes).0, before.0);
-        // A write that met the other one's.
+        // This write met the write of the other leader.
         assert_eq!(stopped(&first) + stopped(&second), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The condition `NetworkUnavailable`, and nodes with which something is wrong.
+//! The condition `NetworkUnavailable`, and nodes with problems.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{World, cidr, name, node};
 
-/// The node with this condition.
+/// Returns the node with this condition.
 fn with_condition(mut node: Value, status: &str, reason: &str) -> Value {
     node["status"]["conditions"] =
         json!([{"type": "NetworkUnavailable", "status": status, "reason": reason}]);
     node
 }
 
-/// Before the first list nothing is known of the routes: a node that joins is marked, and what other
-/// nodes show stays.
+/// Before the first list the routes are not known: a node that joins is marked, and the conditions
+/// of other nodes stay.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_joins_is_marked_while_the_table_cannot_be_listed() {
     let cloud = SimCloud::new();
@@ -46,7 +46,7 @@ async fn a_node_that_joins_is_marked_while_the_table_cannot_be_listed() {
     assert_eq!((world.writes_to(&name(1)), world.writes_to(&name(2))), (0, 2));
 }
 
-/// Another program assigns pod CIDRs: if it does not, that is said, once.
+/// Another program assigns pod CIDRs. If it does not, that is reported once.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_gets_no_pod_cidr_is_reported() {
     let world = World::start(&SimCloud::new(), "c-1", &[]).await;

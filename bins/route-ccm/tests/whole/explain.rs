@@ -8,7 +8,8 @@ use tokio::time::sleep;
 
 use crate::world::{World, cidr, name, node};
 
-/// The page has these parts in its first three lines: how it fares, the cause and the fix.
+/// Checks that the page has these parts in its first three lines: how it fares, the cause and the
+/// fix.
 fn says(page: &str, [fares, cause, mend]: [&str; 3]) {
     let lines: Vec<&str> = page.lines().take(3).collect();
     let [first, second, third] = lines[..] else { panic!("{page}") };
@@ -41,7 +42,7 @@ async fn what_the_brake_holds_says_how_it_is_let_go() {
     sleep(Duration::from_secs(5)).await;
     let held = [
         "held",
-        "as many routes have gone as --route-loss allows",
+        "as many routes were deleted as --route-loss allows",
         "kubectl -n kube-system annotate lease route-ccm --overwrite 'quartet.dev/approved-selector=kubernetes.io/hostname=node-08' \"quartet.dev/approved-until=$(date -u -d '+10 minutes' +%FT%TZ)\"",
     ];
     let page = explains(&world, "Node", &name(8), held);
@@ -51,7 +52,7 @@ async fn what_the_brake_holds_says_how_it_is_let_go() {
     explains(&world, "Node", &name(9), ["fine", "10.244.9.0/24", "nothing has to be done"]);
     let left_out = ["not responsible", "--node-selector does not select it", "nothing has to be"];
     explains(&world, "Node", &name(10), left_out);
-    // It is as the page says.
+    // The page is right.
     world
         .running()
         .annotate_lease("quartet.dev/approved-selector", Some("kubernetes.io/hostname=node-08"));

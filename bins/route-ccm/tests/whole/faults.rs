@@ -1,4 +1,4 @@
-//! Routes that go and come again, whatever the program does.
+//! Routes that disappear and return, whatever the program does.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn a_shorter_period_needs_no_restart() {
     assert!((5..=6).contains(&lists), "{lists} in an hour");
 }
 
-/// The events about repeated writes, with the objects that they are about.
+/// Returns the events about repeated writes, with the objects that they are about.
 fn told(world: &World) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let repeated = world.api.list("events").into_iter();
@@ -39,7 +39,7 @@ fn told(world: &World) -> Vec<String> {
     repeated.map(line).collect()
 }
 
-/// Something makes a route again and again whose node is gone.
+/// Another client creates a route again and again although its node is gone.
 #[tokio::test(start_paused = true)]
 async fn a_route_that_comes_again_and_again_is_reported_on_the_lease() {
     let cloud = SimCloud::new();

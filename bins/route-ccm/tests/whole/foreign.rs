@@ -64,7 +64,8 @@ async fn a_table_that_is_always_busy_is_listed_with_back_off() {
     world.reachable([1]).await;
 }
 
-/// Two clusters write the same table, and the cloud refuses what was decided on an older version.
+/// Two clusters write the same table, and the cloud refuses writes that were decided on an older
+/// version.
 #[tokio::test(start_paused = true)]
 async fn two_clusters_share_a_router() {
     const NODES: usize = 24;
@@ -76,14 +77,15 @@ async fn two_clusters_share_a_router() {
         });
         let slow = Effect::LatencyBetween(Duration::ZERO, Duration::from_millis(100));
         cloud.faults().add(Fault::new(slow));
-        // Each takes the networks of both for its own.
+        // Each cluster mistakes the networks of both for its own.
         let cidrs = ["--cluster-cidr=10.244.0.0/15"];
         let ours = World::start(&cloud, "c-1", &cidrs).await;
         let theirs = World::start(&cloud, "c-2", &cidrs).await;
         for number in 0..NODES {
             ours.add_nodes([number]);
             theirs.add(node(&format!("other-{number}"), &[&format!("10.245.{number}.0/24")]));
-            // In waves: what is decided on a table that others keep changing has to wait.
+            // The nodes come in waves, because decisions on a table that others keep changing have
+            // to wait.
             if number % 6 == 5 {
                 sleep(Duration::from_secs(4)).await;
             }
@@ -102,7 +104,7 @@ async fn two_clusters_share_a_router() {
             assert_eq!(theirs.writes_to(&format!("other-{number}")), 1, "{number}");
             assert_eq!(ours.events(&name(number)), [""; 0], "{number}");
         }
-        // One of the two clusters is torn down: its routes go, within its budget, and no other.
+        // One of the two clusters is torn down: only its routes are removed, within its budget.
         cloud.router().reset_writes();
         for number in 0..3 {
             theirs.api.delete("nodes", &format!("other-{number}")).unwrap();

@@ -1,4 +1,4 @@
-//! Nodes of another provider, and nodes that `--node-selector` leaves out.
+//! Nodes of another provider, and nodes that `--node-selector` excludes.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const ANOTHERS: &str = "ccm_route_nodes_left_out{reason=\"another_provider\"}";
 const NOT_SELECTED: &str = "ccm_route_nodes_left_out{reason=\"not_selected\"}";
 const A_WHILE: Duration = Duration::from_mins(20);
 
-/// A machine at the edge, which the cloud does not know.
+/// Returns a machine at the edge, which the cloud does not know.
 fn edge(number: usize, id: &str) -> Value {
     let mut edge = node(&format!("edge-{number}"), &[&cidr(number)]);
     edge["spec"]["providerID"] = json!(id);
@@ -42,7 +42,8 @@ async fn a_node_of_another_provider_gets_no_route_and_no_condition() {
         assert_eq!((world.routes().len(), world.metric(HELD), world.metric(ANOTHERS)), (3, 0, 3));
         assert_eq!(world.metric("ccm_route_nodes{state=\"incomplete\"}"), 0);
         assert_eq!(world.metric("ccm_route_nodes{state=\"without_pod_cidrs\"}"), 0);
-        // It has got a route before it was known whose it is: that stays until a person approves it.
+        // It got a route before its owner was known: the route stays until a person approves its
+        // removal.
         world.api.create(edge(11, "")).unwrap();
         world.until("it has a route", |world| world.routes().len() == 4).await;
         world.patch("edge-11", "", json!({"spec": {"providerID": "kubeedge://edge-11"}}));
@@ -67,7 +68,7 @@ async fn a_node_of_another_provider_gets_no_route_and_no_condition() {
     }
 }
 
-/// Where no node has a scheme of the provider, it has others than those it names.
+/// If no node has a scheme of the provider, the provider uses other schemes than it names.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_names_other_schemes_than_it_has_leaves_out_no_node() {
     let world = World::start(&SimCloud::new(), "c-1", &[]).await;
@@ -95,7 +96,7 @@ async fn a_selector_decides_which_nodes_get_routes() {
     sleep(A_WHILE).await;
     assert_eq!((world.routes().len(), world.metric(NOT_SELECTED)), (3, 3));
     assert!((3..6).all(|number| world.condition(&name(number)).is_none()));
-    // A label, and the setting while the program runs.
+    // The cases are a label, and the setting while the program runs.
     world.patch(&name(3), "", json!({"metadata": {"labels": {"pool": "a"}}}));
     world.reachable([3]).await;
     world.configure(|settings| settings.node_selector = "pool in (a,b)".parse().unwrap());
@@ -104,7 +105,7 @@ async fn a_selector_decides_which_nodes_get_routes() {
     sleep(A_WHILE).await;
     assert_eq!((world.routes().len(), world.metric(HELD)), (6, 1), "its route is held");
     assert_eq!(world.condition(&name(3)).unwrap()[0], "False", "and its condition stays");
-    // The node goes, and its route with it.
+    // The node is deleted, and its route with it.
     world.delete_nodes([3]);
     sleep(Duration::from_mins(1)).await;
     assert_eq!((world.routes().len(), world.metric(HELD)), (5, 0));
@@ -150,7 +151,7 @@ async fn the_page_says_why_a_node_gets_no_route() {
 
 const LEFT_OVER: &str = "ccm_route_conditions_left_over";
 
-/// The node with what an earlier controller, or another component, has said of its network.
+/// Returns the node with what an earlier controller, or another component, has said of its network.
 fn marked(mut node: Value, reason: &str) -> Value {
     node["status"]["conditions"] =
         json!([{"type": "NetworkUnavailable", "status": "True", "reason": reason}]);
@@ -166,7 +167,7 @@ async fn a_condition_that_an_earlier_controller_has_left_is_named() {
         world.add(marked(node(&name(2), &[&cidr(2)]), "CiliumIsDown"));
         world.add(marked(labelled(3, "a"), "NoRouteCreated"));
         sleep(A_WHILE).await;
-        // Where routes are made, the third node gets its own.
+        // If routes are made, the third node gets its own.
         let count = if is_off { 2 } else { 1 };
         assert_eq!(world.metric(LEFT_OVER), count, "{is_off}");
         let line = world.line("left-over-conditions");

@@ -28,7 +28,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A cluster of this UID with a leader, on this cloud.
+    /// Returns a cluster of this UID with a leader, on this cloud.
     pub(crate) async fn start(cloud: &SimCloud, uid: &str, arguments: &[&str]) -> Self {
         let api = ApiServer::new(Options { taint_new_nodes: false, ..Options::default() });
         let mut all = vec![format!("--cluster-uid={uid}")];
@@ -67,7 +67,7 @@ impl World {
         InProcess::standing_by(&self.api, cloud, &settings, Metrics::new()).await.unwrap()
     }
 
-    /// The leader.
+    /// Returns the leader.
     pub(crate) fn running(&self) -> &InProcess<RouteCcm> {
         self.running.as_ref().unwrap()
     }
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// The routes of the cloud: destination and target.
+    /// Returns the routes of the cloud: destination and target.
     pub(crate) fn routes(&self) -> BTreeMap<String, String> {
         let shown = |route: SimRoute| {
             let target = route.target.map_or("nothing".to_owned(), |target| target.to_string());
@@ -163,7 +163,7 @@ impl World {
         names.map(|name| (name.clone(), self.condition(&name))).collect()
     }
 
-    /// How often the controller has written this node.
+    /// Returns how often the controller has written this node.
     pub(crate) fn writes_to(&self, name: &str) -> usize {
         let records = self.api.audit().records();
         let own = |record: &&ccm_sim::apiserver::Record| {
@@ -173,7 +173,7 @@ impl World {
         own.filter(|record| record.user_agent.starts_with("route-ccm/")).count()
     }
 
-    /// The events about a node: `Reason: message`.
+    /// Returns the events about a node: `Reason: message`.
     pub(crate) fn events(&self, name: &str) -> Vec<String> {
         let about = |event: &Value| event["involvedObject"]["name"] == name;
         let line =
@@ -181,7 +181,7 @@ impl World {
         self.api.list("events").into_iter().filter(about).map(line).collect()
     }
 
-    /// A line of `/readyz?verbose`.
+    /// Returns a line of `/readyz?verbose`.
     pub(crate) fn line(&self, name: &str) -> String {
         let findings = self.running().context.health.findings();
         let found = findings.into_iter().find(|finding| finding.name == name).unwrap();
@@ -189,19 +189,19 @@ impl World {
         format!("{mark}{}", found.verdict.detail())
     }
 
-    /// The page `/plan` for this name.
+    /// Returns the page `/plan` for this name.
     pub(crate) fn page(&self, name: &str) -> String {
         self.running().context.plans.text(Some(name))
     }
 
-    /// A person approves all that is held, for ten minutes.
+    /// Lets a person approve all that is held, for ten minutes.
     pub(crate) fn approve_all(&self) {
         let until = ccm_base::clock::wall() + Duration::from_mins(10);
         self.running().annotate_lease("quartet.dev/approved-selector", Some("*"));
         self.running().annotate_lease("quartet.dev/approved-until", Some(&until.to_string()));
     }
 
-    /// The sample of `/metrics` of this name.
+    /// Returns the sample of `/metrics` of this name.
     pub(crate) fn metric(&self, name: &str) -> u64 {
         sample(&self.running.as_ref().unwrap().context.metrics, name)
     }
@@ -211,24 +211,24 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The name of a node by its number.
+/// Returns the name of a node by its number.
 pub(crate) fn name(number: usize) -> String {
     format!("node-{number:02}")
 }
 
-/// The pod CIDR of the node with this number.
+/// Returns the pod CIDR of the node with this number.
 pub(crate) fn cidr(number: usize) -> String {
     format!("10.244.{number}.0/24")
 }
 
-/// The address of a node's instance, from the number at the end of its name.
+/// Returns the address of a node's instance, from the number at the end of its name.
 pub(crate) fn address(name: &str) -> IpAddr {
     let cluster = u8::from(name.starts_with("other"));
     let number = name.rsplit('-').next().and_then(|number| number.parse().ok());
     [10, 0, cluster, number.unwrap_or(name.bytes().fold(99, u8::wrapping_add))].into()
 }
 
-/// The instance of the node of this name.
+/// Returns the instance of the node of this name.
 pub(crate) fn instance(name: &str) -> SimInstance {
     let mut instance = SimInstance::new(format!("i-{name}"), name);
     let address = address(name).to_string();
@@ -237,7 +237,7 @@ pub(crate) fn instance(name: &str) -> SimInstance {
     instance
 }
 
-/// A node with the address of its instance and these pod CIDRs.
+/// Returns a node with the address of its instance and these pod CIDRs.
 pub(crate) fn node(name: &str, cidrs: &[&str]) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
@@ -249,12 +249,12 @@ pub(crate) fn node(name: &str, cidrs: &[&str]) -> Value {
     })
 }
 
-/// A network.
+/// Returns a network.
 pub(crate) fn net(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
-/// A route that a person has made.
+/// Returns a route that a person has made.
 pub(crate) fn foreign(destination: &str, target: &str) -> SimRoute {
     SimRoute::foreign(destination, net(destination), RouteTarget::Address(target.parse().unwrap()))
 }

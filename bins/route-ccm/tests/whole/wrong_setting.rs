@@ -1,4 +1,4 @@
-//! A wrong setting on which all routes depend, for a night.
+//! A wrong setting that affects all routes is in force for a night.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,14 +14,15 @@ const NIGHT: Duration = Duration::from_hours(6);
 const MINUTES: Duration = Duration::from_mins(2);
 const HOUR: Duration = Duration::from_hours(1);
 const NODES: usize = 20;
-/// Routes that persons have made outside of the cluster CIDRs, to machines that are nodes.
+/// The number of routes that people have made outside of the cluster CIDRs, to machines that are
+/// nodes.
 const STRAYS: usize = 2;
 const LEASE: &str = "--leader-elect-resource";
 const HELD: &str = "ccm_route_changes_held ";
 const OURS: &str = "ccm_route_routes{kind=\"ours\"} ";
 const LENT: &str = "ccm_route_routes{kind=\"other_uid\"} ";
 
-/// A cluster with its routes, on a router that has routes of persons as well.
+/// Returns a cluster with its routes, on a router that has routes of persons as well.
 async fn cluster(records_owner: bool) -> World {
     let cloud = SimCloud::new();
     cloud.router().configure(|settings| settings.traits.records_owner = records_owner);
@@ -35,7 +36,8 @@ async fn cluster(records_owner: bool) -> World {
     world
 }
 
-/// The serving state: the routes, and what each node says of its network and its pods' addresses.
+/// The serving state: the routes, and each node's statements about its network and its pods'
+/// addresses.
 type Serves = (BTreeMap<String, String>, Vec<(Value, Option<String>)>);
 
 fn serves(world: &World) -> Serves {
@@ -47,7 +49,8 @@ fn serves(world: &World) -> Serves {
     (world.routes(), (0..NODES).map(node).collect())
 }
 
-/// One night with the setting, and an hour with the right one again. Each of these is shown within minutes of the first one.
+/// Runs one night with the setting, and an hour with the right one again. Each of these is shown
+/// within minutes of the first one.
 async fn nothing_changes(world: &mut World, [wrong, right]: [&str; 2], shown: &[(&str, usize)]) {
     let before = serves(world);
     for setting in [wrong, right] {
@@ -122,7 +125,7 @@ async fn another_name_or_uid_of_the_cluster_changes_no_route() {
     }
 }
 
-/// The next leader finds nothing that the last one has left, and the last one may lead still.
+/// The next leader does not find the data of the last one, and the last one may still lead.
 #[tokio::test(start_paused = true)]
 async fn another_lease_changes_no_route() {
     for records_owner in [true, false] {
@@ -137,7 +140,7 @@ async fn another_lease_changes_no_route() {
         let writes = world.cloud.router().writes().len();
         sleep(NIGHT).await;
         assert_eq!(serves(&world), before);
-        // Both give the budget of their own to a list that lacks nodes.
+        // Both use their own budget for a list that lacks nodes.
         world.delete_nodes(NODES / 2..NODES);
         sleep(MINUTES).await;
         let gone = before.0.len() - world.routes().len();
@@ -146,8 +149,8 @@ async fn another_lease_changes_no_route() {
     }
 }
 
-/// Nodes that a selector leaves out keep their routes, however long that lasts. A node that is
-/// deleted in that time loses its own.
+/// Nodes that a selector excludes keep their routes, however long that lasts. A node that is
+/// deleted in that time loses its route.
 #[tokio::test(start_paused = true)]
 async fn a_wrong_node_selector_changes_no_route() {
     for records_owner in [true, false] {

@@ -1,4 +1,4 @@
-//! A mistake in what is seen of the nodes deletes few routes, and a person decides about more.
+//! A mistake in the view of the nodes deletes few routes, and a person decides about more.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn held(env: &Env, leader: &Program, held: f64, left: usize) -> Result<()>
     poll::until(&format!("{held} changes to be held"), SOON, || async {
         let found = leader.metric("ccm_route_changes_held").await?;
         ensure!((found - held).abs() < 0.5, "{found} are held, the routes are {:?}", routes(env));
-        // The others are on their way.
+        // The other deletions are on their way.
         Ok((routes(env).len() == left).then_some(()))
     })
     .await?;
@@ -43,7 +43,7 @@ pub(crate) async fn a_shrunken_list_deletes_few_routes(env: Env) -> Result<()> {
     }
     let leader = env.start(&quick(&env)).await?;
     reachable(&env, 0..20).await?;
-    // An autoscaler says which nodes it takes away: they do not count.
+    // An autoscaler marks the nodes that it removes, so they do not count.
     for number in 0..5 {
         let mark = json!({"spec": {"taints": [
             {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}]}});
@@ -58,7 +58,7 @@ pub(crate) async fn a_shrunken_list_deletes_few_routes(env: Env) -> Result<()> {
     held(&env, &leader, 6.0, 12).await?;
     approve(&env, "pool=batch").await?;
     held(&env, &leader, 2.0, 8).await?;
-    // The next leader has no budget of its own, and no memory of the labels.
+    // The next leader has neither a new budget nor a memory of the labels.
     drop(leader);
     let leader = env.start(&quick(&env)).await?;
     held(&env, &leader, 2.0, 8).await?;
@@ -66,7 +66,7 @@ pub(crate) async fn a_shrunken_list_deletes_few_routes(env: Env) -> Result<()> {
     routed(&env, 14..20).await
 }
 
-/// Each leader is killed as soon as it has deleted something, or might have.
+/// Each leader is killed as soon as it has deleted something, or may have done so.
 pub(crate) async fn killed_leaders_share_one_budget(env: Env) -> Result<()> {
     const LIVES: usize = 4;
     env.cloud().router().configure(|settings| settings.traits.records_owner = true);
@@ -102,7 +102,7 @@ pub(crate) async fn no_node_at_all_deletes_no_route(env: Env) -> Result<()> {
     ensure!(leader.terminate().await?.success(), "it ends in order");
     env.cloud().router().reset_writes();
     delete_nodes(&env, 0..6).await?;
-    // The API server lists no node, with 200 OK.
+    // The API server answers the list with 200 OK and no nodes.
     let leader = env.start(&quick(&env)).await?;
     sleep(Duration::from_secs(4)).await;
     routed(&env, 0..6).await?;

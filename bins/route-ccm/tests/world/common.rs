@@ -18,12 +18,12 @@ pub(crate) const AGENT: &str = "route-ccm/";
 /// The networks of the pods.
 pub(crate) const CLUSTER_CIDRS: &str = "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56";
 
-/// route-ccm for this cluster and cloud.
+/// Returns a route-ccm for this cluster and cloud.
 pub(crate) fn route_ccm(env: &Env) -> Launch {
     env.launch("route-ccm").arg(CLUSTER_CIDRS)
 }
 
-/// The same with short terms, periods and time limits.
+/// Returns a route-ccm with short terms, periods and time limits.
 pub(crate) fn quick(env: &Env) -> Launch {
     with_quick_terms(route_ccm(env))
 }
@@ -32,24 +32,24 @@ fn with_quick_terms(launch: Launch) -> Launch {
     with_short_terms(launch).arg("--route-reconciliation-period=10s").arg("--cloud-call-timeout=2s")
 }
 
-/// Also gives nodes their pod CIDRs: /24 blocks of this network.
+/// Lets this route-ccm also give nodes their pod CIDRs: /24 blocks of this network.
 pub(crate) fn with_cidrs(env: &Env, network: &str) -> Launch {
     with_quick_terms(env.launch("route-ccm"))
         .arg("--allocate-node-cidrs")
         .arg(format!("--cluster-cidr={network}"))
 }
 
-/// The name of a node by its number.
+/// Returns the name of a node by its number.
 pub(crate) fn name(number: usize) -> String {
     format!("node-{number:02}")
 }
 
-/// The pod CIDR of the node with this number.
+/// Returns the pod CIDR of the node with this number.
 pub(crate) fn cidr(number: usize) -> String {
     format!("10.244.{number}.0/24")
 }
 
-/// An initialised node with the address of its instance and these pod CIDRs.
+/// Returns an initialised node with the address of its instance and these pod CIDRs.
 pub(crate) fn node(name: &str, cidrs: &[&str]) -> Value {
     let mut node = nodes::initialised(name);
     node["status"]["addresses"] = json!([
@@ -63,7 +63,7 @@ pub(crate) fn node(name: &str, cidrs: &[&str]) -> Value {
     node
 }
 
-/// The address of a node's instance.
+/// Returns the address of a node's instance.
 pub(crate) fn address(name: &str) -> IpAddr {
     let addresses = nodes::instance(name).addresses;
     addresses
@@ -98,7 +98,7 @@ pub(crate) async fn add_bare_nodes(
     Ok(())
 }
 
-/// The pod CIDRs of a node.
+/// Returns the pod CIDRs of a node.
 pub(crate) async fn pod_cidrs(env: &Env, name: &str) -> Result<Vec<String>> {
     let spec = nodes::get(&env.client, name).await?.spec.unwrap_or_default();
     Ok(spec.pod_cidrs.unwrap_or_default())
@@ -115,12 +115,12 @@ pub(crate) async fn delete_nodes(
     Ok(())
 }
 
-/// A network.
+/// Returns a network.
 pub(crate) fn net(text: &str) -> Result<IpNet> {
     text.parse().with_context(|| format!("{text} is not a network"))
 }
 
-/// The routes of the cloud: destination and target.
+/// Returns the routes of the cloud: destination and target.
 pub(crate) fn routes(env: &Env) -> BTreeMap<String, String> {
     let shown = |route: SimRoute| {
         let target = route.target.map_or_else(|| "nothing".to_owned(), |target| target.to_string());
@@ -129,7 +129,7 @@ pub(crate) fn routes(env: &Env) -> BTreeMap<String, String> {
     env.cloud().router().all().into_iter().map(shown).collect()
 }
 
-/// The routes that the nodes with these numbers need.
+/// Returns the routes that the nodes with these numbers need.
 pub(crate) fn wanted(numbers: impl IntoIterator<Item = usize>) -> BTreeMap<String, String> {
     numbers.into_iter().map(|number| (cidr(number), address(&name(number)).to_string())).collect()
 }
@@ -145,7 +145,7 @@ pub(crate) async fn routed(env: &Env, numbers: impl IntoIterator<Item = usize>) 
     .await
 }
 
-/// The condition `NetworkUnavailable` of a node: status, reason and message.
+/// Returns the condition `NetworkUnavailable` of a node: status, reason and message.
 pub(crate) async fn condition(env: &Env, name: &str) -> Result<Option<[String; 3]>> {
     let node = nodes::get(&env.client, name).await?;
     let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
@@ -193,7 +193,7 @@ pub(crate) async fn written_once(
     Ok(())
 }
 
-/// The program's writes to the condition of one node.
+/// Returns the program's writes to the condition of one node.
 pub(crate) async fn writes_to(env: &Env, name: &str) -> Result<Vec<Request>> {
     let mut all = env.node_writes(AGENT).await?;
     all.retain(|write| write.name == name);

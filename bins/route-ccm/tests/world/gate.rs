@@ -11,12 +11,12 @@ use crate::common::{AGENT, add_nodes, quick, routes};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Without work: healthy and idle, with one line that says why.
+/// Without work the program is healthy and idle, with one line that gives the reason.
 pub(crate) async fn without_routes_and_cidrs_it_is_idle(mut env: Env) -> Result<()> {
     add_nodes(&env, 0..2).await?;
     env.forget_requests().await?;
     env.cloud().reset_calls();
-    // Whatever the network is: it is not looked at.
+    // The network does not matter, because it is not read.
     let off = env.launch("route-ccm").arg("--configure-cloud-routes=false");
     let program = env.start_standby(&off).await?;
     let page = program.get("/readyz?verbose").await?.1;
@@ -77,7 +77,7 @@ pub(crate) async fn a_wrong_cluster_cidr_is_refused(env: Env) -> Result<()> {
         ensure!(!printed.contains("panicked"), "{printed}");
     }
     ensure!(env.cloud().calls().total() == 0, "{}", env.cloud().calls());
-    // A short period costs calls and nothing else: it is accepted with a warning.
+    // A short period only costs calls, so it is accepted with a warning.
     env.cloud().router().configure(|settings| settings.offered = true);
     let program = env.start(&quick(&env)).await?;
     poll::until("the warning", SOON, || async {

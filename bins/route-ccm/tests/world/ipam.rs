@@ -42,7 +42,7 @@ pub(crate) async fn a_node_gets_its_cidr_its_route_and_its_condition(mut env: En
     }
     ensure!(given.len() == NODES && routes(&env).len() == NODES, "{given:?}");
 
-    // The next leader writes nothing, and gives out none of these blocks again.
+    // The next leader does not write anything, and does not give out any of these blocks again.
     ensure!(leader.terminate().await?.success(), "it ends in order");
     env.forget_requests().await?;
     env.cloud().router().reset_writes();
@@ -80,7 +80,8 @@ pub(crate) async fn a_frozen_leader_gives_no_block_twice(env: Env) -> Result<()>
         Ok((routes(&env).len() == NODES - 1).then_some(()))
     })
     .await?;
-    // What it was sending when it froze arrives now, and is refused: others have written these nodes.
+    // The writes that it was sending when it froze arrive now, and are refused because others have
+    // written these nodes.
     let mut more = env.node_writes(AGENT).await?.split_off(writes);
     more.retain(|write| !matches!(write.code, 404 | 409));
     ensure!(more.is_empty(), "something more was stored: {more:?}");
@@ -92,8 +93,8 @@ pub(crate) async fn a_frozen_leader_gives_no_block_twice(env: Env) -> Result<()>
     Ok(())
 }
 
-/// Two blocks: the third node gets an event, and no block. Another client gives it one; then others get
-/// what the second one has, as of another allocator.
+/// With two blocks, the third node gets an event but no block. Another client gives it one. Then
+/// others get the blocks of the second node, as from another allocator.
 pub(crate) async fn a_full_range_and_another_allocator_are_reported(env: Env) -> Result<()> {
     let leader = env.start(&with_cidrs(&env, "10.244.0.0/23")).await?;
     add_bare_nodes(&env, 0..2).await?;

@@ -1,4 +1,4 @@
-//! Nodes come, change and go; leaders, too.
+//! Nodes come, change and leave, and so do leaders.
 
 use std::time::Duration;
 
@@ -29,14 +29,14 @@ pub(crate) async fn nodes_get_their_routes_and_lose_them(env: Env) -> Result<()>
     let calls = env.cloud().calls().routes;
     ensure!(calls.apply <= 2 && calls.list == 1, "four nodes, few calls: {calls:?}");
 
-    // A node that is not ready is still reachable; one that is deleted is not.
+    // A node that is not ready is still reachable, but a deleted node is not.
     nodes::set_ready(&env.client, &name(1), "Unknown").await?;
     delete_nodes(&env, [3]).await?;
     add_nodes(&env, [4]).await?;
     reachable(&env, [4]).await?;
     routed(&env, [0, 1, 2, 4]).await?;
 
-    // One of both families has a route of each.
+    // A node with both families has a route of each.
     let mut dual = node("dual", &["10.244.9.0/24", "fd00:10:244:9::/64"]);
     dual["status"]["addresses"] = json!([
         {"type": "InternalIP", "address": address("dual").to_string()},
@@ -108,12 +108,12 @@ pub(crate) async fn a_restart_writes_nothing(mut env: Env) -> Result<()> {
     Ok(())
 }
 
-/// The leader dies between two batches; the next one does the rest, and nothing twice.
+/// The leader dies between two batches. The next one does the rest, and nothing twice.
 pub(crate) async fn a_killed_leader_leaves_no_gap(env: Env) -> Result<()> {
     const NODES: usize = 40;
     env.cloud().router().configure(|settings| {
         settings.traits.max_batch = 10;
-        // One call after another, so that the leader dies in their midst.
+        // The calls are made one after another, so that the leader dies in the middle.
         settings.traits.compares_version = true;
     });
     let slow = Effect::Latency(Duration::from_millis(700));

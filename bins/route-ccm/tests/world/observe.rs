@@ -1,4 +1,4 @@
-//! With `--mode=observe` everything is decided as a leader does, and nothing is written.
+//! With `--mode=observe` the program decides like a leader, but writes nothing.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::common::{
     shows,
 };
 
-/// The due steps of a page: `Kind/name` and the steps' names.
+/// Returns the due steps of a page: `Kind/name` and the steps' names.
 fn steps(page: &Value) -> Result<BTreeMap<String, Vec<String>>> {
     let mut all = BTreeMap::new();
     for plan in page["plans"].as_array().context("the page lists plans")? {
@@ -46,7 +46,7 @@ pub(crate) async fn an_observer_shows_what_a_leader_does(mut env: Env) -> Result
         settings.traits.records_owner = true;
         settings.traits.replaces = true;
     });
-    // Two nodes have their routes, one of them at a former address; a third is gone.
+    // Two nodes have their routes, one of them at a former address. A third node is gone.
     add_nodes(&env, 0..3).await?;
     let leader = env.start(&quick(&env)).await?;
     reachable(&env, 0..3).await?;
@@ -55,13 +55,13 @@ pub(crate) async fn an_observer_shows_what_a_leader_does(mut env: Env) -> Result
     env.cloud().router().update(net(&cidr(1))?, |route| {
         route.target = Some(RouteTarget::Address(address(&name(2))));
     });
-    // Two more have no pod CIDRs, and a foreign node does not concern them.
+    // Two more nodes have no pod CIDRs, and a foreign node does not concern the program.
     add_nodes(&env, 3..5).await?;
     let port = "10.9.9.9".parse()?;
     env.cloud().router().add_port(port);
     let foreign = RouteTarget::Address(port);
     env.cloud().router().add(SimRoute::foreign("other", net("10.244.200.0/24")?, foreign));
-    // One has its route and no condition, another never gets a route.
+    // One node has its route but no condition, another one never gets a route.
     let target = RouteTarget::Address(address(&name(5)));
     env.cloud().router().add(SimRoute::foreign("there", net(&cidr(5))?, target));
     add_nodes(&env, [5]).await?;
@@ -97,7 +97,7 @@ pub(crate) async fn an_observer_shows_what_a_leader_does(mut env: Env) -> Result
     env.cloud().router().remove(net("10.244.200.0/24")?);
     routed(&env, [0, 1, 3, 4, 5]).await?;
     ensure!(env.cloud().router().writes().len() == 4, "{:?}", env.cloud().router().writes());
-    // It lists the table each period, and then sees that all is done.
+    // It lists the table each period, and then sees that everything is done.
     decided(&observer, json!({}), json!({})).await?;
     nothing_written(&env, &[&observer]).await
 }

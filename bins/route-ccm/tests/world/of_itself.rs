@@ -17,7 +17,7 @@ use crate::common::{
     add, add_nodes, address, cidr, name, net, node, quick, reachable, routes, shows,
 };
 
-/// A route of others, a wide pod CIDR and the provider ID of another node.
+/// The kubelet claims a route of others, a wide pod CIDR and the provider ID of another node.
 pub(crate) async fn a_kubelet_takes_nothing_from_others(env: Env) -> Result<()> {
     const THEIRS: &str = "10.244.200.0/24";
     let router = env.cloud().router();
@@ -41,7 +41,7 @@ pub(crate) async fn a_kubelet_takes_nothing_from_others(env: Env) -> Result<()> 
     let wide = "10.244.128.0/17";
     add(&env, &node("wide", &[wide])).await?;
     let why = shows(&env, "wide", "True", "NoRouteCreated").await?;
-    ensure!(why.contains("wider than most nodes' (/24)"), "{why}");
+    ensure!(why.contains("wider than on most nodes (/24)"), "{why}");
     nodes::event(&env.client, "wide", "PodCIDRWithoutRoute", SOON).await?;
     add_nodes(&env, [130]).await?;
     reachable(&env, [130]).await?;
@@ -55,7 +55,7 @@ pub(crate) async fn a_kubelet_takes_nothing_from_others(env: Env) -> Result<()> 
         "{why}"
     );
 
-    // A person approves the wide one, as soon as no other node needs a part of it.
+    // A person approves the wide pod CIDR, as soon as no other node needs a part of it.
     nodes::delete(&env.client, &name(130)).await?;
     let approval = json!({
         "quartet.dev/approved-selector": "*", "quartet.dev/approved-until": "2999-01-01T00:00:00Z"});

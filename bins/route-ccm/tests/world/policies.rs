@@ -1,5 +1,4 @@
-//! A policy of a real API server that takes back pod CIDRs, and another client that writes the
-//! condition.
+//! A policy of a real API server undoes pod CIDRs, and another client writes the condition.
 
 use std::{ops::Range, time::Duration};
 
@@ -21,15 +20,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::common::{AGENT, add_bare_nodes, add_nodes, condition, name, pod_cidrs, with_cidrs};
 
-/// The nodes whose pod CIDRs the policy takes back, and the nodes whose condition another client
-/// sets.
+/// The nodes whose pod CIDRs the policy removes, and the nodes whose condition another client sets.
 const POLICY: Range<usize> = 0..3;
 const RIVAL: Range<usize> = 3..6;
 
 /// The nodes that get no pod CIDRs.
 const WAITING: &str = "ccm_ipam_nodes_waiting";
 
-/// Nodes get no pod CIDRs.
+/// The policy that removes pod CIDRs from each write.
 const TAKES_BACK: &str = "(has(object.spec.podCIDRs) && !has(oldObject.spec.podCIDRs) \
     ? [JSONPatch{op: \"remove\", path: \"/spec/podCIDRs\"}, JSONPatch{op: \"remove\", path: \"/spec/podCIDR\"}] : [])";
 
@@ -58,8 +56,8 @@ async fn waiting(program: &Program) -> Result<()> {
     }
 }
 
-/// Neither a policy nor another client makes the program write without end, and each is reported
-/// once.
+/// Neither a policy nor another client makes the program write without end, and each of them is
+/// reported once.
 pub(crate) async fn what_is_taken_back_costs_a_write_a_minute(env: Env) -> Result<()> {
     let quota = CloudError::new(ErrorKind::QuotaExceeded, "the router is full");
     let full = Effect::Routes(RIVAL.map(name).collect(), Trouble::Fail(quota));

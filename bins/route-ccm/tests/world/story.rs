@@ -27,7 +27,7 @@ pub(crate) async fn play(stage: &mut Stage) -> Result<()> {
     join(&stage.env).await.context("nodes join")?;
     throttle(stage).await.context("the cloud throttles")?;
     refuse(stage).await.context("cloud and API server refuse")?;
-    // More than the brake lets go at once.
+    // These are more than the brake allows at once.
     delete_nodes(&stage.env, 2..8).await?;
     sleep(SETTLE).await;
     stage.env.cloud().faults().clear();
@@ -37,8 +37,8 @@ pub(crate) async fn play(stage: &mut Stage) -> Result<()> {
     fill(&stage.env).await
 }
 
-/// A router with a quota. Routes that are none of the program's business, inside and outside of its
-/// network, and one to nowhere.
+/// Sets a quota of the router. Adds routes that do not belong to the program, inside and outside of
+/// its network, and one without a target.
 fn add_others(env: &Env) -> Result<()> {
     env.cloud().router().configure(|router| router.quota = Some(100));
     let port = "10.9.9.9".parse()?;
@@ -53,7 +53,7 @@ fn add_others(env: &Env) -> Result<()> {
     Ok(())
 }
 
-/// Nodes get their pod CIDRs and routes; one changes its address.
+/// Nodes get their pod CIDRs and routes. One changes its address.
 async fn join(env: &Env) -> Result<()> {
     add_bare_nodes(env, 0..8).await?;
     reachable(env, 0..8).await?;
@@ -64,7 +64,7 @@ async fn join(env: &Env) -> Result<()> {
 }
 
 async fn throttle(stage: &Stage) -> Result<()> {
-    // Only the first two: the range has sixteen blocks.
+    // Only the first two are used, because the range has sixteen blocks.
     let late = async |env: &Env, number| match [8, 24].get(number) {
         Some(node) => add_bare_nodes(env, [*node]).await,
         None => Ok(()),
@@ -72,7 +72,7 @@ async fn throttle(stage: &Stage) -> Result<()> {
     stage.throttle_cloud(late).await
 }
 
-/// One route fails, another one carries no traffic, and writes to nodes are refused.
+/// One route fails, another one does not carry traffic, and writes to nodes are refused.
 async fn refuse(stage: &Stage) -> Result<()> {
     let busy = CloudError::new(ErrorKind::Unavailable, "the router is busy");
     for (number, trouble) in [(9, Trouble::Fail(busy)), (10, Trouble::Break(Cure::Person))] {
@@ -85,7 +85,7 @@ async fn refuse(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// The range is used up; then another allocator gives a node its pod CIDR.
+/// The range is used up. Then another allocator gives a node its pod CIDR.
 async fn fill(env: &Env) -> Result<()> {
     add_bare_nodes(env, 13..24).await?;
     sleep(SETTLE).await;

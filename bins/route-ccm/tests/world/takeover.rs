@@ -13,14 +13,14 @@ use crate::common::{
     AGENT, add_bare_nodes, delete_nodes, name, pod_cidrs, reachable, routes, with_cidrs,
 };
 
-/// Four blocks: the nodes that the standby has seen have three, the one that joins then has the
-/// last one, and one that comes late does not get one.
+/// A network of four blocks. The nodes that the standby has seen have three of them, the node that
+/// joins then has the last one, and a late node does not get one.
 const NETWORK: &str = "10.244.0.0/22";
 const SEEN: Range<usize> = 0..3;
 const JOINS: usize = 3;
 const LATE: usize = 4;
 
-/// The pod CIDRs of the nodes, which have one each.
+/// Returns the pod CIDRs of the nodes, which have one each.
 async fn given(env: &Env) -> Result<BTreeSet<String>> {
     poll::until("a pod CIDR for each node", SOON, || async {
         let (mut all, nodes) = (BTreeSet::new(), nodes::names(&env.client).await?);
@@ -33,7 +33,7 @@ async fn given(env: &Env) -> Result<BTreeSet<String>> {
     .await
 }
 
-/// The cloud records whose a route is: one of a node that is not in the store is an orphan.
+/// The cloud records the owner of a route. A route of a node that is not in the store is an orphan.
 pub(crate) async fn an_old_store_costs_no_route(mut env: Env) -> Result<()> {
     env.cloud().router().configure(|settings| settings.traits.records_owner = true);
     add_bare_nodes(&env, SEEN).await?;
@@ -63,7 +63,7 @@ pub(crate) async fn an_old_store_costs_no_route(mut env: Env) -> Result<()> {
     .await
 }
 
-/// Without routes, nothing but the nodes says which blocks are given.
+/// Without routes, only the nodes show which blocks are assigned.
 pub(crate) async fn an_old_store_gives_no_pod_cidr_twice(env: Env) -> Result<()> {
     add_bare_nodes(&env, SEEN).await?;
     let launch = |env: &Env| with_cidrs(env, NETWORK).arg("--configure-cloud-routes=false");

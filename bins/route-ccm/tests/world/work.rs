@@ -11,7 +11,7 @@ use ccm_tests::{nodes, scenarios::Env};
 
 use crate::common::{self, add_bare_nodes, condition, name, net, pod_cidrs};
 
-/// It gives nodes pod CIDRs and routes.
+/// Returns a route-ccm that gives nodes pod CIDRs and routes.
 pub(crate) fn launch(env: &Env) -> Launch {
     common::with_cidrs(env, "10.244.0.0/16")
 }

@@ -18,7 +18,7 @@ use crate::plan::{
 /// The load balancers that others have made, by the UID of the Service.
 pub(super) type AllMade = HashMap<Box<str>, Made>;
 
-/// The Services with the finalizer that have no load balancer in this list.
+/// Returns the Services with the finalizer that have no load balancer in this list.
 pub(super) fn without_load_balancer(
     mut services: Vec<Arc<Service>>,
     list: &LoadBalancerList,
@@ -32,7 +32,7 @@ pub(super) fn without_load_balancer(
     services
 }
 
-/// The load balancer of others for each of these Services.
+/// Returns the load balancer of others for each of these Services.
 pub(super) fn made(
     services: &[Arc<Service>],
     all: &[LoadBalancer],
@@ -55,12 +55,13 @@ pub(super) fn made(
     services.iter().map(of_service).collect()
 }
 
-/// The load balancer of others for one Service: the one that its annotation names; otherwise, of
-/// the ones made for it, the adopted one, the one at its address, or the oldest.
+/// Returns the load balancer of others for one Service: the one that its annotation names;
+/// otherwise, of the ones made for it, the adopted one, the one at its address, or the oldest.
 fn of(service: &Service, named: Option<&LoadBalancer>, own: &[&LoadBalancer]) -> Made {
     let details = service.details.as_deref();
     let shown = details.map(|details| &*details.ingress).unwrap_or_default();
-    // A shared one of its name does not keep a Service without an address from getting its own.
+    // A shared load balancer of its name does not prevent a Service without an address from getting
+    // its own.
     let is_in_use = |one: &&LoadBalancer| {
         let is_shared = matches!(one.title, Title::Shared { .. });
         !is_shared || !shown.is_empty() || service.annotation(ID) == Some(&one.id)
@@ -84,7 +85,7 @@ fn of(service: &Service, named: Option<&LoadBalancer>, own: &[&LoadBalancer]) ->
     }
 }
 
-/// Whose a load balancer is that this program does not take over for a Service.
+/// Returns the owner of a load balancer that this program does not take over for a Service.
 fn whose(balancer: &LoadBalancer) -> String {
     match (&balancer.title, &balancer.owner) {
         (Title::Shared { others }, _) => format!("it is shared by {} Services", others + 1),

@@ -1,4 +1,4 @@
-//! The cloud answers a call: what it says about the load balancer.
+//! The cloud answers a call: what the answer says about the load balancer.
 
 use std::{ops::Range, time::Duration};
 
@@ -21,14 +21,14 @@ use crate::plan::{
 };
 
 impl BalancerEntry {
-    /// The cloud has carried out a call.
+    /// Records that the cloud has carried out a call.
     pub(crate) fn done(&mut self, call: CallKind) {
         self.state.pending = None;
         self.state.failed.retain(|failed| failed.call != call);
     }
 
-    /// A call to create or update has ended. Returns the ID of the load balancer that this one replaces,
-    /// if the Service shows its address.
+    /// Records the end of a call to create or update. Returns the ID of the load balancer that this
+    /// one replaces, if the Service shows its address.
     pub(crate) fn ensured(
         &mut self,
         asked: &Asked,
@@ -47,20 +47,20 @@ impl BalancerEntry {
         Some(gone)
     }
 
-    /// A change of members has ended.
+    /// Records that a change of members has ended.
     pub(crate) fn members_set(&mut self, members: Option<&Members>, set: MembersSet, now: At) {
         self.has_changed |= set.changed;
         if let Some(members) = members {
             self.membership.applied(members, now);
             self.state.saw_pools(set.pools, !members.present.is_empty(), false, now);
         }
-        // service-ccm must not take its own write for the write of another client.
+        // service-ccm must not mistake its own write for another client's.
         if let Known::There(balancer) = &mut self.state.known {
             balancer.version = set.version;
         }
     }
 
-    /// The load balancer is deleted.
+    /// Records that the load balancer is deleted.
     pub(crate) fn deleted(&mut self) {
         match &self.state.known {
             Known::There(balancer) => {
@@ -75,12 +75,12 @@ impl BalancerEntry {
         self.state.proved_absent = true;
     }
 
-    /// Another controller is responsible for the load balancer.
+    /// Records that another controller is responsible for the load balancer.
     pub(crate) fn elsewhere(&mut self, asked: &Asked, why: String) {
         self.state.pending = None;
         self.state.failed.clear();
         if asked.call == CallKind::DeleteDuplicate {
-            // Says nothing about the first one.
+            // The answer says nothing about the first one.
             self.state.duplicate = None;
             return;
         }
@@ -95,7 +95,8 @@ impl BalancerEntry {
         }
     }
 
-    /// The load balancer is gone or has failed, and the call was not to replace it.
+    /// Records that the load balancer is gone or has failed although the call was not meant to
+    /// replace it.
     pub(crate) fn lost(&mut self, call: CallKind, is_gone: bool) {
         self.done(call);
         if is_gone {
@@ -105,8 +106,9 @@ impl BalancerEntry {
         }
     }
 
-    /// The cloud works on a call. `owner` is the owner of the load balancer. Returns true if the cloud makes a
-    /// step again that it does not keep; and the load balancer that another one replaces, with the other one's ID.
+    /// Records that the cloud works on a call. `owner` is the owner of the load balancer. Returns
+    /// true if the cloud makes a step again that it does not keep; and the load balancer that
+    /// another one replaces, with the other one's ID.
     pub(crate) fn in_progress(
         &mut self,
         asked: &Asked,
@@ -143,7 +145,7 @@ impl BalancerEntry {
         (is_step_again, replaced)
     }
 
-    /// The members of a call may have arrived, whatever its answer is.
+    /// Records that the members of a call may have arrived, whatever its answer is.
     fn sent(&mut self, call: CallKind) {
         if matches!(call, CallKind::Ensure | CallKind::Members) {
             self.membership.sent();
@@ -163,8 +165,9 @@ impl BalancerEntry {
         true
     }
 
-    /// A call has failed. `spread` is by how much waits are shortened, so that what failed together does not
-    /// come back together. Returns the wait before the call is repeated, and true if the failure may pass soon.
+    /// Records that a call has failed. `spread` is by how much waits are shortened, so that what
+    /// failed together does not come back together. Returns the wait before the call is repeated,
+    /// and true if the failure may pass soon.
     pub(crate) fn failed(
         &mut self,
         asked: &Asked,
@@ -199,8 +202,8 @@ impl BalancerEntry {
         (wait, may_pass)
     }
 
-    /// The cloud answers such calls again. Returns true if the Service waited for that: its next call is
-    /// due.
+    /// Records that the cloud answers such calls again. Returns true if the Service waited for
+    /// that: its next call is due.
     pub(crate) fn answers_again(&mut self, call: CallKind, now: At) -> bool {
         if self.slow != Some(SlowCall { call, alone: false }) {
             return false;
@@ -215,13 +218,14 @@ impl BalancerEntry {
     }
 }
 
-/// A moment is as exact as its text, which has milliseconds: a memory that is read from a text is the same.
+/// Rounds a moment to the milliseconds of its text, so that a memory that is read from a text is
+/// the same.
 pub(super) fn in_milliseconds(wait: Duration) -> Duration {
     Duration::new(wait.as_secs(), wait.subsec_millis() * 1_000_000)
 }
 
-/// A number between 0 and 1 that is another one for each load balancer and each failure, and the same in another
-/// process.
+/// Returns a number between 0 and 1 that is another one for each load balancer and each failure,
+/// and the same in another process.
 fn chance(uid: &str, times: u32) -> f64 {
     let hash = Sha256::digest(format!("{uid} {times}")).first_chunk().copied().unwrap_or_default();
     f64::from(u32::from_be_bytes(hash)) / f64::from(u32::MAX)

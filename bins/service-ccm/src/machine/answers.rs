@@ -23,18 +23,20 @@ use crate::plan::{
     status::{ID, has_address},
 };
 
-/// The share of a wait after a failure that is random: what failed together does not come back together.
+/// The share of a wait after a failure that is random, so that calls that failed together do not
+/// come back together.
 const SPREAD: Range<f64> = 0.8..1.0;
 /// The minimum wait, even if the cloud asks for a shorter one.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The wait for the next call of what was not sent: other items took the time of the last one.
+/// The wait for the next call about items that were not sent because other items took the time of
+/// the last call.
 const UNSENT: Backoff = Backoff { first: SHORTEST, longest: Duration::from_secs(10) };
 
 /// The load balancer after an answer that has carried something out.
 type Apply<T> = fn(&mut Machine, &Asked, T, At) -> Vec<Effect>;
 
 impl Machine {
-    /// The cloud has answered a call. The Service is due again.
+    /// Handles the cloud's answer to a call. The Service is due again.
     pub(super) fn answered(&mut self, answered: Answered, now: At) -> Vec<Effect> {
         let Answered { lane, name, uid, answer } = answered;
         let Some(call) = answer.call() else { return self.previewed(lane, &name, &uid, answer) };
@@ -42,7 +44,7 @@ impl Machine {
         let entry = self.balancers.of(&name, &uid);
         let asked = entry.and_then(|entry| entry.asked.remove(&lane));
         let look = Effect::Look(lane, Name::clone(&name));
-        // Nothing is remembered of a Service that is gone.
+        // A Service that is gone is not remembered.
         let Some(asked) = asked else { return vec![ended, look] };
         let mut effects = vec![ended];
         effects.extend(match answer {
@@ -104,7 +106,7 @@ impl Machine {
                 vec![log(LogLevel::Info, service, text)]
             }
             Ok(Progress::Lost(loss)) if asked.may_replace => {
-                let what = format!("the provider may replace it, and does not: {}", loss.why);
+                let what = format!("the provider may replace it, but does not: {}", loss.why);
                 self.failed(lane, asked, CloudError::new(ErrorKind::Malformed, what), now)
             }
             Ok(Progress::Lost(loss)) => vec![self.lost(asked, loss, now)],
@@ -112,14 +114,14 @@ impl Machine {
                 LogLevel::Warn,
                 service,
                 format!(
-                    "annotation {ID} is not this Service's, which gets a load balancer of its own: {error}"
+                    "annotation {ID} does not belong to this Service, which gets its own load balancer: {error}"
                 ),
             )],
             Err(error) => self.failed(lane, asked, error, now),
         });
         self.learn(&service.key);
         if is_timeout {
-            // What follows is the slower lanes' work: the status as well as the next call.
+            // The slower lanes do the following work: the status as well as the next call.
             let slow = self.hangs.timed_out(asked.call, asked.began);
             self.balancers.entry(service).slow = Some(slow);
         } else if lane == Lane::Slow {
@@ -129,7 +131,7 @@ impl Machine {
         effects
     }
 
-    /// The load balancer matches its Service.
+    /// Records that the load balancer matches its Service.
     fn ensured(&mut self, asked: &Asked, balancer: LoadBalancer, now: At) -> Vec<Effect> {
         let (nodes, id) = (Arc::clone(&self.nodes.set), balancer.id.clone());
         let entry = self.balancers.entry(&asked.service);
@@ -137,7 +139,7 @@ impl Machine {
         gone.map(|gone| self.gone(&asked.service, gone, Some(id))).unwrap_or_default()
     }
 
-    /// Reports, once, that the load balancer whose address the Service shows is gone.
+    /// Returns Reports, once, that the load balancer whose address the Service shows is gone.
     fn gone(&mut self, service: &Arc<Service>, id: String, by: Option<String>) -> Vec<Effect> {
         let told = self.balancers.entry(service).told_gone.replace(id.as_str().into());
         match told.as_deref() == Some(&*id) {
@@ -201,7 +203,7 @@ impl Machine {
         all.map(|what| tell(service, what)).collect()
     }
 
-    /// The cloud works on it: it is polled.
+    /// Records that the cloud works on the load balancer, which is then polled.
     fn in_progress(&mut self, asked: &Asked, waiting: Waiting, now: At) -> Vec<Effect> {
         let service = &asked.service;
         let owner = owner(service, &self.cluster);
@@ -212,7 +214,8 @@ impl Machine {
         gone.into_iter().chain(called).chain([Effect::Wake(Task::Poll)]).collect()
     }
 
-    /// The load balancer is gone or has failed, and the call was not to replace it.
+    /// Handles a load balancer that is gone or has failed although the call was not meant to
+    /// replace it.
     fn lost(&mut self, asked: &Asked, loss: Loss, now: At) -> Effect {
         let service = &asked.service;
         let line = format!("only a new load balancer helps: {}", loss.why);
@@ -275,12 +278,12 @@ impl Machine {
         effects
     }
 
-    /// When the next slow lane may begin, if no other one ends before; none: at once.
+    /// Returns when the next slow lane may begin, if no other one ends before; none: at once.
     pub(crate) fn next_slow_lane(&self) -> Option<At> {
         self.hangs.next(self.parameters.call_timeout)
     }
 
-    /// The cloud has said what it would change.
+    /// Handles the cloud's answer about what it would change.
     fn previewed(&mut self, lane: Lane, name: &Name, uid: &str, answer: CallAnswer) -> Vec<Effect> {
         let CallAnswer::Preview(digest, answer) = answer else { return Vec::new() };
         let queue = |turn| Effect::Queue(Name::clone(name), lane, turn);
@@ -303,7 +306,8 @@ impl Machine {
 }
 
 impl CallAnswer {
-    /// How the call ended, for metrics. A call that the provider did not send is not an error.
+    /// Returns how the call ended, for metrics. A call that the provider did not send is not an
+    /// error.
     fn ended(&self) -> Result<Ended, CloudError> {
         match self {
             Self::Ensure(answer) => ended(answer),
@@ -314,7 +318,7 @@ impl CallAnswer {
     }
 }
 
-/// How a call ended.
+/// Returns how a call ended.
 pub(super) fn ended<T>(answer: &Result<Progress<T>, CloudError>) -> Result<Ended, CloudError> {
     match answer {
         Ok(Progress::Done(_)) => Ok(Ended::Done),
@@ -327,7 +331,7 @@ pub(super) fn ended<T>(answer: &Result<Progress<T>, CloudError>) -> Result<Ended
     }
 }
 
-/// A line of the log about a Service.
+/// Returns a line of the log about a Service.
 fn log(level: LogLevel, service: &Service, text: String) -> Effect {
     Effect::Log(level, Some(Name::clone(&service.key)), text)
 }
@@ -337,8 +341,8 @@ fn did_not_return(error: &CloudError) -> bool {
     error.kind == ErrorKind::Timeout && !error.unsent
 }
 
-/// When service-ccm repeats a failed call. If another client's change is the cause (`Busy`), the wait
-/// grows each time: the cloud does not know when that change ends.
+/// Returns when service-ccm repeats a failed call. If another client's change is the cause
+/// (`Busy`), the wait grows each time: the cloud does not know when that change ends.
 fn pace(error: &CloudError) -> Pace {
     match error.class() {
         _ if error.unsent => Pace::Backoff(UNSENT),

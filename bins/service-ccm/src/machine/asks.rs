@@ -1,4 +1,4 @@
-//! Calls to the cloud: what is asked.
+//! Calls to the cloud: the questions.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -60,7 +60,7 @@ impl Machine {
         effects
     }
 
-    /// The question of a step.
+    /// Returns the question of a step.
     fn question(&self, service: &Service, step: &Step, planned: &Planned) -> Question {
         match step {
             Step::Ensure(front_end) => {
@@ -98,7 +98,7 @@ impl Machine {
                 let digest = wanted.front_end.digest;
                 let is_news = self.is_news(service, digest);
                 let entry = self.balancers.entry(service);
-                // From now on there may be a load balancer, whatever the answer is.
+                // From now on a load balancer may exist, whatever the answer is.
                 (entry.state.proved_absent, entry.state.was_marked) = (false, false);
                 if is_news {
                     entry.is_announced = true;
@@ -134,14 +134,14 @@ impl Machine {
         state.to_look_for(service, &traits, call).map(str::to_owned)
     }
 
-    /// The load balancer that this Service should adopt.
+    /// Returns the load balancer that this Service should adopt.
     fn to_adopt(&self, service: &Service) -> Option<String> {
         let requested = to_adopt(service).map(str::to_owned);
         let adopts = self.parameters.adopts;
         requested.or_else(|| self.adoptable(service).filter(|_| adopts))
     }
 
-    /// The load balancer of another controller that this Service may adopt.
+    /// Returns the load balancer of another controller that this Service may adopt.
     fn adoptable(&self, service: &Service) -> Option<String> {
         let state = self.balancers.get(&service.key).map(|entry| &entry.state)?;
         state.adoptable.as_ref().map(|(id, _)| id.clone())
@@ -181,7 +181,8 @@ impl Machine {
         let traits = self.traits();
         // A Service with a mistake has no front end, but its annotations still count.
         let details = service.details.as_deref();
-        // Of a Service that is too large they are not known, and the provider keeps what it may keep.
+        // They are not known for a Service that is too large, and the provider keeps what it may
+        // keep.
         let known_settings = details.filter(|details| details.too_large.is_none());
         let settings = known_settings.map(|details| settings(details, &traits));
         let address = details.and_then(|it| it.load_balancer_ip.as_deref()?.parse().ok());
@@ -191,7 +192,7 @@ impl Machine {
     }
 }
 
-/// The addresses in the status of a Service.
+/// Returns the addresses in the status of a Service.
 fn shown(service: &Service) -> Vec<IpAddr> {
     let ingress = service.details.iter().flat_map(|details| &details.ingress);
     ingress.filter_map(|entry| entry.ip.as_deref()?.parse().ok()).collect()

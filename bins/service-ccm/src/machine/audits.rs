@@ -1,5 +1,5 @@
-//! Lists of the cluster's load balancers, compared with the Services: once when this replica begins to
-//! lead, then once per period. What was changed or deleted in the cloud is repaired; load
+//! Lists of the cluster's load balancers, compared with the Services: once when this replica begins
+//! to lead, then once per period. Changes and deletions in the cloud are repaired, and load
 //! balancers without a Service are reported.
 
 use std::{
@@ -31,14 +31,14 @@ use crate::plan::{
 
 /// The longest time without a full look at a load balancer.
 const FULL: Duration = Duration::from_mins(30);
-/// How many lists may fail before Services are synced without: calls about each of them also find
-/// what exists, at a higher price.
+/// How many lists may fail before Services are synced without a list: calls about each of them also
+/// find the existing load balancers, at a higher price.
 const FAILURES: u32 = 6;
 
 /// The memory of lists.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Audits {
-    /// How many have failed in a row.
+    /// How many lists have failed in a row.
     failures: u32,
     /// The error of the last list, if it failed, for explanations.
     #[serde(default)]
@@ -70,7 +70,7 @@ impl Machine {
     pub(crate) fn needs_all(&self, list: &LoadBalancerList, services: &[Arc<Service>]) -> bool {
         let is_first = self.is_first();
         let lacking = self.lacking(list, services);
-        // A cluster that was rebuilt has no load balancer and, so far, no Service.
+        // A rebuilt cluster does not have load balancers or, so far, Services.
         !lacking.is_empty() || is_first && list.load_balancers.is_empty()
     }
 
@@ -93,8 +93,8 @@ impl Machine {
         lacking
     }
 
-    /// The cluster's load balancers have been listed. No Service may go on before it is known what others have
-    /// made: it would get a second load balancer.
+    /// Handles a list of the cluster's load balancers. No Service may continue before it is known
+    /// what others have made: it would get a second load balancer.
     pub(super) fn listed(&mut self, listed: Listed, now: At) -> Vec<Effect> {
         let Listed { started, list, all, services, count } = listed;
         (self.audits.failures, self.audits.error) = (0, None);
@@ -120,7 +120,7 @@ impl Machine {
         if is_first {
             self.go_on(List::Compared, &services);
             self.audits.looked = Some(started);
-            // The nodes have changed while no replica led.
+            // The nodes have changed while no replica was the leader.
             effects.extend(self.balancers.await_members().then_some(Effect::Wake(Task::Audit)));
             let line = format!(
                 "{length} load balancers of this cluster, {orphan_count} without a Service"
@@ -142,7 +142,7 @@ impl Machine {
         effects
     }
 
-    /// No plan is made before it is known how many load balancers are lost.
+    /// Waits with plans until the number of lost load balancers is known.
     fn after_losses(&mut self, asks: bool) -> Vec<Effect> {
         if asks {
             return vec![Effect::AskInstance];
@@ -150,7 +150,7 @@ impl Machine {
         let Waiting { list, mut services, reads } = mem::take(&mut self.audits.waiting);
         if let Some(list) = list {
             self.balancers.list = list;
-            // Services that came after the list have waited for it as well.
+            // Services that came after the list have also waited for it.
             let known: HashSet<Name> = services.iter().cloned().collect();
             let all = self.balancers.all_mut().map(|(name, _)| name);
             services.extend(all.filter(|name| !known.contains(*name)).cloned());
@@ -160,13 +160,13 @@ impl Machine {
         effects
     }
 
-    /// The cloud was asked if it shows the instance of a node.
+    /// Handles the cloud's answer whether it shows the instance of a node.
     pub(super) fn instance_seen(&mut self, is_shown: bool, now: At) -> Vec<Effect> {
         self.losses.see_instance(now, is_shown);
         self.after_losses(false)
     }
 
-    /// The load balancers could not be listed.
+    /// Handles a failed list of the load balancers.
     pub(super) fn not_listed(
         &mut self,
         error: CloudError,
@@ -189,14 +189,15 @@ impl Machine {
         effects
     }
 
-    /// Lets the Services go on that waited for the first list.
+    /// Lets the Services continue that waited for the first list.
     fn go_on(&mut self, list: List, services: &[Arc<Service>]) {
         let names = services.iter().map(|service| Name::clone(&service.key));
         self.audits.waiting.services.extend(names);
         self.audits.waiting.list = Some(list);
     }
 
-    /// The provider has no list: takes the Services' own word, and looks at the load balancers whose turn it is.
+    /// Handles a provider without a list: takes the Services' own word, and looks at the load
+    /// balancers whose turn it is.
     pub(super) fn no_list(&mut self, services: &[Arc<Service>], now: At) -> Vec<Effect> {
         (self.audits.failures, self.audits.error) = (0, None);
         self.assume(services, now);
@@ -223,7 +224,7 @@ impl Machine {
         }
     }
 
-    /// The Services whose load balancers have their turn to be looked at.
+    /// Returns the Services whose load balancers have their turn to be looked at.
     fn look(&mut self, services: &[Arc<Service>], now: At) -> Vec<Name> {
         let from = self.audits.looked.replace(now).unwrap_or(now);
         let period = self.parameters.look_period;
@@ -276,16 +277,16 @@ impl Machine {
         [Effect::TellOrphan(TellOrphan::Found(found)), Effect::Wake(Task::Orphans)]
     }
 
-    /// The load balancers that are read in full now: at once those that another client has changed
-    /// and those with unknown members and a pending change first, the rest in the rotation of
-    /// [`FULL`]. So a restart reads no more at once than any other time.
+    /// Returns the load balancers that are read in full now: at once those that another client has
+    /// changed and those with unknown members and a pending change first, the rest in the rotation
+    /// of [`FULL`]. So a restart reads no more at once than any other time.
     fn reads(&mut self, now: At, effects: &mut Vec<Effect>) -> Vec<(String, Name)> {
         let from = self.audits.looked.replace(now).unwrap_or(now);
         let rarely = self.parameters.look_period;
         let mut due = Vec::new();
         for (name, entry) in self.balancers.all_mut() {
             if entry.state.is_elsewhere() && looks::is_due(&entry.uid, rarely, from, now) {
-                // A list does not show if another controller is still responsible: a call has to.
+                // A list does not show if another controller is still responsible, so a call must.
                 entry.state.needs_look = true;
                 effects.push(Effect::routine(name));
             }
@@ -298,7 +299,8 @@ impl Machine {
         due
     }
 
-    /// Load balancers were read in full. A Service shows if its own one cannot be read.
+    /// Handles load balancers that were read in full. A Service shows if its own one cannot be
+    /// read.
     pub(super) fn read(&mut self, polled: Polled, now: At) -> Vec<Effect> {
         let Polled { started, asked, list, .. } = polled;
         let nodes = Arc::clone(&self.nodes.set);
@@ -341,7 +343,7 @@ impl Machine {
 
 /// Adds the load balancer that this Service shows to clients.
 fn see_loss(entry: &BalancerEntry, service: &Service, has_list: bool, sight: &mut LossSight) {
-    // Another controller may have made what a Service without a record shows.
+    // Another controller may have made the load balancer that a Service without a record shows.
     let is_others = entry.state.is_new || entry.state.is_of_others();
     if losses::recorded(service).is_none() && is_others {
         return;
@@ -364,13 +366,13 @@ fn see_loss(entry: &BalancerEntry, service: &Service, has_list: bool, sight: &mu
     is_as.insert(service.uid.clone());
 }
 
-/// The entries of a list that could not be parsed, as lines of the log.
+/// Returns the entries of a list that could not be parsed, as lines of the log.
 pub(super) fn malformed(what: &str, list: &LoadBalancerList) -> Vec<Effect> {
     let line = |line| Effect::Log(LogLevel::Warn, None, format!("{what}: {line}"));
     list.malformed.iter().map(line).collect()
 }
 
-/// The load balancers of the cluster with this UID, by the UID of the Service.
+/// Returns the load balancers of the cluster with this UID, by the UID of the Service.
 fn by_owner(all: Vec<LoadBalancer>, cluster: &str) -> BTreeMap<String, Vec<LoadBalancer>> {
     let mut of_owner: BTreeMap<String, Vec<LoadBalancer>> = BTreeMap::new();
     for balancer in all {

@@ -25,7 +25,7 @@ pub(crate) struct Balancers {
     kept: BTreeMap<Name, Box<BalancerEntry>>,
     /// The state of the list of the cluster's load balancers since this process leads.
     pub(super) list: List,
-    /// When this process began to lead, and what the last leader has left about members.
+    /// When this process began to lead, and the last leader's note about members.
     pub(super) inherited: (At, LeaderNote),
     /// The digest of the nodes that load balancers should have now.
     pub(super) nodes: Option<Digest>,
@@ -38,8 +38,8 @@ impl Balancers {
         self.kept.retain(|service, _| **service == *name);
     }
 
-    /// The memory of the load balancer of this Service. Nothing is remembered of another Service of the
-    /// same name.
+    /// Returns the memory of the load balancer of this Service. Nothing is remembered of another
+    /// Service of the same name.
     pub(crate) fn entry(&mut self, service: &Service) -> &mut BalancerEntry {
         let is_known = self.entries.get(&service.key).is_some_and(|one| one.uid == service.uid);
         if !is_known {
@@ -50,27 +50,28 @@ impl Balancers {
         self.entries.entry(Name::clone(&service.key)).or_default()
     }
 
-    /// The memory of the load balancer of the Service with this name and UID, if there is one.
+    /// Returns the memory of the load balancer of the Service with this name and UID, if there is
+    /// one.
     pub(crate) fn of(&mut self, name: &str, uid: &str) -> Option<&mut BalancerEntry> {
         self.named(name).filter(|entry| *entry.uid == *uid)
     }
 
-    /// The memory of the load balancer of the Service with this name, if there is one.
+    /// Returns the memory of the load balancer of the Service with this name, if there is one.
     pub(crate) fn named(&mut self, name: &str) -> Option<&mut BalancerEntry> {
         self.entries.get_mut(name).map(|entry| &mut **entry)
     }
 
-    /// The same to look at.
+    /// Returns the memory of the load balancer of the Service with this name, for reading.
     pub(crate) fn get(&self, name: &str) -> Option<&BalancerEntry> {
         self.entries.get(name).map(|entry| &**entry)
     }
 
-    /// All load balancers by the names of their Services.
+    /// Returns all load balancers by the names of their Services.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Name, &BalancerEntry)> + Clone {
         self.entries.iter().map(|(name, entry)| (name, &**entry))
     }
 
-    /// The same to be changed.
+    /// Returns all load balancers for changes.
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = (&Name, &mut BalancerEntry)> {
         self.entries.iter_mut().map(|(name, entry)| (name, &mut **entry))
     }
@@ -100,8 +101,8 @@ impl Balancers {
         }
     }
 
-    /// The digest of the nodes that all load balancers have, as far as this leader or the last one
-    /// has seen it. `None` if one has others, or may have.
+    /// Returns the digest of the nodes that all load balancers have, as far as this leader or the
+    /// last one has seen it. `None` if one has others, or may have.
     pub(crate) fn settled(&self) -> Option<Digest> {
         let (nodes, left) = (self.nodes?, self.inherited.1.settled);
         let agree = || self.entries.values().all(|entry| entry.has(nodes, left));
@@ -120,7 +121,7 @@ impl Balancers {
         left.is_some() && differs
     }
 
-    /// The members that have left any load balancer since this time.
+    /// Returns the members that have left any load balancer since this time.
     pub(crate) fn departures(&self, since: At) -> Departures {
         let mut left = self.inherited.1.members.clone();
         left.retain(since);

@@ -46,7 +46,7 @@ pub(crate) struct Numbers {
 }
 
 impl Machine {
-    /// The number of load balancers in each state.
+    /// Returns the number of load balancers in each state.
     pub(crate) fn states(&self) -> BTreeMap<ServiceState, usize> {
         let mut counts = BTreeMap::new();
         for (_, entry) in self.balancers.all() {
@@ -122,7 +122,7 @@ impl Machine {
         match self.numbers(At::default()).replacements_held {
             0 => Verdict::Passed("no load balancer waits to be replaced".to_owned()),
             held => Verdict::Failed(format!(
-                "{held} load balancers are gone or have failed, and are not replaced until that is proved or you approve it with {REPLACEMENT_APPROVED}=yes"
+                "{held} load balancers are gone or have failed, and are not replaced before a proof or your approval with {REPLACEMENT_APPROVED}=yes"
             )),
         }
     }
@@ -155,7 +155,7 @@ impl Machine {
         }
     }
 
-    /// Passes if Services show everything that the provider gives. If not, names an example.
+    /// Passes if Services show everything from the provider. If not, names an example.
     pub(crate) fn shown(&self) -> Verdict {
         let refused = self.balancers.all().filter(|(_, entry)| !entry.last_plan.refused.is_empty());
         let count = refused.clone().count();
@@ -163,11 +163,11 @@ impl Machine {
             .clone()
             .find_map(|(name, entry)| Some((name, entry.last_plan.refused.first()?)));
         let Some((name, refused)) = first else {
-            return Verdict::Passed("Services show everything that the provider gives".to_owned());
+            return Verdict::Passed("Services show everything from the provider".to_owned());
         };
         let stays = if refused.stays { ", which the Service shows already and keeps" } else { "" };
         Verdict::Failed(format!(
-            "{count} Services do not show everything that the provider gives, or should not: {name}: {}{stays}",
+            "{count} Services do not show everything from the provider, or should not: {name}: {}{stays}",
             refused.why
         ))
     }
@@ -184,7 +184,7 @@ fn first_classes(mut counts: BTreeMap<Arc<str>, usize>) -> BTreeMap<Arc<str>, us
     counts
 }
 
-/// The state of a load balancer that the metrics show.
+/// Returns the state of a load balancer that the metrics show.
 fn state(entry: &BalancerEntry) -> ServiceState {
     let known = &entry.state;
     let fails = known.failed.iter().any(|failed| !failed.error.unsent);
@@ -198,7 +198,8 @@ fn state(entry: &BalancerEntry) -> ServiceState {
     match &known.known {
         Known::Elsewhere(_) => ServiceState::Elsewhere,
         _ if known.configured.is_some() => ServiceState::Provisioned,
-        // Its creation is under way. A first call that does not return does not have a state of its own.
+        // Its creation is under way. A first call that does not return does not have a separate
+        // state.
         Known::Absent if !known.proved_absent && !known.is_of_others() => ServiceState::Pending,
         _ => ServiceState::Unknown,
     }

@@ -1,4 +1,4 @@
-//! A Service is due: what is done next for it.
+//! A Service is due: decides what is done next for it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,11 +22,12 @@ use crate::plan::{
     status::{DIGEST, ID, StatusPatch},
 };
 
-/// The pause before service-ccm plans a Service again whose old load balancer it deletes as an orphan.
+/// The pause before service-ccm again plans a Service whose old load balancer it deletes as an
+/// orphan.
 const AFTER_ORPHAN: Duration = Duration::from_secs(1);
 /// The pause before a Service is planned that the informer is reading again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
-/// How often members that are held are looked at again.
+/// How often held members are checked again.
 const HELD: Duration = Duration::from_secs(30);
 
 impl Machine {
@@ -51,7 +52,7 @@ impl Machine {
         loop {
             let planned = self.plan(due, service, &offer, (now, &mut effects));
             if planned.members.changes || planned.is_replaced {
-                // The next leader has no new budget.
+                // The next leader does not get a new budget.
                 effects.push(self.has_news_for_the_note());
             }
             effects.extend(planned.reads_members.then_some(Effect::Wake(Task::Audit)));
@@ -83,8 +84,8 @@ impl Machine {
         is_called.then(|| Effect::queue(lane, service, turn))
     }
 
-    /// The provider offers no load balancers, or it is not known whether it does. The Service is
-    /// looked at again later; if it is served, it says so.
+    /// Handles a provider that does not offer load balancers, or of which this is not known. The
+    /// Service is looked at again later. If it is served, its condition says so.
     fn without_offer(
         &mut self,
         lane: Lane,
@@ -173,7 +174,7 @@ impl Machine {
         (!is_known).then(|| Step::Preview(Arc::clone(front_end)))
     }
 
-    /// Nothing is due now.
+    /// Records that nothing is due now.
     fn rest(
         &mut self,
         lane: Lane,
@@ -189,7 +190,7 @@ impl Machine {
         let held_until = last_plan.held_replacement.as_ref().map(|(_, until)| *until);
         let look = self.balancers.entry(service).state.next_look(*inputs, now);
         let (claim, report) = self.unclaimed(service, last_plan.unclaimed.as_ref(), now);
-        // The queue keeps one time for each Service, the earliest: the others follow from here.
+        // The queue keeps only the earliest time for each Service. The others follow from here.
         let due = held.into_iter().chain(look).chain(held_until).chain(claim).min();
         if let Some(due) = due {
             let turn = Turn::After(due.since(now), Priority::Routine);
@@ -199,7 +200,7 @@ impl Machine {
             effects.push(Effect::queue(lane, service, Turn::Well));
         }
         let is_there = self.balancers.entry(service).state.balancer().is_some();
-        // service-ccm deletes this load balancer when the other controller has made its own one.
+        // service-ccm deletes this load balancer when the other controller has made its own.
         let is_moving = service.annotation(ID).is_none() && is_there;
         if *plan == Plan::NotOurs && !is_moving {
             self.balancers.forget(&service.key);
@@ -262,7 +263,7 @@ impl Machine {
         release
     }
 
-    /// A write to a Service.
+    /// Returns the effect of a write to a Service.
     fn write(&self, lane: Lane, service: &Arc<Service>, step: Step) -> Effect {
         let change = match &step {
             Step::Protect => protection(service, &self.parameters.classes),
@@ -274,7 +275,7 @@ impl Machine {
     }
 }
 
-/// A report about a Service.
+/// Returns the effect of a report about a Service.
 pub(super) fn tell(service: &Arc<Service>, what: Tell) -> Effect {
     Effect::Tell(Arc::clone(service), what)
 }

@@ -35,9 +35,9 @@ pub(crate) enum Effect {
     Log(LogLevel, Option<Name>, String),
     /// The plan of an object, on the page `/plan`.
     Show(PlanPage),
-    /// Nothing is remembered of reports about the object with this name.
+    /// The reports about the object with this name are forgotten.
     ForgetReports(Name),
-    /// Something to be counted.
+    /// Something to count.
     Count(Count),
     /// A line of `/readyz?verbose`; an error fails.
     Health(HealthLine, Result<String, String>),
@@ -55,7 +55,7 @@ pub(crate) enum Effect {
     Read(Vec<(String, Name)>),
     /// These load balancers should be polled.
     Poll(Vec<(String, Name)>),
-    /// These load balancers should be read in full: their work has ended.
+    /// These load balancers should be read in full, because their work has ended.
     Confirm(Vec<(String, Name)>),
     /// These load balancers without a Service should be deleted, after the API server has confirmed each.
     DeleteOrphans(Vec<OrphanDue>),
@@ -64,12 +64,13 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// The Service of this name is due, after those for which a user waits.
+    /// Returns the effect that the Service of this name is due, after the ones for which a user
+    /// waits.
     pub(super) fn routine(name: &Name) -> Self {
         Self::Queue(Name::clone(name), Lane::Normal, Turn::Now(Priority::Routine))
     }
 
-    /// The effect on this Service in the queue of a lane.
+    /// Returns the effect on this Service in the queue of a lane.
     pub(super) fn queue(lane: Lane, service: &Service, turn: Turn) -> Self {
         Self::Queue(Name::clone(&service.key), lane, turn)
     }
@@ -94,7 +95,7 @@ pub(crate) enum Turn {
     After(Duration, Priority),
     /// It has failed.
     Failed(RetryClass),
-    /// It has not failed any more.
+    /// It does not count as failed any more.
     Well,
     /// It is gone.
     Gone,
@@ -144,7 +145,7 @@ pub(crate) enum PlanPage {
     NoOrphan(String),
 }
 
-/// Something to be counted.
+/// Something to count.
 #[derive(Debug, Serialize)]
 pub(crate) enum Count {
     /// A call was answered like this.
@@ -217,7 +218,7 @@ pub(crate) enum Tell {
     Repeated(Repeated),
 }
 
-/// A report about load balancers without a Service, which is made when it is news.
+/// A report about load balancers without a Service. It is made when it is news.
 #[derive(Debug, Serialize)]
 pub(crate) enum TellOrphan {
     Found(Vec<LoadBalancer>),
@@ -266,7 +267,7 @@ pub(crate) struct OrphanDue {
 }
 
 impl OrphanDue {
-    /// The question to the cloud.
+    /// Returns the question to the cloud.
     pub(crate) fn question(&self) -> Unwanted {
         Unwanted {
             owner: self.orphan.owner.clone(),

@@ -31,14 +31,14 @@ pub(super) struct Asked {
     pub(super) members: Decision,
     /// The other inputs of the call, besides the Service.
     pub(super) inputs: Inputs,
-    /// True if it may make a new load balancer in the place of the one that the Service has.
+    /// True if it may make a new load balancer to replace the one that the Service has.
     pub(super) may_replace: bool,
-    /// When it was made.
+    /// When the call began.
     pub(super) began: At,
 }
 
 impl Asked {
-    /// The configuration that the call is about.
+    /// Returns the configuration that the call is about.
     pub(super) fn digest(&self) -> Option<Digest> {
         match &self.step {
             Step::Ensure(front_end) => Some(front_end.digest),
@@ -46,7 +46,7 @@ impl Asked {
         }
     }
 
-    /// The members that go with it.
+    /// Returns the members that go with it.
     pub(super) fn sent(&self) -> Option<&Members> {
         let has_members = matches!(self.call, CallKind::Ensure | CallKind::Members);
         has_members.then_some(&self.members.members)
@@ -62,13 +62,14 @@ pub(crate) struct BalancerEntry {
     pub(super) membership: Membership,
     /// The number of members that are held.
     pub(super) held: usize,
-    /// The class of the Service when this process last served it; empty for a Service without a class.
+    /// The class of the Service when this process last served it. Empty for a Service without a
+    /// class.
     pub(super) class: Option<Box<str>>,
     /// The calls that are under way: one on each lane, because the slow one may still hang when the next is made.
     pub(super) asked: BTreeMap<Lane, Box<Asked>>,
     /// The turn of the Service, if it waits because its namespace has as many load balancers as it may have.
     pub(super) waits: Option<RoomTurn>,
-    /// True if there was room in the namespace for the load balancer of the Service.
+    /// True if the namespace had room for the load balancer of the Service.
     pub(super) is_admitted: bool,
     /// True if the Service has a mistake, so that its load balancer is not configured.
     pub(super) is_wrong: bool,
@@ -144,7 +145,8 @@ impl BalancerEntry {
         }
         self.state.configured = digest;
         (self.state.needs_look, self.state.unreadable) = (false, None);
-        // The Service has a load balancer again: a deletion that failed before is due no more.
+        // The Service has a load balancer again, so a deletion that failed before is not due any
+        // more.
         self.state.failed.retain(|failed| failed.call != CallKind::Delete);
         (self.state.adoptable, self.state.foreign) = (None, None);
         self.annotations = balancer.annotations.keys().cloned().collect();
@@ -158,7 +160,7 @@ impl BalancerEntry {
         (self.state.pools, self.state.gap) = (None, None);
     }
 
-    /// The families of its addresses, if a member needs an address of one of them.
+    /// Returns the families of its addresses, if a member needs an address of one of them.
     pub(super) fn families(&self, traits: &LoadBalancerTraits) -> Vec<IpFamily> {
         let Some(balancer) = self.state.balancer() else { return Vec::new() };
         let family = |one: &Ingress| match &one.address {
@@ -169,7 +171,7 @@ impl BalancerEntry {
         families.filter(|_| traits.member_addresses).unwrap_or_default()
     }
 
-    /// The number of members that the cloud has shown last.
+    /// Returns the number of members that the cloud has shown last.
     pub(super) fn members_in_cloud(&self) -> Option<usize> {
         self.state.pools.iter().flatten().map(|pool| pool.members).max()
     }

@@ -1,4 +1,4 @@
-//! The news that the machine hears.
+//! The news for the machine.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -18,12 +18,12 @@ use super::{
 };
 use crate::plan::{CallKind, Classes, Step, orphans, shown};
 
-/// News. A list of Services or nodes has each of them as it is now.
+/// News. A list of Services or nodes contains their current state.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// The settings are these from now on.
     Settings { settings: Box<Parameters>, services: Vec<Arc<Service>> },
-    /// The provider offers this now. `has_changed`: it says itself that it has changed.
+    /// The provider offers this now. `has_changed`: the provider reports a change itself.
     Offered { offer: Box<Result<Offer, CloudError>>, has_changed: bool },
     /// The API server has these addresses.
     ApiServer(Vec<IpAddr>),
@@ -33,7 +33,8 @@ pub(crate) enum Event {
     Leads,
     /// These Services may need work: the term has begun.
     Services(Vec<Arc<Service>>),
-    /// The Lease approves these sets: that members leave, and that load balancers are replaced.
+    /// The Lease approves these sets: for members that leave, and for load balancers that are
+    /// replaced.
     Approved([Option<SetApproval>; 2]),
     /// A Service has changed.
     Service(Changed<Service>),
@@ -51,7 +52,7 @@ pub(crate) enum Event {
     Answered(Answered),
     /// A slow lane begins, or has ended.
     SlowLane { begins: bool },
-    /// The provider has no list: it is time to look at load balancers without one.
+    /// The provider has no list, and it is time to look at load balancers without one.
     NoList(Vec<Arc<Service>>),
     /// The cluster's load balancers have been listed.
     Listed(Box<Listed>),
@@ -67,9 +68,10 @@ pub(crate) enum Event {
     Polled(Polled),
     /// They could not be polled.
     NotPolled(CloudError),
-    /// Those that have ended their work have been read in full.
+    /// The load balancers whose work has ended have been read in full.
     Confirmed(Polled),
-    /// It is time to decide about load balancers without a Service, by the rules of the settings now.
+    /// It is time to decide about load balancers without a Service, by the current rules of the
+    /// settings.
     OrphansDue(orphans::OrphanRules),
     /// The API server is being asked about the owners of these.
     OrphansCalled(Vec<Owner>),
@@ -155,7 +157,7 @@ pub(crate) struct Due {
     pub(crate) service: Option<Arc<Service>>,
     /// The nodes that may be members of its load balancer.
     pub(crate) selector: NodeSelector,
-    /// True if the Service does not choose others than the provider does by default.
+    /// True if the Service makes the provider's default choice.
     pub(crate) is_default: bool,
     /// True if it was read as the settings and the provider need it now.
     pub(crate) is_read: bool,
@@ -165,7 +167,7 @@ pub(crate) struct Due {
     pub(crate) is_same_cloud: bool,
     /// The other Services of its namespace, if that has a limit.
     pub(crate) neighbours: Vec<Arc<Service>>,
-    /// False if a call to the cloud is left to the next batch.
+    /// False if a call to the cloud has to wait for the next batch.
     pub(crate) may_call: bool,
 }
 
@@ -200,7 +202,7 @@ pub(crate) enum CallAnswer {
 }
 
 impl CallAnswer {
-    /// The answer to a question that has this error.
+    /// Returns the answer to a question that has this error.
     pub(crate) fn failed(question: &Question, error: CloudError) -> Self {
         match question {
             Question::Ensure(_) => Self::Ensure(Box::new(Err(error))),
@@ -210,8 +212,8 @@ impl CallAnswer {
         }
     }
 
-    /// The kind of the call; a duplicate is also deleted by [`CallKind::Delete`]. `None` for a preview, which
-    /// changes nothing.
+    /// Returns the kind of the call; a duplicate is also deleted by [`CallKind::Delete`]. `None`
+    /// for a preview, which changes nothing.
     pub(crate) const fn call(&self) -> Option<CallKind> {
         match self {
             Self::Ensure(_) => Some(CallKind::Ensure),
@@ -236,7 +238,7 @@ pub(crate) struct Listed {
     pub(crate) count: usize,
 }
 
-/// Load balancers that were looked at by their IDs.
+/// Load balancers that were read by their IDs.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Polled {
     /// When that was requested.

@@ -1,4 +1,5 @@
-//! One Service, or one load balancer, for a person: why it is as it is, and what would change that.
+//! Explains one Service, or one load balancer, to a person: the reasons of its state, and what
+//! would change it.
 
 mod decided;
 mod reasons;
@@ -134,7 +135,7 @@ impl Machine {
         }
     }
 
-    /// A Service that asks for a load balancer, of a class that is not served here.
+    /// Explains a Service that asks for a load balancer of a class that is not served here.
     fn does_not_serve(&self, service: &Service) -> Explanation {
         let why = not_served(service);
         let is_anothers = self.parameters.classes.whose(service) == Whose::Anothers;
@@ -216,7 +217,10 @@ impl Machine {
     fn no_service(&self, name: &str) -> Explanation {
         let cause = format!("the API server does not show a Service {name:?}");
         let left = self.orphans.of(name).map(|orphan| {
-            format!("its load balancer {0} is left: /explain?kind=LoadBalancer&name={0}", orphan.id)
+            format!(
+                "its load balancer {0} still exists: /explain?kind=LoadBalancer&name={0}",
+                orphan.id
+            )
         });
         let fix = match name.contains('/') {
             true => left.unwrap_or_else(|| "check namespace and name".to_owned()),
@@ -226,13 +230,13 @@ impl Machine {
     }
 }
 
-/// A load balancer whose entry in the cloud's list cannot be read, as this line says.
+/// Explains a load balancer whose entry in the cloud's list cannot be read, as this line says.
 fn unreadable(line: &str) -> Explanation {
     let cause = format!("its entry in the cloud's list cannot be read: {line}");
     Explanation::of_error(&CloudError::new(ErrorKind::Malformed, line), cause)
 }
 
-/// A load balancer that is a Service's.
+/// Explains a load balancer that belongs to a Service.
 fn of_service(name: &str, entry: &BalancerEntry) -> Explanation {
     if let Some(line) = &entry.state.unreadable {
         let told = unreadable(line);
@@ -248,7 +252,8 @@ fn of_service(name: &str, entry: &BalancerEntry) -> Explanation {
     Explanation::new(fares, cause, fix)
 }
 
-/// A Service that should go, or has another type now, and whose finalizer belongs to another controller.
+/// Explains a Service that should go, or has another type now, and whose finalizer belongs to
+/// another controller.
 fn leaves_it(service: &Service) -> Explanation {
     let cause = match class(service) {
         Some(class) => format!("the finalizer belongs to the controller of the class {class}"),
@@ -259,7 +264,7 @@ fn leaves_it(service: &Service) -> Explanation {
     Explanation::new(Fares::Foreign, cause, fix)
 }
 
-/// A Service that does not ask for a load balancer, and does not have one to remove.
+/// Explains a Service that does not ask for a load balancer, and does not have one to remove.
 fn asks_for_none(service: &Service) -> Explanation {
     match service.deleting {
         true => Explanation::new(
@@ -275,7 +280,7 @@ fn asks_for_none(service: &Service) -> Explanation {
     }
 }
 
-/// The calls that failed, and the last answer.
+/// Returns the calls that failed, and the last answer.
 fn last(entry: &BalancerEntry, now: At) -> Vec<String> {
     let failed = entry.state.failed.iter();
     let failed = failed.map(|one| format!("{}: {}", has_failed(one), one.error));
@@ -284,7 +289,7 @@ fn last(entry: &BalancerEntry, now: At) -> Vec<String> {
     failed.chain(answered).collect()
 }
 
-/// In words: `the call to delete it has failed twice`.
+/// Returns the failure in words: `the call to delete it has failed twice`.
 fn has_failed(failed: &Failed) -> String {
     let call = call(failed.call);
     match failed.times {
@@ -293,7 +298,7 @@ fn has_failed(failed: &Failed) -> String {
     }
 }
 
-/// A call in words.
+/// Returns a call in words.
 const fn call(kind: CallKind) -> &'static str {
     match kind {
         CallKind::Ensure => "the call to create or update it",

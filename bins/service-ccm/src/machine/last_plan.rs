@@ -20,7 +20,8 @@ pub(crate) struct LastPlan {
     pub(super) is_due: bool,
     /// The reason why the load balancer stays although service-ccm does not serve the Service any more.
     pub(super) held_release: Option<String>,
-    /// The reason why service-ccm does not make another load balancer, and when it looks at that again.
+    /// The reason why service-ccm does not make another load balancer, and when it checks that
+    /// again.
     pub(super) held_replacement: Option<(String, At)>,
     /// The parts of the provider's answer that the Service does not show.
     #[serde(default)]
@@ -34,13 +35,13 @@ pub(crate) struct LastPlan {
 }
 
 impl LastPlan {
-    /// The condition of this type.
+    /// Returns the condition of this type.
     pub(super) fn condition(&self, kind: &str) -> Option<(Reason, &str)> {
         let found = self.conditions.iter().find(|(reason, _)| reason.condition() == kind)?;
         Some((found.0, &found.1))
     }
 
-    /// The last failure of a call that is still wanted, the most important one.
+    /// Returns the last failure of a call that is still wanted, the most important one.
     pub(super) fn failure<'a>(&self, state: &'a BalancerState) -> Option<&'a Failed> {
         let first = self.calls.iter().min()?;
         state.failed.iter().find(|failed| failed.call == *first)

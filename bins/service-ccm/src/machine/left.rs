@@ -20,8 +20,8 @@ pub(crate) struct LeaderNote {
     /// The Services whose load balancers were replaced.
     #[serde(default)]
     pub(super) replaced: Window,
-    /// The digest of the nodes that all load balancers have; `None` while some have others. With
-    /// the same nodes the next leader need not read the members of all at once.
+    /// The digest of the nodes that all load balancers have, or `None` while some have others. With
+    /// the same nodes the next leader need not read the members of all load balancers at once.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
     pub(super) settled: Option<Digest>,
 }

@@ -39,14 +39,15 @@ pub(crate) struct Listing<'a> {
 }
 
 impl BalancerEntry {
-    /// A list has been compared with the Services. Returns true if the Service needs a look.
+    /// Records that a list has been compared with the Services. Returns true if the Service needs a
+    /// look.
     pub(crate) fn compared(&mut self, made: Made, listing: Listing<'_>, nodes: &NodeSet) -> bool {
         let Made { adoptable, foreign } = made;
         let state = &mut self.state;
         let changed = state.adoptable != adoptable || state.foreign != foreign;
         (state.adoptable, state.foreign) = (adoptable, foreign);
         if changed {
-            // The cloud may accept now a call that it refused before.
+            // The cloud may now accept a call that it refused before.
             state.failed.retain(|failed| failed.call != CallKind::Ensure);
         }
         if self.answered > listing.started {
@@ -62,7 +63,7 @@ impl BalancerEntry {
     /// Applies a list. Returns true if the Service needs a look.
     pub(super) fn listed(&mut self, listing: Listing<'_>, nodes: &NodeSet) -> bool {
         let Listing { service, mut found, malformed, stores_digest, started, seen } = listing;
-        // The one that the Service names stays, else the oldest.
+        // The load balancer that the Service names stays, otherwise the oldest.
         let named = service.annotation(ID);
         found.sort_by_key(|one| (named != Some(&*one.id), Reverse(one.age), one.id.clone()));
         let mut found = found.into_iter();
@@ -74,11 +75,11 @@ impl BalancerEntry {
         if state.duplicate.is_none() {
             state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
         }
-        // A call was answered with `Elsewhere`: only the answer to another call changes that.
+        // A call was answered with `Elsewhere`, and only the answer to another call changes that.
         if state.is_elsewhere() {
             return state.duplicate.is_some();
         }
-        // Only a full look counts.
+        // Only a full read counts.
         balancer.pools = None;
         self.forget_others(&balancer);
         if let Some(members) = balancer.members.take() {
@@ -110,7 +111,7 @@ impl BalancerEntry {
         differs || state.duplicate.is_some() || state.configured.is_none()
     }
 
-    /// A list shows no load balancer of the Service.
+    /// Records that a list does not show a load balancer of the Service.
     fn listed_none(&mut self, is_complete: bool) -> bool {
         // The list does not contain the load balancers of another controller (`Elsewhere`).
         let is_none = matches!(self.state.known, Known::Absent | Known::Elsewhere(_));
@@ -169,9 +170,10 @@ impl BalancerEntry {
         }
     }
 
-    /// It is the turn of this load balancer to be looked at, for a provider that has no list.
+    /// Records that it is the turn of this load balancer to be looked at, for a provider without a
+    /// list.
     pub(crate) fn take_turn(&mut self, period: Duration, now: At) {
-        // A call in the meantime was a look as well.
+        // A call in the meantime counts as a look as well.
         let is_old = self.read.is_none_or(|read| read + period / 2 <= now);
         self.state.needs_look |= is_old && (self.state.is_elsewhere() || self.state.id().is_some());
     }

@@ -19,7 +19,7 @@ use crate::plan::{
     marks::{Marks, mark},
 };
 
-/// How much of a provider ID is logged.
+/// The maximum part of a provider ID that is logged.
 const LONGEST_ID: usize = 256;
 /// The most members that one list shows, so that an answer stays small.
 const MEMBERS: usize = 20_000;
@@ -33,10 +33,10 @@ pub(super) struct Nodes {
     keys: LabelKeys,
     /// The marks of nodes that went since the last comparison.
     pub(super) went: Marks,
-    /// Changes that have not gone out. A node that leaves does not wait for one that joins.
+    /// Changes that have not been passed on. A node that leaves does not wait for one that joins.
     joins: Debounce,
     leaves: Debounce,
-    /// When the set went out.
+    /// When the set was passed on.
     published: At,
 }
 
@@ -51,12 +51,12 @@ impl Nodes {
 }
 
 impl Machine {
-    /// When changes of nodes are due to be passed on.
+    /// Returns when changes of nodes are due to be passed on.
     pub(crate) fn nodes_due(&self) -> Option<At> {
         [self.nodes.joins.due(), self.nodes.leaves.due()].into_iter().flatten().min()
     }
 
-    /// When the nodes were passed on.
+    /// Returns when the nodes were passed on.
     pub(crate) fn published(&self) -> At {
         self.nodes.published
     }
@@ -66,13 +66,13 @@ impl Machine {
         self.nodes.keys.lack(selector)
     }
 
-    /// The number of load balancers that one list reads in full.
+    /// Returns the number of load balancers that one list reads in full.
     pub(crate) fn at_once(&self) -> usize {
         (MEMBERS / self.nodes.set.members.len().max(1)).clamp(1, 100)
     }
 
-    /// A node has changed. It may be marked and go before the nodes are compared: what it said is
-    /// recorded at once.
+    /// Handles a changed node. It may be marked and go before the nodes are compared: what it said
+    /// is recorded at once.
     pub(super) fn node_changed(&mut self, changed: &Changed<Node>, now: At) -> Vec<Effect> {
         let (old, new) = (changed.old.as_deref(), changed.new.as_deref());
         self.in_use.node_changed(old, new);
@@ -84,7 +84,7 @@ impl Machine {
         vec![Effect::Wake(Task::Nodes)]
     }
 
-    /// The nodes have been listed.
+    /// Records that the nodes have been listed.
     pub(super) fn nodes_seen(&mut self, seen: NodesSeen, now: At) -> Vec<Effect> {
         match &seen.why {
             NodesWhy::Changed => self.compare_nodes(&seen, now),
@@ -108,14 +108,15 @@ impl Machine {
         let (set, mut effects) = self.current_nodes(seen, now);
         let nodes = &mut self.nodes;
         if set.members == nodes.set.members {
-            // Marks matter at the time at which their node goes.
+            // Marks matter at the time at which their node is deleted.
             effects.extend(self.replace_nodes(set, &seen.nodes));
             return effects;
         }
         let leaves = nodes.set.members.iter().any(|one| set.get(&one.node) != Some(one));
         let changes = if leaves { &mut nodes.leaves } else { &mut nodes.joins };
         changes.changed(now, self.parameters.member_update_interval);
-        // The marks are remembered at once: the node may be gone when its change goes out.
+        // The marks are remembered at once, because the node may be gone when its change is passed
+        // on.
         nodes.set = Arc::new(NodeSet { marks: set.marks, ..NodeSet::clone(&nodes.set) });
         effects
     }
@@ -174,7 +175,7 @@ impl Machine {
         let line = |node: &Arc<Node>| {
             let id = one_line(node.provider_id.as_deref().unwrap_or_default(), LONGEST_ID);
             let text = format!(
-                "node {} is not a member of load balancers: its provider ID {id} is another provider's (--load-balancer-foreign-nodes)",
+                "node {} is not a member of load balancers: its provider ID {id} belongs to another provider (--load-balancer-foreign-nodes)",
                 node.name
             );
             Effect::Log(LogLevel::Info, None, text)

@@ -1,6 +1,6 @@
-//! The note to the next leader: which members have left, which load balancers without a Service were deleted and
-//! which load balancers were replaced, so that a change of leader gives no new budget; and the nodes that all
-//! load balancers have, so that it costs no reads.
+//! The note to the next leader: which members have left, which load balancers without a Service
+//! were deleted and which load balancers were replaced, so that a change of leader does not give a
+//! new budget, and the nodes that all load balancers have, so that it does not cost reads.
 
 use std::{collections::BTreeSet, mem, time::Duration};
 
@@ -15,8 +15,8 @@ use crate::plan::{
     orphans::{BUDGET, Orphans},
 };
 
-/// For how long after its end a node's mark is left to the next leader: members may be held, or the
-/// cloud may fail.
+/// For how long after the node's end its mark is left to the next leader, because members may be
+/// held, or the cloud may fail.
 const MARKED: Duration = Duration::from_hours(1);
 
 /// The memory of the note.
@@ -29,7 +29,7 @@ pub(super) struct NoteMemory {
 }
 
 impl Machine {
-    /// The term begins.
+    /// Begins the term.
     pub(super) fn begin(&mut self, mut left: LeaderNote, now: At) -> Vec<Effect> {
         self.nodes.went.add_earlier(mem::take(&mut left.marks));
         self.orphans = Orphans::resume(now, mem::take(&mut left.orphans));
@@ -39,7 +39,7 @@ impl Machine {
         vec![self.has_news_for_the_note()]
     }
 
-    /// The nodes that were marked when they were last seen.
+    /// Returns the nodes that were marked when they were last seen.
     pub(crate) fn marked_nodes(&self) -> Vec<Name> {
         self.nodes.set.marks.nodes().map(Name::from).collect()
     }
@@ -64,7 +64,7 @@ impl Machine {
             replaced: self.losses.window(now - losses::BUDGET.window),
             settled: None,
         };
-        // They leave the window in time.
+        // They leave the window after some time.
         self.note.has_changed = left != LeaderNote::default();
         self.note.settled = settled;
         vec![Effect::Leave(Box::new(LeaderNote { settled, ..left }))]

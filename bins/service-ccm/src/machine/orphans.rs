@@ -29,7 +29,7 @@ pub(super) struct LastDecision {
 }
 
 impl Machine {
-    /// When the next load balancer without a Service may be due without another list.
+    /// Returns when the next load balancer without a Service may be due without another list.
     pub(crate) fn next_orphan(&self) -> Option<At> {
         self.last_decision.next
     }
@@ -74,7 +74,7 @@ impl Machine {
         effects
     }
 
-    /// The API server has been asked if a Service may still have this load balancer.
+    /// Handles the API server's answer whether a Service may still have this load balancer.
     pub(super) fn orphan_looked_up(
         &mut self,
         due: OrphanDue,
@@ -89,7 +89,7 @@ impl Machine {
             Ok(_) => {
                 self.orphans.refuted(&orphan.id);
                 let text = format!(
-                    "load balancer {} stays: the API server has a Service that asks for it, and the watch does not show that",
+                    "load balancer {} stays: the API server has a Service that asks for it, but the watch does not show it",
                     orphan.id
                 );
                 forget_and_log(LogLevel::Warn, orphan, text).into()
@@ -103,7 +103,7 @@ impl Machine {
         }
     }
 
-    /// The cloud has answered a deletion.
+    /// Handles the cloud's answer to a deletion.
     pub(super) fn orphan_answered(
         &mut self,
         due: OrphanDue,
@@ -145,7 +145,7 @@ impl Machine {
     }
 }
 
-/// An attempt to delete this load balancer has failed.
+/// Returns the report that an attempt to delete this load balancer has failed.
 fn failed(orphan: &Orphan, why: String) -> TellOrphan {
     TellOrphan::Failed { id: orphan.id.clone(), owner: orphan.owner.to_string().into(), why }
 }

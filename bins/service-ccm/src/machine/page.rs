@@ -1,4 +1,4 @@
-//! The plan of each Service, as the page `/plan` shows it.
+//! The plan of each Service on the page `/plan`.
 
 use ccm_objects::{Service, service_keys};
 use ccm_runtime::plans;
@@ -12,11 +12,11 @@ use crate::plan::{
     reason::Reason,
 };
 
-/// The steps of a Service.
+/// Returns the steps of a Service.
 pub(super) fn steps(planned: &Planned, state: &BalancerState) -> Vec<plans::Step> {
     let adoption = planned.waits_for_adoption.then(|| adoption(state)).flatten();
     let next = match &planned.plan {
-        // What it shows belongs to another step.
+        // Its content belongs to another step.
         Plan::Next(Step::Preview(_)) => None,
         Plan::Next(step) => Some(published(step, &planned.members, state)),
         _ => None,
@@ -34,8 +34,8 @@ pub(super) fn steps(planned: &Planned, state: &BalancerState) -> Vec<plans::Step
     };
     let released = "this service-ccm does not serve the Service";
     let lost = "the load balancer is gone or has failed";
-    let asks_none = "the Service asks for no load balancer";
-    let foreign = "the Service has no load balancer of its own";
+    let asks_none = "the Service does not ask for a load balancer";
+    let foreign = "the Service does not have its own load balancer";
     adoption
         .into_iter()
         .chain(waiting("delete", Vec::new(), released, planned.last_plan.held_release.clone()))
@@ -47,7 +47,8 @@ pub(super) fn steps(planned: &Planned, state: &BalancerState) -> Vec<plans::Step
         .collect()
 }
 
-/// Why nothing is done for a Service that asks for a load balancer, until its user changes it.
+/// Returns why nothing is done for a Service that asks for a load balancer, until its user changes
+/// it.
 pub(super) fn blocked(service: &Service, planned: &Planned) -> Option<String> {
     if !service.is_load_balancer || service.deleting {
         return None;
@@ -68,7 +69,7 @@ pub(super) fn not_served(service: &Service) -> String {
     }
 }
 
-/// The step of a load balancer that waits to be adopted.
+/// Returns the step of a load balancer that waits to be adopted.
 fn adoption(state: &BalancerState) -> Option<plans::Step> {
     let (id, why) = state.adoptable.as_ref()?;
     let changes = state.previewed.as_ref().map(|(_, lines)| lines.clone());
@@ -80,7 +81,7 @@ fn adoption(state: &BalancerState) -> Option<plans::Step> {
     })
 }
 
-/// Why a call that has failed is not made now.
+/// Returns why a call that has failed is not made now.
 fn why_held(failed: &Failed) -> String {
     let Failed { error, times, retry_at, .. } = failed;
     let often = if *times == 1 { "once".to_owned() } else { format!("{times} times") };

@@ -41,15 +41,15 @@ pub(crate) struct Planned {
     pub(crate) trouble: Option<String>,
     /// True if it waits for the user to approve the adoption of another controller's load balancer.
     pub(crate) waits_for_adoption: bool,
-    /// Why it gets no load balancer of its own, if it is on one of others.
+    /// The reason why it does not get its own load balancer, if it uses one of others.
     pub(crate) stays_on_foreign: Option<String>,
     /// The calls that wait because they have failed.
     pub(crate) held_calls: Vec<(Step, Failed)>,
-    /// Why it waits, if its namespace has as many load balancers as it may have.
+    /// The reason why it waits, if its namespace has as many load balancers as it may have.
     pub(crate) full: Option<String>,
-    /// True if another load balancer takes the place of the one that the Service has.
+    /// True if another load balancer replaces the one that the Service has.
     pub(crate) is_replaced: bool,
-    /// True if a call may make a new load balancer in the place of the one that the Service has.
+    /// True if a call may make a new load balancer to replace the one that the Service has.
     pub(crate) may_replace: bool,
     /// The other inputs of its calls, besides the Service.
     pub(crate) inputs: Inputs,
@@ -60,7 +60,8 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// The plan of this view. `held_replacement`: why no other load balancer is made, and until when.
+    /// Returns the plan of this view. `held_replacement`: why no other load balancer is made, and
+    /// until when.
     fn of(view: View<'_>, held_replacement: Option<(String, At)>) -> Self {
         let View { service, state, .. } = view;
         let (plan, held_release) = (plan(view), evidence::held_release(view));
@@ -174,7 +175,7 @@ impl Machine {
             || set.as_ref().is_some_and(|set| set.covers(&details.labels))
     }
 
-    /// The inputs of calls, besides their Services.
+    /// Returns the inputs of calls, besides their Services.
     pub(super) fn inputs(&self) -> Inputs {
         Inputs { nodes: self.balancers.nodes, revision: self.revision }
     }
@@ -216,7 +217,7 @@ impl BalancerEntry {
     fn see_members(&mut self, members: &Decision, nodes: Option<Digest>) {
         let is_known = self.membership.is_known();
         if !members.changes && is_known {
-            // The nodes are again as they were: nothing is left to be repeated.
+            // The nodes are again as they were, so nothing has to be repeated.
             self.state.failed.retain(|failed| failed.call != CallKind::Members);
         }
         self.held = members.held.len();

@@ -14,9 +14,9 @@ const SHORTEST: Duration = Duration::from_millis(200);
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
 impl BalancerEntry {
-    /// When it is worth to look at it again, if the cloud works on it.
+    /// Returns when to look at it again, if the cloud works on it.
     pub(crate) fn check_at(&self) -> Option<At> {
-        // One that was handed to the queue has nothing to poll any more.
+        // A load balancer that was handed to the queue does not need polls any more.
         self.state.pending.as_ref().filter(|_| !self.is_queued).map(|pending| pending.check_at)
     }
 
@@ -76,8 +76,8 @@ impl BalancerEntry {
         has_ended
     }
 
-    /// A poll lacks it, or cannot read it, as this line says: it is looked at less often. Returns true if the line is
-    /// news.
+    /// Records that a poll lacks the load balancer, or cannot read it, as this line says: it is
+    /// looked at less often. Returns true if the line is news.
     pub(crate) fn not_polled(&mut self, line: Option<&str>, now: At) -> bool {
         if let Some(last) = &mut self.state.pending {
             last.check_at = now + wait(Duration::ZERO, now.since(last.since));
@@ -124,8 +124,8 @@ impl BalancerEntry {
     }
 }
 
-/// The wait before the next look at a load balancer on which the cloud has worked for this long:
-/// what takes long is looked at less often.
+/// Returns the wait before the next look at a load balancer on which the cloud has worked for this
+/// long: what takes long is looked at less often.
 fn wait(asked: Duration, age: Duration) -> Duration {
     in_milliseconds(asked.max(age / 8)).clamp(SHORTEST, LONGEST)
 }

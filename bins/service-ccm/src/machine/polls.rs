@@ -27,13 +27,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 const CHEAP: usize = 250;
 
 impl Machine {
-    /// When the first load balancer is worth to look at.
+    /// Returns when to look at the first load balancer.
     pub(crate) fn next_poll(&self) -> Option<At> {
         let due = self.balancers.all().filter_map(|(_, entry)| entry.check_at()).min();
         due.map(|due| due.max(self.polls_from))
     }
 
-    /// It is time to poll. What no list shows gets another call.
+    /// Polls, because it is time. What no list shows gets another call.
     pub(super) fn poll(&mut self, now: At) -> Vec<Effect> {
         let lists = self.traits().lists;
         let is_due =
@@ -54,8 +54,8 @@ impl Machine {
         effects
     }
 
-    /// The load balancers have been polled. A missing one does not exist any more, or is not visible: the next
-    /// call finds out, unless the list has entries that could not be read.
+    /// Handles the answers of a poll. A missing one does not exist any more, or is not visible: the
+    /// next call finds out, unless the list has entries that could not be read.
     pub(super) fn polled(&mut self, polled: Polled, now: At) -> Vec<Effect> {
         let Polled { started, asked, list, services } = polled;
         let (mut open, services) = (by_id(asked), by_name(services));
@@ -84,7 +84,7 @@ impl Machine {
         effects
     }
 
-    /// The load balancers could not be polled.
+    /// Handles a failed poll.
     pub(super) fn not_polled(&mut self, error: &CloudError, now: At) -> Vec<Effect> {
         let pause = error.retry_after.unwrap_or_default().clamp(RETRY.first, LONGEST);
         self.polls_from = now + pause;
@@ -92,8 +92,8 @@ impl Machine {
         vec![Effect::Log(LogLevel::Warn, None, line)]
     }
 
-    /// Load balancers whose work has ended have been read in full, so that Services show what
-    /// the cloud has. A load balancer that could not be read gets another call.
+    /// Handles load balancers that have been read in full after the end of work on them, so that
+    /// Services show what the cloud has. A load balancer that could not be read gets another call.
     pub(super) fn confirmed(&mut self, polled: Polled, now: At) -> Vec<Effect> {
         let Polled { started, asked, list, services } = polled;
         let (mut open, services) = (by_id(asked), by_name(services));
@@ -135,7 +135,8 @@ impl Machine {
         (!is_pending).then(|| self.hand_over(&service.key, now))
     }
 
-    /// A poll that is not complete lacks a load balancer; this line may say why. The Service shows that.
+    /// Returns a poll that is not complete lacks a load balancer; this line may say why. The
+    /// Service shows that.
     fn not_seen(&mut self, name: &Name, line: Option<&str>, now: At) -> Option<Effect> {
         let entry = self.balancers.named(name)?;
         entry.not_polled(line, now).then(|| Effect::routine(name))

@@ -1,7 +1,7 @@
 //! The fields of Services to keep: everything that this program and the provider read.
 //!
-//! It depends on live settings and on the provider. When it changes, the informer lists all Services
-//! again, and no Service is planned before it has been read as it should be.
+//! It depends on live settings and on the provider. When it changes, the informer lists all
+//! Services again, and no Service is planned before it has been read by the new rule.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use ccm_objects::{OWN_ANNOTATIONS, ServiceReading, service_keys};
 
 use super::Machine;
 
-/// The most annotations that are learnt. A provider that writes others under ever new keys does not
-/// see them again.
+/// The maximum number of annotations that are learnt. A provider that keeps writing new keys does
+/// not see the others again.
 const LEARNT: usize = 100;
 
 impl Machine {
@@ -31,7 +31,7 @@ impl Machine {
         }
     }
 
-    /// How often the settings and the provider have changed.
+    /// Returns how often the settings and the provider have changed.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
@@ -47,7 +47,7 @@ impl Machine {
     }
 }
 
-/// The beginnings of the annotations that a provider with these traits reads or writes.
+/// Returns the beginnings of the annotations that a provider with these traits reads or writes.
 fn of_provider(traits: &LoadBalancerTraits) -> impl Iterator<Item = &str> {
     let own = traits.own_annotations.iter().map(|own| own.strip_suffix('*').unwrap_or(own));
     let read = traits.annotations.iter().chain(&traits.remarked).chain(&traits.id_annotation);

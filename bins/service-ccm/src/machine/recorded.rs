@@ -93,7 +93,7 @@ impl Recorded for Machine {
         Some(event)
     }
 
-    /// The fields of a note to the next leader, which are written as keys.
+    /// Returns the fields of a note to the next leader, which are written as keys.
     fn words() -> &'static [&'static str] {
         &["charged", "drained", "labelled", "marks", "orphans", "replaced", "settled"]
     }

@@ -1,4 +1,4 @@
-//! Services change, and what they depend on.
+//! Changes of Services and of what they depend on.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Machine {
-    /// A Service has changed.
+    /// Handles a changed Service.
     pub(super) fn service_changed(&mut self, changed: &Changed<Service>) -> Vec<Effect> {
         let (old, new) = (changed.old.as_deref(), changed.new.as_deref());
         self.in_use.service_changed(old, new);
@@ -29,7 +29,7 @@ impl Machine {
                 effects.push(Self::due_soon(new, priority(new)));
             }
             (Some(old), Some(new)) if has_details(old) || has_details(new) => {
-                // Our own write of status and conditions changes no wish.
+                // Our own write of status and conditions does not change what the Service asks for.
                 let same = old.is_load_balancer == new.is_load_balancer
                     && old.deleting == new.deleting
                     && old.uid == new.uid
@@ -40,7 +40,7 @@ impl Machine {
                 });
             }
             (Some(gone), None) if has_details(gone) => {
-                // A Service that is created again waits for nothing of its predecessor.
+                // A Service that is created again does not wait because of its predecessor.
                 let turn = |lane, turn| Effect::queue(lane, gone, turn);
                 effects.push(turn(Lane::Normal, Turn::Gone));
                 effects.push(turn(Lane::Slow, Turn::Gone));
@@ -67,8 +67,8 @@ impl Machine {
         concerned.map(|one| Effect::queue(Lane::Normal, one, Turn::Now(priority(one)))).collect()
     }
 
-    /// The settings are others: classes, adoption and limits of members apply from now on. The Services that
-    /// are not served any more are reported.
+    /// Handles changed settings: classes, adoption and limits of members apply from now on. The
+    /// Services that are not served any more are reported.
     pub(super) fn settings_changed(
         &mut self,
         settings: Parameters,
@@ -91,7 +91,7 @@ impl Machine {
         effects
     }
 
-    /// The provider offers this now.
+    /// Records the present offer of the provider.
     pub(super) fn offered(
         &mut self,
         offer: Result<Offer, CloudError>,
@@ -112,14 +112,14 @@ impl Machine {
         effects
     }
 
-    /// The settings or the provider have changed: calls that have failed may succeed.
+    /// Handles changed settings, or a changed provider: calls that have failed may succeed.
     fn revised(&mut self) -> Vec<Effect> {
         self.revision += 1;
         let failed = self.balancers.all().filter(|(_, entry)| !entry.state.failed.is_empty());
         failed.map(|(name, _)| Effect::routine(name)).collect()
     }
 
-    /// Another approval: what is held may change now.
+    /// Handles another approval: held steps may be done now.
     pub(super) fn approved(&self) -> Vec<Effect> {
         let held = self
             .balancers
@@ -129,13 +129,13 @@ impl Machine {
     }
 }
 
-/// How soon a Service is synced that this process has not seen before. One without finalizer is
-/// new: its user waits.
+/// Returns how soon a Service is synced that this process has not seen before. A Service without
+/// finalizer is new: its user waits.
 fn priority(service: &Service) -> Priority {
     if service.has_finalizer && !service.deleting { Priority::Routine } else { Priority::Urgent }
 }
 
-/// The part of a Service that its user writes.
+/// Returns the part of a Service that its user writes.
 fn configuration(service: &Service) -> Option<ServiceDetails> {
     let details = service.details.as_deref()?;
     Some(ServiceDetails { ingress: Vec::new(), conditions: Vec::new(), ..details.clone() })

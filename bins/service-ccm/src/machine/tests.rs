@@ -13,7 +13,7 @@ use ccm_objects::Service;
 use super::{effect::Lane, event::Due, *};
 use crate::plan::{Classes, shown};
 
-/// A machine that has heard of nothing.
+/// Returns a machine that has heard of nothing.
 pub(super) fn machine() -> Machine {
     let cluster = ClusterId { name: "c".to_owned(), uid: "uid-c".to_owned() };
     let parameters = Parameters {

@@ -1,4 +1,4 @@
-//! Since when Services have had a finalizer that no known controller removes.
+//! Remembers since when Services have had a finalizer that no known controller removes.
 //!
 //! service-ccm waits before it reports one: the responsible controller may still clean up.
 

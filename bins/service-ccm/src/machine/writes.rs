@@ -20,10 +20,11 @@ use crate::plan::{
 
 /// Delay after a conflict, so that the informer receives the other writer's change.
 const AFTER_CONFLICT: Duration = Duration::from_millis(50);
-/// After so many conflicts in a row, the informer may be far behind: a further one counts as a failure.
+/// After this many conflicts in a row, the informer may be far behind, so a further one counts as a
+/// failure.
 const MANY_CONFLICTS: u32 = 8;
 
-/// The kind of a write, in metrics and reports.
+/// Returns the kind of a write, in metrics and reports.
 pub(crate) const fn kind(step: &Step) -> &'static str {
     match step {
         Step::Protect => "protect",
@@ -33,7 +34,7 @@ pub(crate) const fn kind(step: &Step) -> &'static str {
 }
 
 impl Machine {
-    /// The API server has answered a write.
+    /// Handles the API server's answer to a write.
     pub(super) fn written(&mut self, written: &Written, now: At) -> Vec<Effect> {
         let Written { lane, service, step, answer } = written;
         let answer = match answer {
@@ -115,10 +116,10 @@ impl Machine {
                     false => Turn::After(AFTER_CONFLICT, Priority::Urgent),
                 }
             }
-            // It is gone: the informer reports it.
+            // The Service is gone, which the informer reports.
             Some(ApiError::NotFound) => Turn::Well,
             Some(error) => Turn::Failed(error.class()),
-            // A term that is only short is extended by the next renewal.
+            // The next renewal extends a term that is only too short.
             None => Turn::Failed(RetryClass::Retry),
         };
         let mut effects = vec![Effect::queue(lane, service, turn)];
@@ -132,7 +133,7 @@ impl Machine {
     }
 }
 
-/// The addresses in the status of a Service, as text.
+/// Returns the addresses in the status of a Service, as text.
 fn addresses(ingress: &[ServiceIngress]) -> Vec<&str> {
     ingress.iter().filter_map(|one| one.ip.as_deref().or(one.hostname.as_deref())).collect()
 }

@@ -15,7 +15,7 @@ use crate::{
     translate::Translator,
 };
 
-/// The number of nodes whose instances are looked up to see if this is still the same cloud.
+/// The number of nodes whose instances are looked up to check that this is still the same cloud.
 const INSTANCES: usize = 3;
 
 /// The lists.
@@ -42,7 +42,7 @@ impl Audit {
     async fn audit(&self) -> Result<(), CloudError> {
         let (translator, performer) = (&self.0, &self.0.performer);
         let balancers = translator.load_balancers()?;
-        // What a provider needs of members is known now, and may have changed.
+        // The provider's needs for members are known now, and may have changed.
         performer.wake(Task::Nodes);
         let event = match balancers.traits().lists {
             true => Event::Listed(Box::new(self.listed(&*balancers).await?)),
@@ -62,7 +62,7 @@ impl Audit {
         Ok(())
     }
 
-    /// The load balancers of this cluster, and of all others if they are needed.
+    /// Returns the load balancers of this cluster, and of all others if they are needed.
     async fn listed(&self, balancers: &dyn LoadBalancers) -> Result<Listed, CloudError> {
         let (translator, door) = (&self.0, &self.0.performer.door);
         let started = door.now();

@@ -126,7 +126,7 @@ impl Lanes {
     }
 }
 
-/// The error of what a provider leaves without an answer.
+/// Returns the error of what a provider leaves without an answer.
 pub(super) fn no_answer() -> CloudError {
     CloudError::new(ErrorKind::Malformed, "the provider gave no answer")
 }

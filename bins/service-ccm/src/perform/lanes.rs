@@ -2,9 +2,9 @@
 //! other.
 //!
 //! A lane takes a batch of Services and makes at most four calls about them: what should be created
-//! or updated, whose members change, what should be deleted, and what is only previewed. Answers are applied one
-//! by one as they arrive, so a Service whose answer does not come holds its lane and nothing else. It comes back
-//! on a lane of its own.
+//! or updated, whose members change, what should be deleted, and what is only previewed. Answers
+//! are applied one by one as they arrive, so a Service whose answer does not come blocks only its
+//! lane. It comes back on a slow lane.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,8 @@ use crate::{
     translate::Translator,
 };
 
-/// How long a batch waits for more Services at most. A cloud takes longer to make a load balancer.
+/// The longest time for which a batch waits for more Services. A cloud takes longer to make a load
+/// balancer.
 const LONGEST_WINDOW: Duration = Duration::from_secs(1);
 
 /// The lanes.
@@ -41,7 +42,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Lanes that write with this writer.
+    /// Creates lanes that write with this writer.
     pub(crate) fn new(translator: &Arc<Translator>, writer: Writer<Service>) -> Arc<Self> {
         let translator = Arc::clone(translator);
         Arc::new(Self { translator, writer, slow_ended: Notify::new() })
@@ -101,7 +102,7 @@ impl Lanes {
         }
     }
 
-    /// A slow lane begins, or has ended.
+    /// Records that a slow lane begins, or has ended.
     fn slow_lane(&self, begins: bool) {
         self.translator.performer.apply(Event::SlowLane { begins });
         self.slow_ended.notify_waiters();
@@ -114,7 +115,7 @@ impl Lanes {
             .filter_map(std::future::ready)
             .collect()
             .await;
-        // On the heap: the futures of the calls are large.
+        // They are on the heap, because the futures of the calls are large.
         Box::pin(self.call(asks)).await;
         if lane == Lane::Slow {
             self.slow_lane(false);

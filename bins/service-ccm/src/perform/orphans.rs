@@ -32,7 +32,7 @@ impl Pass for Deletions {
         let rules = self.translator.settings.borrow().orphans();
         for request in performer.apply(Event::OrphansDue(rules)) {
             if let Effect::DeleteOrphans(due) = request {
-                // They are charged to the budget.
+                // The deletions are charged to the budget.
                 self.translator.store_note().await;
                 self.delete(due).await;
                 return NextPass::At(Instant::now());

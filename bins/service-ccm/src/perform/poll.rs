@@ -22,7 +22,7 @@ pub(crate) async fn run(translator: Arc<Translator>, token: CancellationToken) {
         loop {
             let next = performer.door.read(|machine, _| machine.next_poll());
             tokio::select! {
-                // More of them may be due sooner.
+                // Others may be due sooner.
                 () = performer.wakes.poll.notified() => continue,
                 () = performer.until(next) => {}
             }

@@ -46,7 +46,7 @@ impl Lanes {
                 return None;
             }
         }
-        // Others change this Service as fast as this program does.
+        // Other clients change this Service as fast as this program does.
         self.queue(lane).retry(Name::clone(name));
         None
     }
@@ -89,7 +89,7 @@ fn release(patch: write::StatusPatch, service: &Service) -> write::StatusPatch {
 fn status(service: &Service, change: &StatusPatch) -> write::StatusPatch {
     let mut patch = write::StatusPatch::default();
     if let Some(ingress) = &change.ingress {
-        // The API server replaces this list whole.
+        // The API server replaces this list as a whole.
         let value = if ingress.is_empty() { Value::Null } else { json!(ingress) };
         patch = patch.with("loadBalancer", json!({"ingress": value}));
     }
@@ -102,7 +102,7 @@ fn status(service: &Service, change: &StatusPatch) -> write::StatusPatch {
     patch
 }
 
-/// A condition keeps its time until its status changes.
+/// Returns the change of a condition, which keeps its time until its status changes.
 fn condition_change(service: &Service, (reason, message): &NewCondition) -> write::ConditionChange {
     let old = service.condition(reason.condition());
     let old = old.filter(|old| &*old.status == reason.status());

@@ -1,4 +1,4 @@
-//! When changes of the set of nodes go out to the load balancers.
+//! Decides when changes of the set of nodes are passed on to the load balancers.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Debounce {
         self.pending = Some(self.pending.map_or(due, |pending| pending.min(due)));
     }
 
-    /// When the changes go out, if there are any.
+    /// Returns when the changes go out, if there are any.
     pub const fn due(&self) -> Option<At> {
         self.pending
     }
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(debounce.due(), Some(at(61)));
     }
 
-    /// 100 nodes that join within 10 s cost two rounds.
+    /// Checks that 100 nodes that join within 10 s cost two rounds.
     #[test]
     fn a_burst_costs_few_rounds() {
         let (mut debounce, mut rounds) = (Debounce::default(), 0);

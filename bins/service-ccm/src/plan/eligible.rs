@@ -1,7 +1,7 @@
 //! Selects the nodes behind load balancers.
 //!
-//! As upstream since KEP-3458: whether a node is Ready plays no role, because the load
-//! balancer's health check sees sooner and better which node can take connections.
+//! As in upstream since KEP-3458, the readiness of a node does not matter: the load balancer's
+//! health check sees sooner and better which node can accept connections.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,10 +19,10 @@ use super::{
     marks::{Marks, mark},
 };
 
-/// Why a node is not eligible.
+/// The reason why a node is not eligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Excluded {
-    /// A user or an autoscaler has said that it goes: it is marked for scale-down.
+    /// A user or an autoscaler has marked it for scale-down.
     ScaleDown,
     /// It has the label that excludes nodes.
     Label,
@@ -71,13 +71,13 @@ pub struct NodeSet {
 const DIGEST_VERSION: u32 = 1;
 
 impl NodeSet {
-    /// The eligible node of this name.
+    /// Returns the eligible node of this name.
     pub fn get(&self, name: &str) -> Option<&Member> {
         find(&self.members, name)
     }
 
-    /// The same nodes with further labels: those that count now and did not count before. What else
-    /// has changed of the nodes is left out.
+    /// Returns the same nodes with further labels: the labels that count now and did not count
+    /// before. Other changes of the nodes are ignored.
     #[must_use]
     pub fn with_labels<'a>(
         &self,
@@ -104,7 +104,7 @@ impl NodeSet {
         })
     }
 
-    /// How many nodes can be members, and why others cannot.
+    /// Returns how many nodes can be members, and why others cannot.
     pub fn summary(&self) -> String {
         let (members, others) = (self.members.len(), self.excluded.len());
         let causes = if others == 0 { String::new() } else { format!(": {}", self.causes()) };
@@ -127,7 +127,7 @@ pub fn without_numbers(text: &str) -> String {
     text.split(' ').filter(|word| !is_count(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// The digest of these members: another process with the same nodes has the same one.
+/// Returns the digest of these members: another process with the same nodes has the same one.
 pub fn digest(members: &[Member]) -> Digest {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
@@ -151,7 +151,7 @@ pub fn digest(members: &[Member]) -> Digest {
     Digest { version: DIGEST_VERSION, hash: u128::from_be_bytes(hash) }
 }
 
-/// The member of this node, in a list that is sorted by node.
+/// Returns the member of this node, in a list that is sorted by node.
 pub fn find<'a>(members: &'a [Member], node: &str) -> Option<&'a Member> {
     let place = members.binary_search_by(|member| member.node.as_str().cmp(node)).ok()?;
     members.get(place)
@@ -182,7 +182,8 @@ pub fn node_set<'a>(
     now: At,
 ) -> NodeSet {
     let nodes: Vec<&Node> = nodes.collect();
-    // Where no node has a scheme of the provider, it has others than those it names: IDs say nothing.
+    // If no node has a scheme of the provider, the provider uses other schemes than it names, so
+    // the IDs say nothing.
     rules.foreign_nodes |= !nodes.iter().any(|node| whose(node, rules) == WhoseNode::Ours);
     let mut set = NodeSet::default();
     let mut members = Vec::with_capacity(before.members.len());
@@ -202,8 +203,8 @@ pub fn node_set<'a>(
     set
 }
 
-/// The node as a member, or why it is not one. A reason that a person gave comes first, because it
-/// says that the node leaves on purpose.
+/// Returns the node as a member, or why it is not one. A reason that a person gave comes first,
+/// because it says that the node leaves on purpose.
 fn member(node: &Node, rules: NodeRules<'_>) -> Result<Member, Excluded> {
     if node.has_taint_of(rules.scale_down_taints) {
         return Err(Excluded::ScaleDown);
@@ -240,7 +241,7 @@ fn whose<'a>(node: &'a Node, rules: NodeRules<'_>) -> WhoseNode<'a> {
     whose_node(node.provider_id.as_deref(), rules.schemes)
 }
 
-/// The addresses to which a load balancer can send.
+/// Returns the addresses to which a load balancer can send.
 fn address(address: &ccm_objects::Address) -> Option<NodeAddress> {
     let kind = AddressKind::parse(&address.kind)?;
     let usable = matches!(kind, AddressKind::InternalIp | AddressKind::ExternalIp);

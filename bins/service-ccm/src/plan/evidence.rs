@@ -69,7 +69,7 @@ impl Classes {
         has_annotation || service.condition(PROVISIONING).is_some()
     }
 
-    /// The annotations that mark a Service as served by this program.
+    /// Returns the annotations that mark a Service as served by this program.
     pub fn signature(&self) -> BTreeMap<String, Option<String>> {
         [(INSTANCE.to_owned(), self.instance.clone())].into()
     }
@@ -122,7 +122,7 @@ impl View<'_> {
         if all {
             return CleanUp::All;
         }
-        // In a shared cloud, another service-ccm may use this load balancer.
+        // In a shared cloud another service-ccm may use this load balancer.
         let named = service.annotation(ID);
         let is_left = !asks || named.is_some() && named != state.id();
         if is_there && is_left { CleanUp::LoadBalancer } else { CleanUp::Nothing }
@@ -163,7 +163,7 @@ pub fn unclaimed(view: View<'_>, plan: &Plan) -> Option<String> {
     };
     let ((namespace, name), finalizer) = (service.names(), service_keys::CLEANUP);
     Some(format!(
-        "the Service is not of the type LoadBalancer and has the finalizer {finalizer}, and {whose}; this service-ccm has no load balancer of it and leaves it alone. If no controller removes the finalizer: kubectl patch service -n {namespace} {name} --type=strategic -p '{{\"metadata\":{{\"$deleteFromPrimitiveList/finalizers\":[\"{finalizer}\"]}}}}'"
+        "the Service is not of the type LoadBalancer and has the finalizer {finalizer}, and {whose}; this service-ccm does not have a load balancer for it and does not touch it. If no controller removes the finalizer: kubectl patch service -n {namespace} {name} --type=strategic -p '{{\"metadata\":{{\"$deleteFromPrimitiveList/finalizers\":[\"{finalizer}\"]}}}}'"
     ))
 }
 

@@ -22,21 +22,21 @@ use sha2::{Digest as _, Sha256};
 
 use super::{ADOPT, by_provider};
 
-/// The version of [`digest`]: to be raised when the same Service gives another hash.
+/// The version of [`digest`]. Raise it when the same Service gives another hash.
 const DIGEST_VERSION: u32 = 1;
 
 /// The `ipFamilyPolicy` of a Service that needs both IP families.
 const REQUIRE: &str = "RequireDualStack";
-/// How kubectl's own annotations begin.
+/// The beginning of kubectl's own annotations.
 const KUBECTL_ANNOTATIONS: &str = "kubectl.kubernetes.io/";
-/// How many characters of a user's text a message quotes.
+/// The number of characters of a user's text that a message quotes.
 const QUOTED: usize = 60;
 /// The most characters of the ID of a load balancer.
 const LONGEST_ID: usize = 256;
 /// How many problems a text names.
 const NAMED: usize = 5;
 
-/// Why a Service cannot have a load balancer as it is, or not all that it asks for.
+/// The reason why a Service cannot have a load balancer, or not everything that it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SpecProblem {
     /// The field or annotation: `spec.ports[1].protocol`.
@@ -57,7 +57,7 @@ impl SpecProblem {
     }
 }
 
-/// A user's text in a message: short, and on one line.
+/// Returns a user's text in a message: short, and on one line.
 fn quoted(text: &str) -> String {
     match text.char_indices().nth(QUOTED) {
         None => format!("{text:?}"),
@@ -65,7 +65,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// Problems in words, few enough for a condition or an event.
+/// Returns problems in words, few enough for a condition or an event.
 pub fn in_words(problems: &[&SpecProblem]) -> String {
     let named = problems.iter().take(NAMED);
     let mut lines: Vec<String> =
@@ -85,7 +85,7 @@ pub struct SpecFrontEnd {
     pub problems: Vec<SpecProblem>,
 }
 
-/// The front end that this Service asks for, from a provider with these traits.
+/// Returns the front end that this Service asks for, from a provider with these traits.
 pub fn spec_front_end(
     service: &Service,
     cluster: &ClusterId,
@@ -119,7 +119,7 @@ pub fn spec_front_end(
     SpecFrontEnd { front_end, problems }
 }
 
-/// The owner of the load balancer of a Service.
+/// Returns the owner of the load balancer of a Service.
 pub fn owner(service: &Service, cluster: &ClusterId) -> Owner {
     let (namespace, name) = service.names();
     Owner {
@@ -130,9 +130,9 @@ pub fn owner(service: &Service, cluster: &ClusterId) -> Owner {
     }
 }
 
-/// The digest of a configuration: of everything but the owner, whose names may not change
-/// anyway, and the annotations that the provider only remarks on. Of the whole Service, if the provider
-/// gets it, the digest covers the [`configuration`].
+/// Returns the digest of a configuration: of everything but the owner, whose names may not change
+/// anyway, and the annotations that the provider only remarks on. Of the whole Service, if the
+/// provider gets it, the digest covers the [`configuration`].
 fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
     let FrontEnd {
         owner: _,
@@ -150,7 +150,7 @@ fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
     } = front_end;
     let settings: BTreeMap<_, _> =
         settings.iter().filter(|(key, _)| traits.configures(key)).collect();
-    // Written down without a map of serde_json's, whose order is a matter of its features.
+    // It is written down without a map of serde_json, whose order depends on its features.
     let fields = (families, ports, source_ranges, address, affinity, traffic, class, &settings);
     let mut text = serde_json::to_vec(&fields).unwrap_or_default();
     text.extend(
@@ -161,8 +161,9 @@ fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
     Digest { version: DIGEST_VERSION, hash }
 }
 
-/// The parts that a provider with the whole Service may act on: the spec, and all annotations but
-/// the provider's own, kubectl's and Quartet's. Nobody else knows which of them the provider reads.
+/// Returns the parts that a provider with the whole Service may act on: the spec, and all
+/// annotations but the provider's own, kubectl's and Quartet's. Nobody else knows which of them the
+/// provider reads.
 fn configuration(json: &str, traits: &LoadBalancerTraits) -> Option<Vec<u8>> {
     #[derive(Deserialize)]
     struct Metadata {
@@ -217,7 +218,7 @@ impl Reading<'_> {
         }
         if families.len() > 1 && !self.traits.dual_stack {
             let first = families.first().copied().unwrap_or(IpFamily::V4);
-            let what = "the cloud has no load balancers with addresses of both families";
+            let what = "the cloud does not have load balancers with addresses of both families";
             let policy = self.details.ip_family_policy.as_deref();
             self.problems.push(if policy == Some(REQUIRE) {
                 let right = "set SingleStack or PreferDualStack";
@@ -262,7 +263,7 @@ impl Reading<'_> {
                 app_protocol: port.app_protocol.as_deref().map(str::to_owned),
             });
         }
-        // What is too large was not read.
+        // A part that is too large was not read.
         if self.details.ports.is_empty() && self.details.too_large.is_none() {
             let what = "a load balancer needs at least one port";
             self.problems.push(SpecProblem::fatal("spec.ports", what));
@@ -271,7 +272,7 @@ impl Reading<'_> {
         ports
     }
 
-    /// A protocol, if it exists and the provider offers it.
+    /// Returns a protocol, if it exists and the provider offers it.
     fn protocol(&mut self, text: &str, field: String) -> Option<Protocol> {
         let protocol = match text {
             "TCP" => Some(Protocol::Tcp),
@@ -335,7 +336,7 @@ impl Reading<'_> {
         address
     }
 
-    /// The load balancer to adopt, which other parts of the plan read, needs an ID.
+    /// Checks that the load balancer to adopt, which other parts of the plan read, has an ID.
     fn adoption(&mut self) {
         let Some(id) = self.details.annotations.get(ADOPT) else { return };
         if id.is_empty() || one_line(id, LONGEST_ID) != **id {
@@ -345,8 +346,8 @@ impl Reading<'_> {
         }
     }
 
-    /// A new Service that asks for an existing load balancer. A Service with the finalizer may have
-    /// it by another controller: the cloud says whether it exists.
+    /// Reports a new Service that asks for an existing load balancer. A Service with the finalizer
+    /// may have it by another controller: the cloud says whether it exists.
     fn sharing(&mut self, service: &Service) {
         let Some((key, id)) = by_provider(service, self.traits) else { return };
         if service.has_finalizer {
@@ -359,7 +360,7 @@ impl Reading<'_> {
         self.problems.push(SpecProblem::fatal(format!("annotation {key}"), what));
     }
 
-    /// A Service without its left-out part is not configured at all.
+    /// Checks the size. A Service without its left-out part is not configured at all.
     fn size(&mut self) {
         let Some(TooLarge { part, bytes, others }) = &self.details.too_large else { return };
         let others = match others {
@@ -367,7 +368,7 @@ impl Reading<'_> {
             others => format!(" ({others} more parts are too large as well)"),
         };
         let what = format!(
-            "has {bytes} bytes{others}: what service-ccm reads of one Service may have {LARGEST_SERVICE}. Until it is smaller, load balancer and members stay as they are"
+            "has {bytes} bytes{others}: service-ccm reads at most {LARGEST_SERVICE} of one Service. Until it is smaller, load balancer and members do not change"
         );
         self.problems.push(SpecProblem::fatal(&**part, what));
     }

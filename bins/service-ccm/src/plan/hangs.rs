@@ -2,8 +2,8 @@
 //! lanes makes a call.
 //!
 //! A Service whose call alone does not return keeps its slow lane until it does. If the cloud does
-//! not answer any call, all are slow; the slow lanes then look by turns whether it answers again, and
-//! the first answer gives all Services back to the usual lanes.
+//! not answer any call, all Services are slow. The slow lanes then try in turn whether it answers
+//! again, and the first answer returns all Services to the usual lanes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -29,7 +29,7 @@ pub struct SlowCall {
 pub struct Hangs {
     /// When the cloud last carried out a call of each kind.
     answered: BTreeMap<CallKind, At>,
-    /// The kinds of calls of which the cloud did not answer any, so that Services wait.
+    /// The kinds of calls that the cloud did not answer at all, so that Services wait.
     waiting: Vec<CallKind>,
     /// The number of slow lanes at work, and when the last one began.
     at_work: usize,
@@ -63,8 +63,8 @@ impl Hangs {
         }
     }
 
-    /// When the next slow lane may begin if no other one ends before. None: at once. If the lanes
-    /// began together, all could begin just before the cloud answers again.
+    /// Returns when the next slow lane may begin if no other one ends before. `None` means at once.
+    /// If the lanes began together, all could begin just before the cloud answers again.
     pub fn next(&self, limit: Duration) -> Option<At> {
         (self.at_work > 0).then(|| self.began + limit / SLOW_LANES)
     }

@@ -6,7 +6,7 @@ use ccm_cloud::NodeSelector;
 use ccm_objects::Labels;
 use serde::{Deserialize, Serialize};
 
-/// The maximum number of keys that are told apart. Tenants choose the keys.
+/// The maximum number of keys that are distinguished. Tenants choose the keys.
 const MOST: usize = 100;
 
 /// The keys of the labels for which any selector asks.
@@ -37,7 +37,7 @@ impl LabelKeys {
         self.are_all || self.keys.contains(key)
     }
 
-    /// Those labels that count.
+    /// Returns the labels that count.
     pub fn of(&self, labels: &Labels) -> BTreeMap<String, String> {
         let counting = labels.iter().filter(|(key, _)| self.has(key));
         counting.map(|(key, value)| (key.to_string(), value.to_string())).collect()

@@ -1,8 +1,8 @@
-//! When a load balancer is looked at that no list shows: pure.
+//! Decides when a load balancer that no list shows is checked: pure.
 //!
-//! Such a look costs a whole `ensure`, so each load balancer has one turn per period. The turns
-//! are spread over the period by UID, and are the same for every leader: a restart neither
-//! repeats nor bunches them.
+//! Such a check costs a whole `ensure`, so each load balancer has one turn per period. The turns
+//! are spread over the period by UID, and are the same for every leader: a restart neither repeats
+//! nor bunches them.
 
 use std::time::Duration;
 

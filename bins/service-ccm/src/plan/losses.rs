@@ -1,12 +1,12 @@
 //! Decides which load balancers that are gone or have failed are replaced, and when: pure.
 //!
-//! A new load balancer has another address, so one wrong answer of the cloud would take the traffic
-//! of all Services: a list of another project, or of a database that was restored. A *loss* is a load
-//! balancer that its Service shows to clients, and that a complete list does not contain, or that has
-//! failed. It is replaced only
+//! A new load balancer has another address, so one wrong answer of the cloud (a list of another
+//! project, or of a restored database) would interrupt the traffic of all Services. A *loss* is a
+//! load balancer that its Service shows to clients, and that a complete list does not contain, or
+//! that has failed. It is replaced only
 //!
-//! * after the cloud has answered a call about exactly this load balancer. Such a call may repair one
-//!   that has failed, so no more than [`BUDGET`] of these are called at a time;
+//! * after the cloud has answered a call about exactly this load balancer. Such a call may repair a
+//!   failed load balancer, so no more than [`BUDGET`] of these are called at a time;
 //! * if a user has **approved** it;
 //! * or if the kit's **brake** allows it: no more than [`BUDGET`] are lost now, and no more were
 //!   replaced within its window;
@@ -28,13 +28,13 @@ use serde::{Deserialize, Serialize};
 
 use super::status::{ID, has_address};
 
-/// How many load balancers are replaced without a proof: at least 3.
+/// How many load balancers may be replaced without a proof: at least 3.
 pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };
 /// The time between two answers that prove a loss.
 pub const CONFIRMATION: Duration = Duration::from_mins(10);
 /// The longest time between two questions about a loss that is held.
 const SELDOM: Duration = Duration::from_hours(1);
-/// How soon a loss is looked at again that waits for others.
+/// How soon a loss that waits for others is checked again.
 const SOON: Duration = Duration::from_secs(30);
 
 /// Returns true if a Service shows a load balancer to clients.
@@ -74,7 +74,7 @@ pub struct Now {
     pub at: At,
     /// True if a user has approved the replacement.
     pub approved: bool,
-    /// True if the provider answers a question about one load balancer without making another one.
+    /// True if the provider can answer about one load balancer without creating another one.
     pub can_ask: bool,
     /// True if the cloud is provably the one in which the load balancers were made.
     pub is_same_cloud: bool,
@@ -83,7 +83,7 @@ pub struct Now {
 const UNPROVED: &str = "the loss is not proved yet";
 /// The cloud is not provably the same one, or does not show another object of this cluster.
 const OTHER_CLOUD: &str = "nothing proves that this is still the same cloud";
-/// It exists and has failed, and too many others have failed or were replaced.
+/// It exists but has failed, and too many others have failed or were replaced.
 const FAILED: &str = "a load balancer that has failed may still serve";
 const OTHERS: &str = "others are repaired or replaced first";
 
@@ -97,7 +97,7 @@ pub enum LossVerdict {
     Asks,
     /// It is replaced.
     Replaced,
-    /// It is not replaced, for this reason. It is looked at again at this time.
+    /// It is not replaced, for this reason. It is checked again at this time.
     Held(&'static str, At),
 }
 
@@ -125,8 +125,8 @@ pub struct Losses {
     recorded: usize,
     /// The first and the last time when a load balancer was lost, without a pause as long as the budget's window.
     lost: Option<(At, At)>,
-    /// The UIDs of the Services whose load balancer the cloud shows, and since when. One that was made
-    /// after a loss does not show that this is still the same cloud.
+    /// The UIDs of the Services whose load balancer the cloud shows, and since when. A load
+    /// balancer that was made after a loss does not show that this is still the same cloud.
     ready: BTreeMap<Box<str>, At>,
     /// Since when the cloud shows the instance of a node whenever it is asked.
     instance_since: Option<At>,
@@ -140,7 +140,7 @@ impl Losses {
         Self { brake: Brake::resume(now, window), ..Self::default() }
     }
 
-    /// The replacements after this time, to be left to the next leader.
+    /// Returns the replacements after this time, to be left to the next leader.
     pub fn window(&self, since: At) -> Window {
         self.brake.window().after(since).map(|(at, uid)| (at, uid.into())).collect()
     }
@@ -175,8 +175,8 @@ impl Losses {
         self.instance_since = shows_instance.then(|| self.instance_since.unwrap_or(at));
     }
 
-    /// Since when the cloud shows another object of this cluster. What it answered before that does not prove a
-    /// loss: it may have been another cloud.
+    /// Returns since when the cloud shows another object of this cluster. What it answered before
+    /// that does not prove a loss: it may have been another cloud.
     fn others_since(&self) -> Option<At> {
         if self.show_others() { Some(At::default()) } else { self.instance_since }
     }
@@ -187,13 +187,13 @@ impl Losses {
         let first = open.gone.map_or(at, |(first, _)| first);
         open.gone = loss.is_gone.then_some((first, at));
         open.has_failed = !loss.is_gone;
-        // One that the next list shows was made after the loss.
+        // A load balancer that the next list shows was made after the loss.
         self.ready.remove(uid);
         (open.loss, open.answered) = (Some(loss), at);
         self.count(at);
     }
 
-    /// The load balancer of this Service exists, or the Service no longer needs one.
+    /// Records that the load balancer of this Service exists, or the Service no longer needs one.
     pub fn end(&mut self, at: At, uid: &str) {
         if self.open.remove(uid).is_some() {
             self.count(at);
@@ -214,8 +214,8 @@ impl Losses {
         self.brake.observe(at, is_many.then_some(()));
     }
 
-    /// The verdict about the load balancer of this Service now. A replacement is charged to the
-    /// budget.
+    /// Returns the verdict about the load balancer of this Service now. A replacement is charged to
+    /// the budget.
     pub fn decide(&mut self, uid: &str, now: Now) -> LossVerdict {
         let (limit, recorded) = (self.limit(), self.recorded);
         let others = self.others_since().filter(|_| now.is_same_cloud);
@@ -265,8 +265,8 @@ impl Losses {
         LossVerdict::Held(why, now.at + SOON)
     }
 
-    /// In words: what the cloud has answered about the load balancer of this Service, and how many
-    /// others are lost.
+    /// Returns the losses in words: what the cloud has answered about the load balancer of this
+    /// Service, and how many others are lost.
     pub fn in_words(&self, uid: &str) -> String {
         let loss = self.open.get(uid).and_then(|open| open.loss.as_ref());
         let why = loss.map_or("the cloud does not show it", |loss| loss.why.as_str());

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// How long the mark of a node that is gone is remembered.
 const KEPT: Duration = Duration::from_hours(24);
 
-/// The taints of autoscalers: an autoscaler sets them on the nodes that it is about to delete. A setting
-/// that names another taint may be a mistake, and concern all nodes: that taint takes nodes out of load
-/// balancers, and that taint is not a mark.
+/// The taints of autoscalers: an autoscaler sets them on the nodes that it is about to delete. A
+/// setting that names another taint may be a mistake that affects all nodes: such a taint removes
+/// nodes from load balancers, but does not count as a mark.
 const AUTOSCALERS: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
 
 /// The sign that a node leaves on purpose.
@@ -20,11 +20,12 @@ const AUTOSCALERS: [&str; 2] = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/
 pub enum Mark {
     /// An autoscaler's taint, or lifecycle-ccm's proof that its instance is gone.
     Meant,
-    /// It was cordoned. It may have been for another reason.
+    /// It was cordoned, perhaps for another reason.
     Drained,
 }
 
-/// The mark of this node. Users and the node itself may set it: it counts when the node is gone.
+/// Returns the mark of this node. Users and the node itself may set it: it counts when the node is
+/// gone.
 pub fn mark(node: &Node, scale_down_taints: &[String], now: At) -> Option<Mark> {
     let proof = node.annotation(instance_gone::KEY);
     let mut keys = node.taints.iter().map(|taint| &*taint.key);
@@ -43,12 +44,12 @@ pub fn mark(node: &Node, scale_down_taints: &[String], now: At) -> Option<Mark> 
 pub struct Marks(BTreeMap<Box<str>, (Option<Mark>, At)>);
 
 impl Marks {
-    /// The mark of this node.
+    /// Returns the mark of this node.
     pub fn get(&self, node: &str) -> Option<Mark> {
         self.0.get(node).and_then(|(mark, _)| *mark)
     }
 
-    /// The nodes.
+    /// Returns the nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(|node| &**node)
     }
@@ -90,7 +91,7 @@ impl Marks {
         self.0.retain(|_, (_, seen)| *seen + KEPT > now);
     }
 
-    /// The marks of the nodes that are gone, and were seen after this time.
+    /// Returns the marks of the nodes that are gone, and were seen after this time.
     #[must_use]
     pub fn of_gone(&self, is_there: impl Fn(&str) -> bool, since: At) -> Self {
         let mut gone = self.0.clone();
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!((marks.get("a"), marks.get("b")), (None, Some(Mark::Meant)));
         marks.see("b", None, at(2));
         assert_eq!(marks.get("b"), None, "it exists without its mark");
-        // What this process has seen is later than what the last leader has left.
+        // The observations of this process are later than the last leader's.
         went.add_earlier(Marks([("a".into(), (Some(Mark::Meant), at(0)))].into()));
         assert_eq!(went.get("a"), None);
     }

@@ -4,15 +4,15 @@
 //! A node that joins, or gets the labels that the load balancer selects by, becomes a member at once.
 //! A member whose node is gone, or is not eligible any more, leaves
 //!
-//! * at once, if that was **meant** ([`Mark::Meant`]), or a user approved it;
+//! * at once, if that was **meant** ([`Mark::Meant`]), or if a user has approved it;
 //! * at once, if its node has the exclusion label, or lost a label that the Service selects by, as long
 //!   as at least half of the members stay: more within the window look like a mistake;
 //! * otherwise as the kit's **brake** allows, unless its node was cordoned ([`Mark::Drained`]), and
-//!   as long as at least half of the members stay: a list of nodes that is short by mistake empties
-//!   no load balancer.
+//!   as long as at least half of the members stay: a list that lacks nodes by mistake does not
+//!   empty load balancers.
 //!
-//! The brake counts the members that this load balancer has in the cloud, and not the nodes; and of the
-//! members that left within the window, it counts those whose place no other node has taken.
+//! The brake counts the members that this load balancer has in the cloud, and not the nodes. Of the
+//! members that left within the window, it counts those that no other node has replaced.
 //!
 //! A member is replaced if its provider ID changes, or the address of a family that load balancers
 //! use; the budget counts that as well. An added address of another family is sent at once. The last
@@ -39,7 +39,7 @@ use super::{
     marks::Mark,
 };
 
-/// The rules for the members of one load balancer, and for how many members may leave it.
+/// The rules for the members of one load balancer, and for the number of members that may leave it.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberRules<'a> {
     /// How many members may leave within the window.
@@ -48,8 +48,8 @@ pub struct MemberRules<'a> {
     pub approved: bool,
     /// The labels that a node needs.
     pub selector: &'a NodeSelector,
-    /// True if the Service has not chosen these labels: another selector is a change of the provider's
-    /// configuration, and concerns all load balancers.
+    /// True if the Service has not chosen these labels: another selector is a change of the
+    /// provider's configuration, and affects all load balancers.
     pub is_default: bool,
     /// A node needs an address of one of these families. Empty: it does not need an address.
     pub families: &'a [IpFamily],
@@ -63,7 +63,7 @@ impl MemberRules<'_> {
         takes(self.selector, self.families, node)
     }
 
-    /// The member as the provider is told to keep it, whatever its node's labels are now.
+    /// Returns the member as the provider is told to keep it, whatever its node's labels are now.
     fn kept(&self, member: &Member) -> Member {
         match self.selector.matches(&member.labels) {
             true => member.clone(),
@@ -75,7 +75,8 @@ impl MemberRules<'_> {
     }
 }
 
-/// The members of one load balancer as far as they are known, and what has left it lately.
+/// The members of one load balancer as far as they are known, and the members that have left it
+/// recently.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Membership {
     /// Sorted by node. `None` while nothing is known. Shared with the set of nodes whenever the
@@ -90,9 +91,9 @@ pub struct Membership {
     /// The selector of the last decision, and its families.
     decided: (NodeSelector, Box<[IpFamily]>),
     /// True if the provider may have selected by other labels than the nodes have now. Counts only
-    /// if the provider alone knows which labels it asks for.
+    /// if only the provider knows which labels it asks for.
     is_relabelled: bool,
-    /// Without a breaker: each member is decided by the budget alone.
+    /// It does not use the breaker: only the budget decides about each member.
     brake: Brake<()>,
     /// The members that may leave or be replaced, as long as that has not been done.
     charged: BTreeSet<Arc<str>>,
@@ -100,7 +101,7 @@ pub struct Membership {
     is_sent: bool,
     /// The members that have left, until they are back.
     away: BTreeSet<Arc<str>>,
-    /// The members whose nodes went without a mark that says that it was meant.
+    /// The members whose nodes were deleted without a mark.
     vanished: Floor,
     /// The members that left because of a label, until they are back.
     labelled: Floor,
@@ -124,7 +125,7 @@ impl MemberPool<'_> {
     }
 }
 
-/// Why a member may not leave or be replaced.
+/// The reason why a member may not leave or be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Held {
     /// Too many have left within the window.
@@ -146,7 +147,7 @@ pub struct Decision {
     pub changes: bool,
     /// The members that are held, by node.
     pub held: BTreeMap<Arc<str>, Held>,
-    /// Why no node can be a member; `None` if a node can.
+    /// The reason why no node can be a member, or `None` if a node can.
     pub why_none: Option<String>,
 }
 
@@ -158,13 +159,13 @@ impl Decision {
 }
 
 impl Membership {
-    /// Members that are not known, of which these have left under the last leader.
+    /// Creates the membership of unknown members, of which these have left under the last leader.
     pub fn resume(now: At, left: &Departures) -> Self {
         let charged = left.charged.iter().map(|(node, at)| (*at, node.as_str().into())).collect();
         let vanished = || left.charged.iter().chain(&left.drained);
         Self {
             brake: Brake::resume(now, charged),
-            // Those that are members of this load balancer have not left it.
+            // The current members of this load balancer have not left it.
             away: vanished().chain(&left.labelled).map(|(node, _)| node.as_str().into()).collect(),
             vanished: Floor::resume(now, vanished()),
             labelled: Floor::resume(now, &left.labelled),
@@ -194,13 +195,13 @@ impl Membership {
         self.known.is_some()
     }
 
-    /// The number of members; 0 while they are not known.
+    /// Returns the number of members; 0 while they are not known.
     pub fn count(&self) -> usize {
         self.known.as_ref().map_or(0, |known| known.len())
     }
 
-    /// Applies what the cloud has shown. Members of no known node are left out: other clients
-    /// have made them.
+    /// Applies what the cloud has shown. Members of unknown nodes are ignored: other clients have
+    /// made them.
     pub fn shown(&mut self, members: &Arc<[Member]>, nodes: &NodeSet, now: At) {
         let before = self.known.clone().unwrap_or_default();
         self.is_relabelled |= self.is_told && have_other_labels(&before, &nodes.members);
@@ -254,7 +255,7 @@ impl Membership {
         self.settle(&before, now);
     }
 
-    /// The load balancer has the members that are known now, and had these before.
+    /// Records that the load balancer has the members that are known now, and had these before.
     fn settle(&mut self, before: &[Member], now: At) {
         self.is_sent = false;
         let known = self.known.clone().unwrap_or_default();
@@ -263,7 +264,7 @@ impl Membership {
             .partition(|node| is_same(find(before, node), find(&known, node)));
         self.charged = open;
         for node in made {
-            // The cloud may take long: the window begins when the member has left.
+            // The cloud may take a long time, so the window begins when the member has left.
             self.renew(now, &node);
             if find(&known, &node).is_none() {
                 self.away.insert(node);
@@ -305,7 +306,7 @@ impl Membership {
         self.known = None;
     }
 
-    /// The wanted members. If the members are not known, all eligible ones should exist.
+    /// Returns the wanted members. If the members are not known, all eligible ones should exist.
     ///
     /// A member that may leave is charged once, no matter how often this is asked before the
     /// change is made. Its window begins with the last time: it has not left before.
@@ -366,14 +367,14 @@ impl Membership {
         decision
     }
 
-    /// The members that the load balancer has.
+    /// Returns the members that the load balancer has.
     fn pool<'a>(
         &self,
         known: &'a [Member],
         nodes: &NodeSet,
         rules: MemberRules<'_>,
     ) -> MemberPool<'a> {
-        // A Service that chooses other labels means it; another default may be a mistake.
+        // A Service chooses other labels on purpose, but another default may be a mistake.
         let picked = self.picked.as_ref();
         let by = if rules.is_default { picked } else { picked.and(Some(rules.selector)) };
         let is_member = |one: &&Member| by.is_none_or(|by| takes(by, rules.families, one));
@@ -432,7 +433,7 @@ impl Membership {
         if is_gone && !is_replaced {
             self.vanished.add(now, node);
         }
-        // It leaves now, although it may have been charged before: it was the last member, it was
+        // It leaves now, although it may have been charged earlier: it was the last member, it was
         // replaced, or the cloud refused the change.
         self.brake.renew(now, node);
         self.charged.insert(node.into());
@@ -473,7 +474,7 @@ fn is_same(before: Option<&Member>, now: Option<&Member>) -> bool {
     pair.is_some_and(|(before, now)| before.is_shown_as(now) && now.is_shown_as(before))
 }
 
-/// `members`, and of the nodes in `others` those instead. Both are sorted by node.
+/// Returns `members`, with the nodes in `others` replaced by those. Both are sorted by node.
 fn merge(members: &Arc<[Member]>, others: &[&Member]) -> Arc<[Member]> {
     if others.is_empty() {
         return Arc::clone(members);

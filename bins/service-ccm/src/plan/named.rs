@@ -9,14 +9,14 @@ use super::{
     status::{ID, has_address},
 };
 
-/// The load balancer that a user has approved to adopt. What the Service calls its own was adopted
-/// before.
+/// Returns the load balancer that a user has approved to adopt. What the Service calls its own was
+/// adopted before.
 pub fn to_adopt(service: &Service) -> Option<&str> {
     service.annotation(ADOPT).filter(|id| service.annotation(ID) != Some(id))
 }
 
-/// The provider's annotation with the ID of a load balancer, and the ID, if this program has not
-/// written it: another controller has, or a user who asks for an existing load balancer.
+/// Returns the provider's annotation with the ID of a load balancer, and the ID, if this program
+/// has not written it: another controller has, or a user who asks for an existing load balancer.
 pub fn by_provider<'a>(
     service: &'a Service,
     traits: &'a LoadBalancerTraits,
@@ -39,15 +39,16 @@ pub fn replaced<'a>(service: &'a Service, known: Option<&str>, id: &str) -> Opti
     shown_id(service).filter(|shown| is_new && *shown != id)
 }
 
-/// The load balancers that a Service names: the one to adopt, its own, and the one that
+/// Returns the load balancers that a Service names: the one to adopt, its own, and the one that
 /// [`by_provider`] returns.
 pub fn named<'a>(service: &'a Service, traits: &'a LoadBalancerTraits) -> [Option<&'a str>; 3] {
     let by_provider = by_provider(service, traits).map(|(_, id)| id);
     [service.annotation(ADOPT), service.annotation(ID), by_provider]
 }
 
-/// The error of a call by which the cloud looked for what the Service calls its own: if that is
-/// another's, the annotation is named, because it may be a copy. `known` is what the cloud has shown.
+/// Returns the error of a call by which the cloud looked for what the Service calls its own: if
+/// that is another's, the annotation is named, because it may be a copy. `known` is what the cloud
+/// has shown.
 pub fn of_name(
     service: &Service,
     traits: &LoadBalancerTraits,
@@ -73,9 +74,10 @@ pub fn of_name(
     CloudError { message, ..error }
 }
 
-/// The ID that a Service without an address has from another one: whoever creates a Service, as from a
-/// backup, brings the annotations that service-ccm has written, and no status. `known` is what the cloud
-/// has shown, `error` the error of the call by which the cloud looked for this ID.
+/// Returns the ID that a Service without an address has from another one: whoever creates a
+/// Service, as from a backup, brings the annotations that service-ccm has written, and no status.
+/// `known` is what the cloud has shown, `error` the error of the call by which the cloud looked for
+/// this ID.
 pub fn copied<'a>(
     service: &'a Service,
     known: Option<&str>,
@@ -90,8 +92,8 @@ fn is_about(id: &str, error: &CloudError) -> bool {
     error.message.contains(id) || error.subject.as_ref().is_some_and(|subject| subject.contains(id))
 }
 
-/// The error of a call that should adopt the load balancer that a Service names: if that does not exist or
-/// cannot be adopted, that is a mistake in the Service.
+/// Returns the error of a call that should adopt the load balancer that a Service names: if that
+/// does not exist or cannot be adopted, that is a mistake in the Service.
 pub fn of_adoption(service: &Service, error: CloudError) -> CloudError {
     let is_mistake = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict);
     if !is_mistake || !to_adopt(service).is_some_and(|id| is_about(id, &error)) {

@@ -3,12 +3,12 @@
 //! Such an *orphan* is deleted only
 //!
 //! * if the [`Policy`] says so;
-//! * if it is this cluster's by its owner's record, and the record names a Service;
+//! * if its owner's record names this cluster and a Service;
 //! * if it was **seen twice**: on at least two complete lists, the first and the last of them
-//!   [`OrphanRules::confirmation`] apart, both compared by this leader, and no Service of that UID was
-//!   known either time that is of type LoadBalancer or has the finalizer;
-//! * if the kit's **brake** allows it: there are Services, most load balancers have one, and
-//!   fewer than [`BUDGET`] were deleted within its window;
+//!   [`OrphanRules::confirmation`] apart, both compared by this leader, and both times no known
+//!   Service of that UID was of type LoadBalancer or had the finalizer;
+//! * if the kit's **brake** allows it: Services exist, most load balancers have one, and fewer than
+//!   [`BUDGET`] were deleted within its window;
 //! * if right before the call the API server answers that the Service does not exist, or has neither
 //!   this type nor the finalizer ([`is_gone`]).
 
@@ -23,10 +23,10 @@ use ccm_controller::brake::{Brake, Breaker, Budget, Hold, Limit, Window, is_mass
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
-/// How many orphans are deleted at most: at least 3.
+/// How many orphans may be deleted: at least 3.
 pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };
-/// More orphans than this percentage of the cluster's load balancers, and at least 3, are not
-/// believed.
+/// If more than this percentage of the cluster's load balancers, and at least 3, look like orphans,
+/// that is not believed.
 const MOST: usize = 50;
 /// The back-off after an attempt that failed.
 const RETRY: Backoff = Backoff { first: Duration::from_mins(1), longest: Duration::from_hours(1) };
@@ -51,7 +51,7 @@ pub struct OrphanRules {
     pub confirmation: Duration,
 }
 
-/// Why the last complete list is not believed.
+/// The reason why the last complete list is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Implausible {
     /// The API server shows no Service of any type, although each cluster has one.
@@ -97,7 +97,7 @@ pub struct Orphan {
     pub made: Option<At>,
     /// The cost of keeping it, if the cloud says so.
     pub cost: Option<String>,
-    /// The first and the last complete list that has shown it, and how many have.
+    /// The first and the last complete list that have shown it, and their number.
     first: At,
     last: At,
     lists: u32,
@@ -124,7 +124,7 @@ pub enum OrphanVerdict {
     },
     /// It is only reported.
     Reported,
-    /// It has not been seen for long enough. At the earliest at this time.
+    /// It has not been seen for long enough. This is the earliest time.
     Unproven(At),
     /// Another load balancer of its owner is deleted first.
     After,
@@ -139,7 +139,7 @@ pub enum OrphanVerdict {
 }
 
 impl OrphanVerdict {
-    /// Why it is not deleted now.
+    /// Returns why it is not deleted now.
     pub fn why_not(&self) -> Option<String> {
         Some(match self {
             Self::Due { .. } => return None,
@@ -160,7 +160,7 @@ impl OrphanVerdict {
         matches!(self, Self::Implausible(_) | Self::Budget(_) | Self::Failed(..))
     }
 
-    /// When it may be another one without another list.
+    /// Returns when it may be another one without another list.
     pub const fn until(&self) -> Option<At> {
         match self {
             Self::Works(_, until) | Self::Failed(_, until) | Self::Budget(Some(until)) => {
@@ -189,7 +189,7 @@ impl Orphans {
         Self { brake: Brake::resume(now, window), ..Self::default() }
     }
 
-    /// The deletions after this time, to be left to the next leader.
+    /// Returns the deletions after this time, to be left to the next leader.
     pub fn window(&self, since: At) -> Window {
         self.brake.window().after(since).map(|(at, id)| (at, id.into())).collect()
     }
@@ -213,7 +213,7 @@ impl Orphans {
             let known = before.remove(&balancer.id).filter(|known| known.owner.is(owner));
             let mut orphan = known.unwrap_or_else(|| Orphan::new(at, balancer, owner));
             orphan.cost.clone_from(&balancer.cost);
-            // Without any Service the view of the API server is not one to judge by.
+            // Without any Service the view of the API server is not a basis for a decision.
             if sight.services > 0 {
                 if orphan.lists == 0 {
                     orphan.first = at;
@@ -226,7 +226,7 @@ impl Orphans {
         self.seen.extend(before.into_iter().filter(|(_, orphan)| orphan.is_called));
     }
 
-    /// The verdict about each orphan now. Due deletions are charged to the budget.
+    /// Returns the verdict about each orphan now. Due deletions are charged to the budget.
     pub fn decide(&mut self, now: At, rules: OrphanRules) -> Vec<(Orphan, OrphanVerdict)> {
         let mut of_owner: BTreeMap<String, usize> = BTreeMap::new();
         for orphan in self.seen.values() {
@@ -262,14 +262,14 @@ impl Orphans {
         self.called = owners.iter().map(|owner| owner.uid.clone()).collect();
     }
 
-    /// The load balancer that is left of the Service with this name, if there is one.
+    /// Returns the load balancer that is left of the Service with this name, if there is one.
     pub fn of(&self, name: &str) -> Option<&Orphan> {
         let (namespace, name) = name.split_once('/')?;
         let is_its = |one: &&Orphan| one.owner.namespace == namespace && one.owner.name == name;
         self.seen.values().find(is_its)
     }
 
-    /// A load balancer without a Service, by its ID.
+    /// Returns a load balancer without a Service, by its ID.
     pub fn get(&self, id: &str) -> Option<&Orphan> {
         self.seen.get(id)
     }
@@ -279,7 +279,7 @@ impl Orphans {
         self.called.contains(uid)
     }
 
-    /// It does not exist any more.
+    /// Records that the orphan does not exist any more.
     pub fn ended(&mut self, id: &str) {
         self.seen.remove(id);
     }
@@ -290,13 +290,13 @@ impl Orphans {
         self.brake.release(id);
     }
 
-    /// The API server gave no answer about its Service: nothing was deleted.
+    /// Records that the API server gave no answer about its Service: nothing was deleted.
     pub fn unconfirmed(&mut self, now: At, id: &str, why: String) {
         self.brake.release(id);
         self.put_off(now, id, why);
     }
 
-    /// The cloud works on it, until this time at least.
+    /// Records that the cloud works on the orphan, until this time at least.
     pub fn works(&mut self, id: &str, what: String, until: At) {
         if let Some(orphan) = self.seen.get_mut(id) {
             orphan.attempt = Some(Attempt { outcome: what, until, failures: 0 });
@@ -304,7 +304,7 @@ impl Orphans {
         }
     }
 
-    /// The call failed; it may have deleted something.
+    /// Records that the call failed; it may have deleted something.
     pub fn failed(&mut self, now: At, id: &str, why: String) {
         self.put_off(now, id, why);
         if let Some(orphan) = self.seen.get_mut(id) {
@@ -342,14 +342,14 @@ impl Orphan {
         (self.first, self.last)
     }
 
-    /// In words: since when it exists, and what it costs.
+    /// Returns the age and the cost of the orphan in words.
     pub fn age_and_cost(&self) -> String {
         let made = self.made.map_or("of unknown age".to_owned(), |made| format!("made {made}"));
         let cost = self.cost.as_deref().unwrap_or("of unknown cost");
         format!("{made}, {cost}")
     }
 
-    /// Why it cannot be deleted now, whatever the brake says.
+    /// Returns why it cannot be deleted now, whatever the brake says.
     fn waits(&self, now: At, rules: OrphanRules) -> Option<OrphanVerdict> {
         if rules.policy == Policy::Report {
             return Some(OrphanVerdict::Reported);
@@ -364,7 +364,7 @@ impl Orphan {
     }
 }
 
-/// The owner, if the load balancer is its alone, and this cluster's.
+/// Returns the owner, if the load balancer is its alone, and this cluster's.
 fn owner_of<'a>(balancer: &'a LoadBalancer, cluster: &ClusterId) -> Option<&'a Owner> {
     let owner = balancer.owner.as_ref()?;
     let is_ours = balancer.title == Title::Ours && owner.cluster.uid == cluster.uid;

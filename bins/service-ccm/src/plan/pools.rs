@@ -1,5 +1,5 @@
 //! The members behind the ports of a load balancer, and when service-ccm asks the cloud again if
-//! there are none, or if the provider could not see them: pure.
+//! they are missing, or if the provider could not see them: pure.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const WAITS: Backoff = Backoff { first: Duration::from_secs(5), longest: Duratio
 /// gap that opens again soon continues the back-off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Why the provider could not see the members. `None` if a pool is empty.
+    /// The reason why the provider could not see the members. `None` if a pool is empty.
     why: Option<String>,
     /// The number of full calls that have not closed the gap.
     times: u32,
@@ -30,7 +30,7 @@ impl Gap {
         self.is_open && self.retry_at <= now
     }
 
-    /// When the next full call is due, if the gap is open.
+    /// Returns when the next full call is due, if the gap is open.
     pub fn next(&self) -> Option<At> {
         self.is_open.then_some(self.retry_at)
     }
@@ -40,7 +40,7 @@ impl Gap {
         self.is_open && self.why.is_some() && now < self.retry_at
     }
 
-    /// Why the provider cannot see the members, if a full call has not helped.
+    /// Returns why the provider cannot see the members, if a full call has not helped.
     pub fn unseen(&self) -> Option<&str> {
         self.why.as_deref().filter(|_| self.is_open && self.times > 0)
     }
@@ -71,12 +71,12 @@ pub(super) fn open(gap: &mut Option<Gap>, why: Option<String>, is_full: bool, no
 pub(super) struct Empty<'a> {
     /// The port and its protocol: `80/TCP`.
     pub(super) port: String,
-    /// Why the port has no members, in the provider's words.
+    /// The reason why the port has no members, in the provider's words.
     pub(super) why: Option<&'a str>,
 }
 
-/// The ports without members. With a front end: its ports with a member port whose pool is empty or
-/// does not exist.
+/// Returns the ports without members. With a front end: its ports with a member port whose pool is
+/// empty or does not exist.
 pub(super) fn empty<'a>(pools: &'a [Pool], front_end: Option<&FrontEnd>) -> Vec<Empty<'a>> {
     let of = |pool: &'a Pool| Empty {
         port: format!("{}/{}", pool.port, pool.protocol),
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(gap.and_then(|gap| gap.next()), Some(at(5)));
     }
 
-    /// The full call sees the members and closes the gap; the change of members does not see them
+    /// The full call sees the members and closes the gap. The change of members does not see them
     /// and opens it again.
     #[test]
     fn a_gap_that_comes_back_at_once_is_the_same() {

@@ -1,5 +1,5 @@
-//! The conditions of a Service, and the reasons in them: one table, which also makes the
-//! documentation.
+//! The conditions of a Service and their reasons: one table, from which the documentation is also
+//! made.
 
 use ccm_cloud::{CloudError, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -19,22 +19,22 @@ macro_rules! reasons {
         pub enum Reason { $($(#[doc = $text])+ $name,)+ }
 
         impl Reason {
-            /// The reason as it is written: one CamelCase word.
+            /// Returns the reason as it is written: one CamelCase word.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)+ }
             }
 
-            /// The condition's type.
+            /// Returns the condition's type.
             pub const fn condition(self) -> &'static str {
                 match self { $(Self::$name => $condition,)+ }
             }
 
-            /// The condition's status.
+            /// Returns the condition's status.
             pub const fn status(self) -> &'static str {
                 match self { $(Self::$name => $status,)+ }
             }
 
-            /// Its meaning, for the documentation.
+            /// Returns its meaning, for the documentation.
             pub fn meaning(self) -> String {
                 match self { $(Self::$name => concat!($($text),+).trim().to_owned(),)+ }
             }
@@ -45,15 +45,16 @@ macro_rules! reasons {
 reasons! {
     /// The load balancer is being created. The condition is written before the first call to the cloud.
     Creating: PROVISIONING "True";
-    /// The cloud has worked on the load balancer for more than a minute, or has refused a change for as long
-    /// because of another one. The message says more.
+    /// The cloud has worked on the load balancer for more than a minute, or has refused a change
+    /// for that long because of another change. The message has the details.
     WaitingForCloud: PROVISIONING "True";
-    /// A field or an annotation of the Service is wrong: the message names it and says what is right. The
-    /// configuration stays as it is until then; members follow the nodes. What the cloud has refused is tried again
-    /// every 5 minutes, and soon when the Service, the nodes, the settings or the provider's configuration change.
+    /// A field or an annotation of the Service is wrong: the message names it and the correction.
+    /// Until then the configuration does not change, but members follow the nodes. A change that
+    /// the cloud has refused is tried again every 5 minutes, and soon after the Service, the nodes,
+    /// the settings or the provider's configuration change.
     InvalidConfiguration: PROVISIONING "True";
-    /// The namespace has as many load balancers as --max-load-balancers-per-namespace allows. The Service gets its
-    /// own as soon as one of the others goes.
+    /// The namespace has as many load balancers as --max-load-balancers-per-namespace allows. The
+    /// Service gets its own as soon as one of the others is deleted.
     LimitReached: PROVISIONING "True";
     /// A quota of the cloud project is used up: the message names it.
     QuotaExceeded: PROVISIONING "True";
@@ -62,20 +63,20 @@ reasons! {
     /// The cloud rejects the credentials, or they lack a permission.
     CloudAccessDenied: PROVISIONING "True";
     /// The cloud says that the load balancer, or an object that it needs, contradicts the Service,
-    /// and that a person has to decide. Nothing is created until then.
+    /// and that a person must decide. Until then nothing is created.
     Conflict: PROVISIONING "True";
-    /// The cloud did not answer in time, or not in a way that can be understood.
+    /// The cloud did not answer in time, or its answer cannot be understood.
     CloudUnavailable: PROVISIONING "True";
-    /// The provider does not offer load balancers, or no longer does. Until it does, nothing is
+    /// The provider does not offer load balancers, or not any more. Until it does, nothing is
     /// created, changed or deleted.
     LoadBalancersNotOffered: PROVISIONING "True";
-    /// The load balancer has failed in the cloud. The message says if service-ccm tries to repair it, or a person has
-    /// to repair or delete it.
+    /// The load balancer has failed in the cloud. The message says whether service-ccm tries to
+    /// repair it, or a person must repair or delete it.
     LoadBalancerFailed: PROVISIONING "True";
-    /// The load balancer is gone or has failed, and no other one is made before that is proved or a user
-    /// approves: too many are lost at once. The message says what the cloud has answered.
+    /// The load balancer is gone or has failed. Too many are lost at once, so it is replaced only
+    /// after a proof or a user's approval. The message has the answer of the cloud.
     ReplacementHeld: PROVISIONING "True";
-    /// Another controller's load balancer may be taken over: see the page /plan.
+    /// Another controller's load balancer can be adopted: see the page /plan.
     WaitingForAdoption: PROVISIONING "True";
     /// The Service is being deleted or has another type now, and the cloud deletes the load balancer.
     Deleting: PROVISIONING "True";
@@ -87,24 +88,28 @@ reasons! {
     PartlyProvisioned: PROVISIONING "False";
     /// Another controller of this cloud is responsible for the Service. The message says which.
     Elsewhere: PROVISIONING "False";
-    /// The load balancer has an address, and a member behind each port with a node port, as last seen in
-    /// the cloud.
+    /// When last seen in the cloud, the load balancer had an address, and a member behind each port
+    /// with a node port.
     Serving: SERVING "True";
-    /// It serves, and some members are held: their nodes are gone or changed, and too many at once.
+    /// It serves, but some members are held, because too many nodes are gone or have changed at
+    /// once.
     MembersHeld: SERVING "True";
     /// It has no address yet.
     NoAddress: SERVING "False";
-    /// The provider gives no address that the Service may show. The message names the address and says why.
+    /// The provider does not give an address that the Service may show. The message names the
+    /// address and the reason.
     AddressRefused: SERVING "False";
-    /// No node of the cluster can be a member, no port of the Service has a node port, or the message
-    /// names the ports without a member, or why the provider leaves the nodes out.
+    /// No node of the cluster can be a member, no port of the Service has a node port, or some
+    /// ports have no member. The message names the ports, or the reason why the provider excludes
+    /// the nodes.
     NoMembers: SERVING "False";
     /// It is being deleted.
     BeingDeleted: SERVING "False";
-    /// The cloud does not show the load balancer any more, and no other one has an address yet. The Service
-    /// keeps the address in its status until another one is proven.
+    /// The cloud does not show the load balancer any more, and a replacement does not have an
+    /// address yet. The Service keeps the address in its status until another one is proven.
     LoadBalancerGone: SERVING "Unknown";
-    /// Its serving state could not be read since the time of the condition. The message says why.
+    /// Its serving state could not be read since the time of the condition. The message gives the
+    /// reason.
     NotConfirmed: SERVING "Unknown";
 }
 
@@ -127,7 +132,7 @@ impl Reason {
         self == Self::NoMembers
     }
 
-    /// The reason for an error of the cloud.
+    /// Returns the reason for an error of the cloud.
     pub fn of(error: &CloudError) -> Self {
         match error.kind {
             _ if error.unsent => Self::WaitingForCloud,

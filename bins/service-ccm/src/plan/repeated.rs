@@ -69,7 +69,7 @@ pub fn called(
     repeats.made(now, <&str>::from(step.call()?), content(step, service, &members.members))
 }
 
-/// The part of a change of the status that may be written now: a field that another client
+/// Returns the part of a change of the status that may be written now: a field that another client
 /// overwrites does not delay the others.
 pub fn that_may_be_written(repeats: &Repeats, now: At, mut change: StatusPatch) -> StatusPatch {
     let may = |kind, content: &dyn Fn() -> Content| repeats.check(now, kind, content).is_ok();
@@ -118,8 +118,8 @@ pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) ->
     repeated
 }
 
-/// The digest of what a call sends. For `Ensure` the members do not count: other members are not a
-/// reason to repeat it sooner.
+/// Returns the digest of what a call sends. For `Ensure` the members do not count: other members
+/// are not a reason to repeat it sooner.
 fn content(step: &Step, service: &Service, members: &Members) -> Content {
     match step {
         Step::Ensure(front_end) => {
@@ -150,7 +150,7 @@ fn addresses(ingress: &[ServiceIngress]) -> Content {
     Content::of(&format!("{ingress:?}"))
 }
 
-/// The digest of a condition. Most messages do not count: they may quote request IDs.
+/// Returns the digest of a condition. Most messages do not count: they may quote request IDs.
 fn condition((reason, message): &NewCondition, has_addresses: bool) -> Content {
     let counts = has_addresses || reason.words_count() || reason.names_address();
     Content::of(&(reason.as_str(), counts.then_some(message)))

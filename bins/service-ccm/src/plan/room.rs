@@ -1,22 +1,23 @@
-//! Decides which Services of a namespace wait, if `--max-load-balancers-per-namespace` allows no
-//! more load balancers.
+//! Decides which Services of a namespace wait, if `--max-load-balancers-per-namespace` does not
+//! allow more load balancers.
 
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
 use super::{BalancerState, Known, List, shown_id, status::ID};
 
-/// The turn of a Service in its namespace: one with a recorded ID comes first, then the oldest one.
+/// The turn of a Service in its namespace: a Service with a recorded ID comes first, then the
+/// oldest one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RoomTurn {
     is_new: bool,
-    /// In seconds.
+    /// The time of its creation, in seconds.
     created: Option<i64>,
     key: ccm_objects::Shared,
 }
 
 impl RoomTurn {
-    /// The turn of this Service.
+    /// Returns the turn of this Service.
     pub fn of(service: &Service) -> Self {
         Self {
             is_new: service.annotation(ID).is_none(),
@@ -33,7 +34,7 @@ pub fn stands(service: &Service, state: &BalancerState, list: List) -> bool {
     match state.known {
         Known::There(_) | Known::Recorded { .. } => true,
         _ if state.pending.is_some() => true,
-        // A list may lack what could not be read.
+        // A list may lack entries that could not be read.
         Known::Nothing => {
             shown_id(service).is_some()
                 || list != List::Compared && service.annotation(ID).is_some()
@@ -47,7 +48,7 @@ pub fn stands(service: &Service, state: &BalancerState, list: List) -> bool {
 pub fn full(most: usize, before: usize) -> Option<String> {
     (before >= most).then(|| {
         format!(
-            "the namespace may have {most} load balancers (--max-load-balancers-per-namespace), and that many Services have one or come first; it gets its own as soon as one of them goes"
+            "the namespace may have {most} load balancers (--max-load-balancers-per-namespace), and that many Services have one or come first; it gets its own as soon as one of these is deleted"
         )
     })
 }
@@ -78,7 +79,7 @@ mod tests {
         turns.sort();
         let keys: Vec<&str> = turns.iter().map(|turn| &*turn.key).collect();
         assert_eq!(keys, ["a/recorded", "a/b-old", "a/z-old", "a/new"]);
-        // Exactly as many as there is room for have their turn.
+        // Exactly as many Services have their turn as fit into the room.
         for most in 1..5 {
             let is_full = |service: &Service| {
                 let others = all.iter().filter(|one| one.key != service.key);

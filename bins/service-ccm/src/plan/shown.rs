@@ -1,8 +1,8 @@
 //! Decides which of a provider's addresses, host names and annotations a Service shows.
 //!
-//! kube-proxy delivers to the Service what a pod or a node sends to an address in its status. So a wrong
-//! address would take the traffic of another Service, of the API server or of a node, and annotations
-//! are read by other controllers.
+//! kube-proxy delivers packets of pods and nodes to the Service if they are sent to an address in
+//! its status. So a wrong address would take the traffic of another Service, of the API server or
+//! of a node. Annotations are read by other controllers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,9 +18,9 @@ use strum::{IntoStaticStr, VariantArray};
 
 use super::{View, status::entry};
 
-/// How much of a provider's text a message quotes.
+/// The number of characters of a provider's text that a message quotes.
 const QUOTED: usize = 128;
-/// How many refused parts of one load balancer are told apart.
+/// How many refused parts of one load balancer are distinguished.
 const TOLD: usize = 20;
 
 /// The addresses and annotations that the operator allows.
@@ -125,7 +125,7 @@ impl InUse {
         if self.api_server.contains(&ip) {
             return Some(format!("{ip} is the address of the API server"));
         }
-        // Without VIP, kube-proxy leaves alone what is sent to the address.
+        // Without VIP, kube-proxy ignores packets to the address.
         let node = user(&self.nodes, ip).filter(|_| mode == IpMode::Vip)?;
         Some(format!("{ip} is an address of node {node}, and ipMode is VIP"))
     }
@@ -142,13 +142,13 @@ fn replace(
     set.extend(new.into_iter().flatten());
 }
 
-/// The first user of this address.
+/// Returns the first user of this address.
 fn user(set: &BTreeSet<(IpAddr, Shared)>, ip: IpAddr) -> Option<&str> {
     let (found, name) = set.range((ip, Shared::from(""))..).next()?;
     (*found == ip).then_some(&**name)
 }
 
-/// The kind of an address that no load balancer has, with its article.
+/// Returns the kind of an address that no load balancer has, with its article.
 fn special(ip: IpAddr) -> Option<&'static str> {
     let (is_link_local, is_unspecified) = match ip {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[0] == 0),
@@ -195,9 +195,10 @@ pub enum Part {
 pub struct Refused {
     /// Its kind.
     pub part: Part,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub why: String,
-    /// True if the Service shows it already: it stays, so that an upgrade takes no traffic away.
+    /// True if the Service shows it already: it stays, so that an upgrade does not interrupt
+    /// traffic.
     pub stays: bool,
 }
 
@@ -208,18 +209,18 @@ pub struct Shown {
     pub ingress: Vec<ServiceIngress>,
     /// The annotations to set, or with `None` to remove.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// The parts that service-ccm leaves out.
+    /// The parts that service-ccm omits.
     pub refused: Vec<Refused>,
 }
 
 impl Shown {
-    /// The refused addresses and host names that the Service does not show.
+    /// Returns the refused addresses and host names that the Service does not show.
     pub fn left_out(&self) -> impl Iterator<Item = &Refused> {
         self.refused.iter().filter(|one| one.part != Part::Annotation && !one.stays)
     }
 }
 
-/// The parts of its load balancer that the Service shows, as last seen.
+/// Returns the parts of its load balancer that the Service shows, as last seen.
 pub fn shown(view: View<'_>, balancer: &LoadBalancer) -> Shown {
     let (rules, in_use) = view.guard;
     let mut shown = Shown::default();
@@ -266,7 +267,7 @@ pub fn shown(view: View<'_>, balancer: &LoadBalancer) -> Shown {
     shown
 }
 
-/// The parts of its load balancer that the Service does not show.
+/// Returns the parts of its load balancer that the Service does not show.
 pub fn refused(view: View<'_>) -> Vec<Refused> {
     let balancer = view.state.balancer().filter(|one| view.wants() && one.phase == Phase::Ready);
     balancer.map(|balancer| shown(view, balancer).refused).unwrap_or_default()

@@ -20,20 +20,20 @@ use super::{
     status::{ID, PAUSE},
 };
 
-/// How long the cloud may work before the Service says so.
+/// How long the cloud may work before the Service shows that.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The known state of the load balancer of one Service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Known {
-    /// Nothing: no call and no list since this process leads has shown it, or its absence.
+    /// Nothing: since this process leads, neither a call nor a list has shown it or its absence.
     #[default]
     Nothing,
     /// It does not exist.
     Absent,
     /// It exists.
     There(Box<LoadBalancer>),
-    /// It was there when the Service was written last; the provider has no list that shows it.
+    /// It existed when the Service was last written. The provider has no list that shows it.
     Recorded {
         /// Its ID.
         id: String,
@@ -81,9 +81,9 @@ pub struct Pending {
     pub members: Option<Members>,
     /// The cloud's text about what it is waiting for.
     pub what: String,
-    /// When it is worth to look again.
+    /// When another look is useful.
     pub check_at: At,
-    /// When the cloud began.
+    /// When the cloud began to work.
     pub since: At,
 }
 
@@ -104,9 +104,9 @@ pub struct Failed {
     pub error: CloudError,
     /// How often it has failed in a row.
     pub times: u32,
-    /// When it is made again although nothing has changed.
+    /// When the call is repeated although nothing has changed.
     pub retry_at: At,
-    /// When it is made again at the earliest if something that it was about has changed.
+    /// When the call is repeated at the earliest if something that it depends on has changed.
     pub soonest: At,
     /// Its inputs besides the Service.
     pub inputs: Inputs,
@@ -128,19 +128,19 @@ impl Failed {
         (self.error.kind.is_at_work() || self.error.unsent) && self.times < PASSES
     }
 
-    /// When it is made again.
+    /// Returns when it is made again.
     pub fn due(&self, inputs: Inputs) -> At {
         if self.inputs == inputs { self.retry_at } else { self.soonest.min(self.retry_at) }
     }
 }
 
-/// A load balancer that a Service has together with others, or that it names although it is not
-/// this Service's.
+/// A load balancer that a Service shares with others, or that it names although it does not belong
+/// to this Service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foreign {
     /// Its ID.
     pub id: String,
-    /// Whose it is, in words: `it is shared by 2 Services`.
+    /// Its owner, in words: `it is shared by 2 Services`.
     pub whose: String,
     /// True if only the annotation of [`by_provider`] leads to it.
     pub is_named: bool,
@@ -156,7 +156,7 @@ pub struct BalancerState {
     pub pools: Option<Vec<Pool>>,
     /// The members that it lacks, or that the provider could not see.
     pub gap: Option<Gap>,
-    /// The configuration that the load balancer has in full, or for which another controller is
+    /// The configuration that the load balancer has completely, or for which another controller is
     /// responsible.
     pub configured: Option<Digest>,
     /// The call that the cloud works on.
@@ -179,14 +179,14 @@ pub struct BalancerState {
     /// True if this process has set the finalizer: the Service shows the address of a load balancer that
     /// is not in this cloud.
     pub is_new: bool,
-    /// A load balancer that another controller made for this Service, and what shows that.
+    /// A load balancer that another controller made for this Service, and the evidence for that.
     pub adoptable: Option<(String, String)>,
     /// A load balancer of others that this Service has or names.
     pub foreign: Option<Foreign>,
     /// The ID on the Service that is the copy of another Service's ([`copied`](super::copied)).
     pub copied: Option<Box<str>>,
-    /// True if the cloud must be asked for its state by a call, because no list shows it: there is
-    /// no list, or another client has changed the load balancer.
+    /// True if only a call can show its state: the provider has no list, or another client has
+    /// changed the load balancer.
     pub needs_look: bool,
     /// The changes that the cloud would make for this configuration, one line each.
     pub previewed: Option<(Digest, Vec<String>)>,
@@ -223,7 +223,7 @@ impl BalancerState {
         self.pending.as_ref().is_some_and(|pending| now < pending.check_at)
     }
 
-    /// The failure of this call.
+    /// Returns the failure of this call.
     pub fn failure(&self, call: CallKind) -> Option<&Failed> {
         self.failed.iter().find(|failed| failed.call == call)
     }
@@ -233,7 +233,8 @@ impl BalancerState {
         self.failure(call).is_some_and(|failed| view.now < failed.due(view.inputs))
     }
 
-    /// The same for this configuration: another one is tried at once.
+    /// Returns true if the creation or update to this configuration has failed and must not be
+    /// repeated yet. Another configuration is tried at once.
     pub(super) fn waits_to_ensure(&self, view: View<'_>, front_end: &FrontEnd) -> bool {
         let failed = self.failure(CallKind::Ensure).filter(|failed| {
             failed.digest == Some(front_end.digest)
@@ -261,13 +262,13 @@ impl BalancerState {
         is_known || service.annotation(ID) == Some(id)
     }
 
-    /// When the Service should say that the cloud still works on the load balancer.
+    /// Returns when the Service should say that the cloud still works on the load balancer.
     pub(super) fn long_pending_at(&self) -> Option<At> {
         self.pending.as_ref().map(|pending| pending.since + PATIENCE)
     }
 
-    /// When the plan may change although no object changes: a failed call or a call about a gap is
-    /// due, a condition or another write may be repeated, or the cloud has worked for long.
+    /// Returns when the plan may change although no object changes: a failed call or a call about a
+    /// gap is due, a condition or another write may be repeated, or the cloud has worked for long.
     pub fn next_look(&self, inputs: Inputs, now: At) -> Option<At> {
         let retries = self.failed.iter().map(|failed| failed.due(inputs));
         let rewrites = self.condition_written.map(|written| written + PAUSE);
@@ -289,8 +290,8 @@ impl BalancerState {
         self.adoptable.is_some() || self.foreign.is_some()
     }
 
-    /// Why the Service gets no load balancer of its own, if there is one of others that it has or
-    /// names. What a user wants to be adopted instead is tried.
+    /// Returns why the Service does not get its own load balancer, if there is one of others that
+    /// it has or names. What a user wants to be adopted instead is tried.
     pub fn stays_on_foreign(
         &self,
         service: &Service,
@@ -300,9 +301,9 @@ impl BalancerState {
         if self.known != Known::Absent || to_adopt(service).is_some() {
             return None;
         }
-        let what = format!("load balancer {id} is not this Service's alone: {whose}");
+        let what = format!("load balancer {id} does not belong to this Service alone: {whose}");
         if !is_named {
-            return Some(format!("{what}; it stays as it is, and no other one is made"));
+            return Some(format!("{what}; it stays unchanged, and no other one is created"));
         }
         let (key, _) = by_provider(service, traits).filter(|(_, named)| named == id)?;
         Some(format!(
@@ -346,7 +347,7 @@ impl BalancerState {
         matches!(phase, Some(Phase::Failed { cure: Cure::Person, .. }))
     }
 
-    /// The load balancer as the cloud showed it last.
+    /// Returns the load balancer as the cloud showed it last.
     pub fn balancer(&self) -> Option<&LoadBalancer> {
         match &self.known {
             Known::There(balancer) => Some(balancer),
@@ -359,7 +360,7 @@ impl BalancerState {
         matches!(self.known, Known::Elsewhere(_))
     }
 
-    /// The ID of the load balancer, as far as it is known.
+    /// Returns the ID of the load balancer, as far as it is known.
     pub fn id(&self) -> Option<&str> {
         match &self.known {
             Known::There(balancer) => Some(&balancer.id),
@@ -368,11 +369,11 @@ impl BalancerState {
         }
     }
 
-    /// The ID by which the cloud should look for the load balancer: the known one; else the ID in
-    /// the Service, which may be copied from another Service's annotation; else the one that it has
-    /// by another controller or wants to have, so that no second one is made. To delete what is
-    /// known not to exist, or what the cloud says is another's, no ID is needed: everything of the
-    /// owner goes. Nor is one needed to create what has only a copied one.
+    /// Returns the ID by which the cloud should look for the load balancer: the known one; else the
+    /// ID in the Service, which may be copied from another Service's annotation; else the one that
+    /// it has by another controller or wants to have, so that no second one is made. To delete what
+    /// is known not to exist, or what the cloud says is another's, no ID is needed: everything of
+    /// the owner goes. Nor is one needed to create what has only a copied one.
     pub fn to_look_for<'a>(
         &'a self,
         service: &'a Service,

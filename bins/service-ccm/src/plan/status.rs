@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{eligible::without_numbers, reason::Reason};
 
-/// The annotation with the ID of the load balancer: a hint where to look, no proof of ownership.
+/// The annotation with the ID of the load balancer. It says where to look, but does not prove
+/// ownership.
 pub const ID: &str = service_keys::LOAD_BALANCER_ID;
 /// The annotation with the digest of the applied configuration, for providers that do not store it.
 pub const DIGEST: &str = "quartet.dev/load-balancer-digest";
 
-/// How long a condition is not rewritten only because its status or reason changes.
+/// For this long, a condition is not rewritten only because its status or reason changes.
 pub const PAUSE: Duration = Duration::from_secs(30);
 
 /// A condition with this reason, which implies its type and status, and this message.
@@ -51,7 +52,7 @@ pub fn difference(
     let Some(details) = service.details.as_deref() else { return StatusPatch::default() };
     wanted.ingress = wanted.ingress.filter(|ingress| *ingress != details.ingress);
     wanted.annotations.retain(|key, value| service.annotation(key) != value.as_deref());
-    // A message may name an address.
+    // The message may name an address.
     let has_addresses = wanted.ingress.is_some();
     let has_more = has_addresses || !wanted.annotations.is_empty();
     let may_rewrite = has_more || written.is_none_or(|written| written + PAUSE <= now);
@@ -85,13 +86,13 @@ pub fn shows(service: &Service, reason: Reason) -> bool {
     condition.is_some_and(|condition| &*condition.reason == reason.as_str())
 }
 
-/// The addresses of a load balancer as the API server stores them: with `ipMode: VIP` where the
-/// cloud says nothing else, so that they are not written again and again.
+/// Returns the addresses of a load balancer as the API server stores them: with `ipMode: VIP` where
+/// the cloud says nothing else, so that they are not written again and again.
 pub fn ingress(balancer: &LoadBalancer) -> Vec<ServiceIngress> {
     balancer.ingress.iter().map(entry).collect()
 }
 
-/// The entry of an address. An IPv4 address in the form of an IPv6 one is shown as IPv4.
+/// Returns the entry of an address. An IPv4 address in the form of an IPv6 one is shown as IPv4.
 pub(super) fn entry(ingress: &Ingress) -> ServiceIngress {
     let ports = ingress.failed_ports.iter().map(|failed| IngressPort {
         port: failed.port.into(),
@@ -135,7 +136,7 @@ mod tests {
         StatusPatch { conditions: vec![(reason, "m".to_owned())], ..StatusPatch::default() }
     }
 
-    /// The difference to a wanted status.
+    /// Returns the difference to a wanted status.
     fn difference(
         service: &Service,
         wanted: &StatusPatch,
@@ -265,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Fields that the API server would add exist from the beginning.
+    /// Fields that the API server would add are present from the beginning.
     #[test]
     fn an_address_has_the_mode_that_the_api_server_stores() {
         let mut balancer = LoadBalancer::new("lb-1", "web", None);

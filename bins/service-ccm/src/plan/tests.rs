@@ -75,7 +75,7 @@ fn digest_of(service: &Service) -> Digest {
     spec.front_end.expect("a front end").digest
 }
 
-/// A load balancer that matches its Service.
+/// Returns a load balancer that matches its Service.
 pub(super) fn there(service: &Service) -> BalancerState {
     BalancerState {
         known: Known::There(Box::new(balancer())),
@@ -90,7 +90,7 @@ pub(super) fn pending(call: CallKind, check_at: u64) -> Pending {
     Pending { call: Some(call), digest: None, members: None, what, check_at, since }
 }
 
-/// A call that failed and is made again at 200 s.
+/// Returns a call that failed and is made again at 200 s.
 pub(super) fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) -> Vec<Failed> {
     let error = CloudError::new(kind, "no");
     let (named, inputs) = (Default::default(), Inputs::default());
@@ -98,7 +98,7 @@ pub(super) fn failed(call: CallKind, digest: Option<Digest>, kind: ErrorKind) ->
     vec![Failed { call, digest, named, error, times: 1, retry_at, soonest, inputs }]
 }
 
-/// The plan at this time, with members as wanted, and with changes of the view.
+/// Returns the plan at this time, with members as wanted, and with changes of the view.
 pub(super) fn planned(
     service: &Service,
     state: &BalancerState,
@@ -109,7 +109,7 @@ pub(super) fn planned(
     planned_with(service, state, &members, now, change)
 }
 
-/// The same with this decision about the members.
+/// Returns the plan with this decision about the members.
 pub(super) fn planned_with(
     service: &Service,
     state: &BalancerState,
@@ -152,7 +152,7 @@ fn is_ensure(plan: &Plan) -> bool {
     matches!(plan, Plan::Next(Step::Ensure(_)))
 }
 
-/// The Service with the conditions that this plan writes.
+/// Returns the Service with the conditions that this plan writes.
 pub(super) fn written(service: &Service, plan: &Plan) -> Service {
     let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
     let mut service = service.clone();
@@ -171,7 +171,7 @@ pub(super) fn written(service: &Service, plan: &Plan) -> Service {
     service
 }
 
-/// The reason that the condition Provisioning gets, if the status is the next step.
+/// Returns the reason that the condition Provisioning gets, if the status is the next step.
 fn reason(plan: &Plan) -> Option<Reason> {
     let Plan::Next(Step::Write(change)) = plan else { return None };
     let mut reasons = change.conditions.iter().map(|condition| condition.0);
@@ -235,7 +235,7 @@ fn another_controllers_service_is_left_alone_until_it_changes() {
     let changed =
         BalancerState { configured: Some(Digest { version: 1, hash: 7 }), ..state.clone() };
     assert!(is_ensure(&step(&service, &changed)));
-    // It must not keep a Service from being deleted.
+    // It must not prevent the deletion of a Service.
     let gone = Service { deleting: true, ..service };
     assert_eq!(step(&gone, &state), Plan::Next(Step::Delete));
     let answered = BalancerState { proved_absent: true, ..state };
@@ -247,7 +247,7 @@ fn a_class_that_is_not_served_is_cleaned_up_only_if_the_load_balancer_is_ours() 
     let other = Service { deleting: true, ..classed() };
     assert_eq!(step(&other, &BalancerState::default()), Plan::NotOurs);
     assert_eq!(step(&other, &there(&service())), Plan::Next(Step::Delete));
-    // A Service that got a class while no replica was running, or a change of the settings.
+    // The Service got a class while no replica was running, or the settings have changed.
     assert_eq!(step(&classed(), &there(&service())), Plan::Waits);
     let plan = planned(&classed(), &there(&service()), 100, |view| view.may_release = true);
     assert_eq!(plan, Plan::Next(Step::Delete));
@@ -325,7 +325,7 @@ fn what_the_cloud_refuses_is_tried_again_rarely_and_soon_when_something_changes(
     }
     assert_eq!(invalid.next_look(nodes, at(1)), Some(at(150)));
     assert!(is_ensure(&step(&service, &after(other, ErrorKind::Invalid))));
-    // Others are tried again when it is time, or when the configuration changes.
+    // Other calls are repeated when it is time, or when the configuration changes.
     let plan = step(&service, &after(own, ErrorKind::QuotaExceeded));
     assert_eq!(reason(&plan), Some(Reason::QuotaExceeded));
     assert!(is_ensure(&planned(&service, &after(own, ErrorKind::QuotaExceeded), 200, |_| {})));
@@ -345,7 +345,7 @@ fn a_wrong_service_keeps_its_load_balancer_and_its_members_follow() {
         matches!(unknown, Plan::Next(Step::Write(_))),
         "members that are not known: {unknown:?}"
     );
-    // Nothing is created from a wrong Service.
+    // A wrong Service does not create anything.
     let plan = step(&service, &BalancerState { known: Known::Absent, ..BalancerState::default() });
     assert_eq!(reason(&plan), Some(Reason::InvalidConfiguration));
 }
@@ -356,7 +356,7 @@ fn a_second_load_balancer_of_one_owner_is_deleted() {
     let state = BalancerState { duplicate: Some("lb-2".to_owned()), ..there(&service) };
     let delete = Plan::Next(Step::DeleteDuplicate("lb-2".to_owned()));
     assert_eq!(step(&service, &state), delete);
-    // If that fails it is repeated when it is time, and keeps nothing else waiting.
+    // If that fails it is repeated when it is time, and does not delay anything else.
     let failed = failed(CallKind::DeleteDuplicate, None, ErrorKind::Unavailable);
     let state = BalancerState { failed, ..state };
     assert_eq!(reason(&step(&service, &state)), Some(Reason::Provisioned));
@@ -364,7 +364,7 @@ fn a_second_load_balancer_of_one_owner_is_deleted() {
     assert!(is_ensure(&step(&service, &BalancerState { configured: None, ..state })));
 }
 
-/// A user takes a change back that the cloud has refused, or not finished.
+/// A user undoes a change that the cloud has refused, or not finished.
 #[test]
 fn a_change_that_is_taken_back_is_taken_back_in_the_cloud() {
     let service = service();
@@ -384,7 +384,7 @@ fn another_controllers_load_balancer_is_adopted_only_on_request() {
         ..BalancerState::default()
     };
     assert_eq!(reason(&step(&service, &state)), Some(Reason::WaitingForAdoption));
-    // The Service says it first; then the cloud is asked what an adoption would change.
+    // The Service shows it first. Then the cloud is asked what an adoption would change.
     let shown = written(&service, &step(&service, &state));
     let Plan::Next(Step::Preview(front_end)) = step(&shown, &state) else {
         panic!("{:?}", step(&shown, &state));
@@ -432,13 +432,15 @@ fn a_new_leader_does_not_call_held_members_serving() {
     assert!(change(Reason::NoAddress) && change(Reason::LoadBalancerGone));
 }
 
-/// Every combination of type, class, finalizer and deletion, with nothing known of a load balancer.
+/// Covers every combination of type, class, finalizer and deletion, without knowledge of a load
+/// balancer.
 #[test]
 fn each_kind_of_service_has_its_plan() {
     let (ensure, protect) = ("ensure", "protect");
     let (delete, none) = ("delete", "not ours");
     for (is_load_balancer, class, bare, protected, deleting, both) in [
-        // Type, class, then: neither, with the finalizer, being deleted, both.
+        // The columns are type and class. Then follow: neither, with the finalizer, being deleted,
+        // both.
         (true, None, protect, ensure, none, delete),
         (true, Some("example.com/ours"), protect, ensure, none, delete),
         (true, Some("example.com/other"), none, none, none, none),

@@ -14,7 +14,7 @@ use super::{
     status::{DIGEST, ID, NewCondition, StatusPatch, shows},
 };
 
-/// The wanted status of a Service.
+/// Returns the wanted status of a Service.
 pub(super) fn wanted_status(view: View<'_>) -> StatusPatch {
     let state = view.state;
     let mut wanted = StatusPatch::default();
@@ -27,7 +27,7 @@ pub(super) fn wanted_status(view: View<'_>) -> StatusPatch {
         && state.was_complete(view.service, &balancer.id)
     {
         let shown = shown(view, balancer);
-        // A list may not show the addresses: the Service keeps its addresses then.
+        // A list may not show the addresses. Then the Service keeps its addresses.
         wanted.ingress = Some(shown.ingress).filter(|ingress| !ingress.is_empty());
         wanted.annotations = shown.annotations;
         wanted.annotations.insert(ID.to_owned(), Some(balancer.id.clone()));
@@ -44,7 +44,7 @@ pub(super) fn wanted_status(view: View<'_>) -> StatusPatch {
     wanted
 }
 
-/// The conditions while a load balancer is being deleted.
+/// Returns the conditions while a load balancer is being deleted.
 fn deletion(view: View<'_>) -> Vec<NewCondition> {
     let failed = view.state.failure(CallKind::Delete).filter(|failed| !failed.may_pass());
     let provisioning = match failed {
@@ -93,7 +93,7 @@ fn responsible(why: &str) -> String {
     format!("owned by another controller: {why}")
 }
 
-/// Why the load balancer does not match the Service, if it does not.
+/// Returns why the load balancer does not match the Service, if it does not.
 fn provisioning(view: View<'_>) -> Option<NewCondition> {
     if let Known::Elsewhere(why) = &view.state.known {
         return Some((Reason::Elsewhere, responsible(why)));
@@ -155,7 +155,8 @@ fn provisioning(view: View<'_>) -> Option<NewCondition> {
     })
 }
 
-/// The provider's warnings; `None` if they are not known again yet, and the Service shows some.
+/// Returns the provider's warnings; `None` if they are not known again yet, and the Service shows
+/// some.
 fn warnings(view: View<'_>) -> Option<Vec<SpecProblem>> {
     let Some(balancer) = view.state.balancer() else { return Some(Vec::new()) };
     let is_shown = shows(view.service, Reason::PartlyProvisioned);
@@ -170,8 +171,9 @@ fn warnings(view: View<'_>) -> Option<Vec<SpecProblem>> {
     Some(all)
 }
 
-/// The condition of a load balancer that can be changed, as last seen. `None` if service-ccm has
-/// not seen that yet and the Service has the condition of the last leader, which then stays.
+/// Returns the condition of a load balancer that can be changed, as last seen. `None` if
+/// service-ccm has not seen that yet and the Service has the condition of the last leader, which
+/// then stays.
 fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<NewCondition> {
     let is_complete = view.state.was_complete(view.service, &balancer.id);
     if let Some(shown) =
@@ -232,7 +234,8 @@ pub fn shows_members(service: &Service) -> bool {
     seen.iter().any(|reason| shows(service, *reason))
 }
 
-/// The address of the load balancer, from the cloud, or else from the status of the Service.
+/// Returns the address of the load balancer, from the cloud, or else from the status of the
+/// Service.
 fn address(view: View<'_>, shown: &Shown, is_complete: bool) -> Option<String> {
     let first = shown.ingress.first().filter(|_| is_complete);
     let entry = first.or_else(|| view.service.details.as_deref()?.ingress.first())?;
@@ -250,7 +253,7 @@ fn with_members(view: View<'_>, address: &str) -> NewCondition {
         return (Reason::Serving, format!("clients reach it at {address}"));
     }
     let text = format!(
-        "{} of {} members are held because too many nodes went, changed or were excluded at once; check whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
+        "{} of {} members are held because too many nodes were deleted, changed or excluded at once; check whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
         members.held.len(),
         members.members.present.len(),
         APPROVED,
@@ -319,7 +322,7 @@ mod tests {
         }
     }
 
-    /// The Service after this plan.
+    /// Returns the Service after this plan.
     fn shown(service: &Service, state: &BalancerState) -> Service {
         written(service, &step(service, state))
     }
@@ -358,7 +361,7 @@ mod tests {
         let mut state = there(&bare);
         with_notes(&mut state, &[("security groups", true)]);
         let partly = shown(&bare, &state);
-        // What another leader writes, before the first comparison and after it.
+        // The writes of another leader, before the first comparison and after it.
         with_notes(&mut state, &[]);
         let change = |state: &BalancerState| {
             let Plan::Next(Step::Write(change)) = step(&partly, state) else { panic!("a write") };
@@ -392,7 +395,7 @@ mod tests {
         assert!(change.ingress.is_none() && change.annotations.is_empty(), "{change:?}");
         let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.0).collect();
         assert_eq!(reasons, [Reason::NoAddress, Reason::QuotaExceeded]);
-        // It was, before.
+        // It was complete before.
         let mut known = bare.clone();
         let details = known.details.as_mut().expect("details");
         details.annotations.insert(ID.into(), "lb-1".into());

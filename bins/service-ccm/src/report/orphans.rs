@@ -68,7 +68,7 @@ fn adoptable(all: &[LoadBalancer]) {
     }
 }
 
-/// Load balancers of other clusters with the name of this one, by the UID of the cluster.
+/// Returns load balancers of other clusters with the name of this one, by the UID of the cluster.
 fn namesakes<'a>(all: &'a [LoadBalancer], cluster: &ClusterId) -> BTreeMap<&'a str, Vec<&'a str>> {
     let mut by_uid: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for balancer in all.iter().filter(|one| one.title == Title::Foreign) {
@@ -88,7 +88,7 @@ fn rebuilt(all: &[LoadBalancer], cluster: &ClusterId) {
         tracing::warn!(
             cluster_uid = uid,
             load_balancers = first.join(" "),
-            "{} load balancers of a cluster named {} with another UID are left alone; if that is this cluster before it was rebuilt, they have to be adopted or deleted: docs/how-to/restore.md",
+            "{} load balancers of a cluster named {} with another UID are not touched; if they are from before a rebuild of this cluster, adopt or delete them: docs/how-to/restore.md",
             ids.len(),
             cluster.name
         );

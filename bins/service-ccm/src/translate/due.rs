@@ -12,7 +12,8 @@ use crate::machine::{
 };
 
 impl Translator {
-    /// A Service is due on this lane. `may_call`: a call to the cloud may follow.
+    /// Returns the event that a Service is due on this lane. `may_call`: a call to the cloud may
+    /// follow.
     pub(crate) fn due(&self, lane: Lane, name: &Name, may_call: bool) -> Event {
         let (door, offered) = (&self.performer.door, self.load_balancers());
         let service = self.services.get(name);

@@ -11,12 +11,13 @@ use super::{Translator, changed, provider::selector};
 use crate::machine::event::{Event, NodesSeen, NodesWhy};
 
 impl Translator {
-    /// A node has changed. The informer calls it on every replica; never blocks.
+    /// Applies the event that a node has changed. The informer calls it on every replica; never
+    /// blocks.
     pub(crate) fn node_changed(&self, change: &Change<Node>) {
         self.performer.apply(Event::Node(changed(change)));
     }
 
-    /// The nodes as they are when this replica begins to lead.
+    /// Applies the nodes that exist when this replica begins to lead.
     pub(crate) fn start_with_nodes(&self) {
         self.nodes_are(NodesWhy::Term { selectors: self.selectors() });
     }
@@ -40,13 +41,13 @@ impl Translator {
     }
 
     fn nodes_are(&self, why: NodesWhy) {
-        // The provider says what it needs of members.
+        // The provider says what it needs for members.
         drop(self.load_balancers());
         let (nodes, schemes) = (self.nodes.list(), self.cloud.schemes());
         self.performer.apply(Event::Nodes(NodesSeen { nodes, schemes, why }));
     }
 
-    /// The labels by which the load balancers of all Services select their members.
+    /// Returns the labels by which the load balancers of all Services select their members.
     fn selectors(&self) -> Vec<NodeSelector> {
         let Ok(load_balancers) = self.load_balancers() else { return Vec::new() };
         if !load_balancers.traits().member_labels {

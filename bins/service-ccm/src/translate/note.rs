@@ -1,5 +1,5 @@
-//! The annotations of the Lease: what a user approves for many Services at once, and what this leader leaves to
-//! the next one.
+//! The annotations of the Lease: a user's approvals for many Services at once, and this leader's
+//! note to the next one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,12 +16,13 @@ use crate::machine::event::Event;
 
 /// The time between two looks: that between two renewals of the Lease.
 const PERIOD: Duration = Duration::from_secs(2);
-/// How long departures are collected. The sooner the next renewal has them, the fewer a leader
-/// that is killed conceals.
+/// How long departures are collected. The sooner the next renewal contains them, the fewer of them
+/// are lost when a leader is killed.
 const TOGETHER: Duration = Duration::from_millis(100);
 
-/// The annotations of the Lease that approve the replacement of load balancers. They are not those that
-/// approve that members leave: planned work on nodes should replace no load balancer.
+/// The annotations of the Lease that approve the replacement of load balancers. They differ from
+/// the annotations that approve that members leave, because planned work on nodes should not
+/// replace load balancers.
 const REPLACEMENTS: Keys = Keys {
     selector: "quartet.dev/replacements-approved-selector",
     until: "quartet.dev/replacements-approved-until",
@@ -69,7 +70,7 @@ impl Translator {
     }
 
     fn leave(&self, must: bool) {
-        // Two tasks do this: an older note must not replace a newer one.
+        // Two tasks do this, and an older note must not replace a newer one.
         let _alone = self.performer.noting.lock();
         let mut gone = self.performer.door.read(|machine, _| machine.marked_nodes());
         gone.retain(|node| self.nodes.get(node).is_none());

@@ -15,11 +15,12 @@ use crate::{
 
 /// How often the name of the API server is resolved.
 const RESOLVE: Duration = Duration::from_mins(5);
-/// The same while it does not resolve: until then a Service may show the address of the API server.
+/// How often it is resolved while that fails: until then a Service may show the address of the API
+/// server.
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl Translator {
-    /// The provider's load balancers. The machine knows then what the provider offers.
+    /// Returns the provider's load balancers. The machine knows then what the provider offers.
     ///
     /// # Errors
     ///
@@ -29,7 +30,7 @@ impl Translator {
     }
 
     fn offered(&self, has_changed: bool) -> Result<Arc<dyn LoadBalancers>, CloudError> {
-        // An offer that was read before another one must not be told after it.
+        // An offer that was read before another one must not be reported after it.
         let telling = self.telling.lock();
         let found = self.cloud.load_balancers().and_then(|found| {
             found.ok_or_else(|| {
@@ -88,7 +89,7 @@ impl Translator {
     }
 }
 
-/// The nodes that may be members of the load balancer of this Service.
+/// Returns the nodes that may be members of the load balancer of this Service.
 pub(super) fn selector(service: &Service, load_balancers: &dyn LoadBalancers) -> NodeSelector {
     let traits = load_balancers.traits();
     let details = service.details.as_deref().filter(|_| traits.member_labels);

@@ -10,14 +10,16 @@ use super::{Translator, changed};
 use crate::machine::event::Event;
 
 impl Translator {
-    /// A Service has changed. The informer calls it on every replica; never blocks.
+    /// Applies the event that a Service has changed. The informer calls it on every replica; never
+    /// blocks.
     pub(crate) fn service_changed(&self, change: &Change<Service>) {
         self.performer.apply(Event::Service(changed(change)));
     }
 
-    /// This replica begins to lead: all Services may need work.
+    /// Begins to lead with this replica: all Services may need work.
     pub(crate) fn start_leading(&self) {
-        // Before listing, so that no Service is missed between the list and the first change.
+        // This comes before the list, so that no Service is missed between the list and the first
+        // change.
         self.performer.apply(Event::Leads);
         self.performer.apply(Event::Services(self.services.list()));
     }
@@ -36,7 +38,7 @@ impl Translator {
         token.run_until_cancelled(work).await;
     }
 
-    /// The Services that have the type or the finalizer.
+    /// Returns the Services that have the type or the finalizer.
     pub(crate) fn concerned(&self) -> Vec<Arc<Service>> {
         let mut services = self.services.list();
         services.retain(|service| service.concerns_load_balancers());

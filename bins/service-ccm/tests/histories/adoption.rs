@@ -1,4 +1,4 @@
-//! Load balancers that another controller has made, and what may be adopted of them.
+//! Load balancers that another controller has made, and their adoption.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ use crate::{
 const ADOPT: &str = "quartet.dev/adopt-load-balancer";
 const ID: &str = "quartet.dev/load-balancer-id";
 
-/// Who has made the load balancers.
+/// The maker of the load balancers.
 #[derive(Clone, Copy)]
 pub(crate) enum Maker {
     /// A controller that records no owners.
     Older,
-    /// This one, before the cluster was rebuilt: it has another UID.
+    /// This program, before the cluster was rebuilt with another UID.
     Before,
 }
 
@@ -47,8 +47,8 @@ impl Maker {
 }
 
 impl World {
-    /// Services whose load balancers another controller has made, with finalizer and address, before a
-    /// process of this program begins.
+    /// Creates Services whose load balancers another controller has made, with finalizer and
+    /// address, before a process of this program begins.
     pub(crate) async fn of(maker: Maker, services: usize, variant: Variant) -> Self {
         let mut world = Self::start(variant).await;
         (0..services).for_each(|number| world.create(number));
@@ -68,7 +68,7 @@ impl World {
         world
     }
 
-    /// The load balancer at the address of this Service.
+    /// Returns the load balancer at the address of this Service.
     fn at_address(&self, number: usize) -> SimBalancer {
         let service = self.service(number).unwrap();
         let address = service["status"]["loadBalancer"]["ingress"][0]["ip"].clone();
@@ -77,7 +77,7 @@ impl World {
         all.remove(0)
     }
 
-    /// Reason and message of the condition.
+    /// Returns reason and message of the condition.
     pub(crate) fn provisioning(&self, number: usize) -> (String, String) {
         let service = self.service(number).unwrap();
         let conditions = service["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -96,7 +96,8 @@ impl World {
     }
 }
 
-/// It is the Service's as before: the same addresses, listeners and members.
+/// Checks that the load balancer belongs to the Service as before: the same addresses, listeners
+/// and members.
 fn assert_only_the_record_differs(before: &SimBalancer, after: SimBalancer) {
     let owner = after.owners[0].clone();
     assert_eq!((&*owner.cluster.uid, after.made_for.clone()), ("c-1", None));
@@ -114,7 +115,7 @@ async fn what_another_controller_made_is_adopted_after_approval_and_only_its_rec
     for maker in [Maker::Older, Maker::Before] {
         let mut world = World::of(maker, 2, Variant::default()).await;
         let before = [0, 1].map(|number| world.at_address(number));
-        // The lists take their time: no Service goes on before all of them have arrived.
+        // The lists take some time, and no Service continues before all of them have arrived.
         let slow = Fault::new(Effect::Latency(Duration::from_secs(5)));
         world.cloud.faults().add(slow.on(Operation::ListLoadBalancers));
         world.restart().await;
@@ -142,7 +143,7 @@ async fn what_another_controller_made_is_adopted_after_approval_and_only_its_rec
         assert_eq!(world.provisioning(0).0, "Provisioned");
         let service = world.service(0).unwrap();
         assert_eq!(service["metadata"]["annotations"][ID], **id);
-        // The other one waits on.
+        // The other one still waits.
         assert_eq!(world.provisioning(1).0, "WaitingForAdoption");
         assert!(!world.plans().contains(&format!("{ADOPT}={id}")), "{}", world.plans());
         sleep(Duration::from_hours(2)).await;
@@ -150,7 +151,7 @@ async fn what_another_controller_made_is_adopted_after_approval_and_only_its_rec
         sleep(Duration::from_hours(1)).await;
         world.assert_nothing_is_written();
 
-        // From now on it is like any other.
+        // From now on it is like any other load balancer.
         world.add_node(NODES);
         sleep(SOON).await;
         assert_eq!(world.at_address(0).members.len(), NODES + 1);
@@ -173,7 +174,8 @@ async fn all_are_adopted_if_the_setting_says_so() {
     }
 }
 
-/// A wrong request creates and changes nothing, and is followed at once when it is corrected.
+/// A wrong request does not create or change anything, and is carried out at once when it is
+/// corrected.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_cannot_be_fulfilled_says_why_and_changes_nothing() {
     let mut world = World::of(Maker::Older, 1, Variant::default()).await;

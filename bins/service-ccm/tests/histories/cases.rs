@@ -16,7 +16,7 @@ use crate::world::{NODES, Variant, World};
 
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Longer than any wait of a controller that has no trouble.
+/// This is longer than any wait of a controller without problems.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 impl World {
@@ -75,7 +75,7 @@ impl World {
         balancer.members.len()
     }
 
-    /// The messages of the events with this reason.
+    /// Returns the messages of the events with this reason.
     pub(crate) fn events(&self, reason: &str) -> Vec<String> {
         let events = self.api.list("events").into_iter().filter(|event| event["reason"] == reason);
         events.map(|event| event["message"].as_str().unwrap().to_owned()).collect()
@@ -97,7 +97,8 @@ pub(crate) fn on(operation: Operation, number: usize, trouble: Trouble) -> Fault
     Fault::new(Effect::LoadBalancers(vec![World::service_key(number)], trouble)).on(operation)
 }
 
-/// 36, 37: a conflict does not count as an error; a Service that no longer exists needs no write.
+/// 36, 37: a conflict does not count as an error, and a Service that no longer exists does not need
+/// a write.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_finds_another_version_is_repeated_without_an_event() {
     for (code, has_address) in [(409, true), (404, false)] {
@@ -153,7 +154,7 @@ async fn a_failed_change_of_members_is_repeated_and_may_become_needless() {
     sleep(2 * SOON).await;
     assert_eq!(world.members(0), NODES + 1);
     assert_eq!(world.cloud.calls().load_balancers.ensure, 0);
-    // A node that comes and goes while nothing can be changed leaves nothing to repeat.
+    // A node that comes and goes while nothing can be changed does not leave anything to repeat.
     let fault = world.cloud.faults().add(down);
     world.add_node(NODES + 1);
     sleep(SOON).await;
@@ -215,12 +216,12 @@ async fn a_service_that_is_created_again_gets_a_load_balancer_of_its_own() {
     assert!(world.has_address(0));
     assert_eq!(world.ours().len(), 2);
     sleep(Duration::from_mins(10)).await;
-    // The old one is not this Service's: it is kept and counted.
+    // The old load balancer does not belong to this Service, so it is kept and counted.
     assert_eq!(world.metric::<u32>("ccm_service_orphans "), 1);
     assert!(world.ours().iter().any(|one| one.id == before[0].id));
 }
 
-/// 41, and a deletion that the cloud puts off.
+/// 41, and a deletion that the cloud postpones.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_fails_is_repeated_with_back_off() {
     let world = World::with_services(0..2).await;
@@ -261,7 +262,7 @@ async fn finalizer_and_status_that_a_person_removes_come_back() {
     assert_eq!(world.cloud.calls().load_balancers.total(), 0);
 }
 
-/// There is no check for existence before other calls; the list of a new leader may fail.
+/// Other calls are not preceded by a check for existence, and the list of a new leader may fail.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_delays_known_services_only_and_not_for_long() {
     let mut world = World::with_services(0..1).await;

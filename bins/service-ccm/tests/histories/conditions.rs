@@ -1,4 +1,4 @@
-//! Conditions, events and metrics show what the cloud has, even if it differs from the request.
+//! Conditions, events and metrics show the state of the cloud, even if it differs from the request.
 
 use std::time::Duration;
 
@@ -177,7 +177,7 @@ async fn a_change_of_members_that_finds_no_load_balancer_does_not_wait_for_the_n
     world.add_node(NODES);
     sleep(SOON).await;
     assert_eq!(world.members(0), NODES + 1);
-    // The cloud is asked about it before another one is made.
+    // The cloud is asked about it before another load balancer is made.
     assert_eq!((world.count("LoadBalancerGone"), world.ensures()), (1, 2));
 }
 
@@ -328,7 +328,7 @@ async fn a_load_balancer_that_fails_while_it_is_made_is_reported_as_failed() {
     }
 }
 
-/// The cloud answers, but the list has nonsense instead of the load balancer.
+/// The cloud answers, but the list contains nonsense instead of the load balancer.
 #[tokio::test(start_paused = true)]
 async fn an_entry_of_the_list_that_cannot_be_read_is_reported() {
     let world = World::with_services(0..1).await;

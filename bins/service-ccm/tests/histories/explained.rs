@@ -1,5 +1,4 @@
-//! The page `/explain`: the first three lines name the cause and the fix of whatever holds up a
-//! Service.
+//! The page `/explain`: the first three lines name the cause and the fix of a Service's problem.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::{
 };
 
 impl World {
-    /// The first three lines about a Service begin so.
+    /// Checks that the first three lines about a Service begin like this.
     fn is_explained(&self, name: &str, lines: [&str; 3]) {
         let name = format!("default/{name}");
         let page = self.running().explain("Service", &name);
@@ -90,11 +89,11 @@ async fn of_services_that_nobody_changes() {
     sleep(SOON).await;
     world.is_explained(
         "web-0",
-        ["blocked", SOURCE_RANGES, "change what the cause names in the Service"],
+        ["blocked", SOURCE_RANGES, "correct the problem in the cause in the Service"],
     );
 }
 
-/// A standby knows what the leader has written, and does not ask the cloud.
+/// A standby knows the writes of the leader, and does not ask the cloud.
 #[tokio::test(start_paused = true)]
 async fn by_a_standby() {
     let world = World::with_services(0..1).await;

@@ -1,4 +1,4 @@
-//! Tenants: what one of them does all the time delays no other one.
+//! Tenants: constant activity of one of them does not delay others.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ fn service(namespace: &str, number: usize) -> Value {
     })
 }
 
-/// A world with a slow cloud that makes calls about one load balancer, in which one tenant has many
-/// Services and edits them until `end`.
+/// Returns a world with a slow cloud that makes calls about one load balancer, in which one tenant
+/// has many Services and edits them until `end`.
 async fn busy(end: Duration) -> World {
     let world = World::new().await;
     for name in ["noisy", "quiet"] {
@@ -54,7 +54,8 @@ fn edit(world: &World, number: usize) {
     world.api.patch("services", &key, "", PatchKind::Merge, patch).unwrap();
 }
 
-/// How long it takes until the load balancer of this Service is requested, while edits go on.
+/// Returns how long it takes until the load balancer of this Service is requested, while edits go
+/// on.
 async fn requested(world: &World, namespace: &str) -> Duration {
     let made = world.api.create(service(namespace, 0)).unwrap();
     let uid = made["metadata"]["uid"].as_str().unwrap().to_owned();
@@ -78,8 +79,8 @@ async fn a_tenant_that_edits_all_the_time_delays_no_other_one() {
     assert!(other < Duration::from_secs(2), "{other:?}");
 }
 
-/// A Service that changes all the time gets its load balancer changed at its rate, and its deletion
-/// at once.
+/// The load balancer of a Service that changes all the time changes at the Service's rate, and is
+/// deleted at once.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_changes_all_the_time_has_a_rate_of_its_own() {
     let world = World::new().await;

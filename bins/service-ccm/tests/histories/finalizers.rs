@@ -1,5 +1,5 @@
 //! The finalizer that all cloud controllers share, and the writes to a Service, after a change of
-//! its type. The API server has removed the class then.
+//! its type: the API server has then removed the class.
 
 use std::time::Duration;
 

@@ -37,7 +37,7 @@ impl World {
         self.metric("ccm_service_replacements_held ")
     }
 
-    /// From now on the cloud shows nothing of this cluster.
+    /// Hides everything of this cluster in the cloud from now on.
     fn show_nothing(&self) {
         let overlook = Effect::LoadBalancers(Vec::new(), Trouble::Overlook { by_id: true });
         for (operation, effect) in [
@@ -75,7 +75,7 @@ async fn a_cloud_that_shows_nothing_gets_no_new_load_balancer() {
         let new = world.ids().iter().filter(|id| !before.contains(id)).count();
         assert!(new == 0 || !has_lists && new <= 3, "{new} new, {restarts}");
         (0..SERVICES).for_each(|number| assert!(world.has_address(number)));
-        // The right credentials again.
+        // The credentials are right again.
         world.cloud.faults().clear();
         sleep(NIGHT).await;
         assert!(world.replacements_held() < 0.5 && world.line("replacements").starts_with("[+]"));
@@ -83,7 +83,7 @@ async fn a_cloud_that_shows_nothing_gets_no_new_load_balancer() {
     }
 }
 
-/// All are deleted in the cloud, and nobody is on duty.
+/// All load balancers are deleted in the cloud, and nobody is on duty.
 #[tokio::test(start_paused = true)]
 async fn load_balancers_that_are_really_gone_are_made_again_within_an_hour() {
     for kept in [0, 1] {
@@ -148,7 +148,7 @@ async fn a_user_approves_all_replacements_on_the_lease() {
     sleep(6 * MINUTE).await;
     assert_eq!(world.ids().len(), SERVICES);
     let lease = world.running().context.leadership.annotations();
-    // That approves something else.
+    // This approves something else.
     lease.annotate("quartet.dev/approved-selector", Some("*"));
     lease.annotate("quartet.dev/approved-until", Some("2999-01-01T00:00:00Z"));
     sleep(10 * MINUTE).await;

@@ -6,10 +6,11 @@ use tokio::time::sleep;
 
 use crate::{cases::SOON, world::World};
 
-/// The fields that the Go controller reads of a Service, and its rule.
+/// Returns the fields that the Go controller reads of a Service, and its rule.
 fn state(service: &Value) -> Value {
     json!({
-        // `HasLBFinalizer`: this text anywhere in the list; otherwise it adds it.
+        // `HasLBFinalizer` looks for this text anywhere in the list. Otherwise the controller adds
+        // it.
         "finalizers": service["metadata"]["finalizers"],
         // `needsUpdate` compares spec and annotations between two versions of the Service.
         "spec": service["spec"],
@@ -29,7 +30,7 @@ async fn the_go_controller_finds_what_it_would_write() {
     let [balancer] = &world.balancers_of(service["metadata"]["uid"].as_str().unwrap())[..] else {
         panic!("not one load balancer")
     };
-    // The provider's answer, as every provider of Go gives it: the address of the load balancer.
+    // Every provider in Go answers with the address of the load balancer.
     let floating = world.cloud.balancers().floating();
     let address = floating.keys().chain(&balancer.addresses).next().unwrap();
     let expect = json!({

@@ -38,7 +38,7 @@ impl World {
     }
 }
 
-/// Of a Service that is not served little is known, and nothing is done with that.
+/// Little is known about a Service that is not served, and that is not used.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_becomes_served_is_read_again_first() {
     let world = World::that_serves(Served { ours: false, classless: false }).await;
@@ -59,7 +59,7 @@ async fn a_service_that_becomes_served_is_read_again_first() {
         );
     }
     assert_eq!(world.events("SyncLoadBalancerFailed"), [""; 0], "it is not taken for a wrong one");
-    // And back: the load balancers are held, with everything that is known of them.
+    // Back again, the load balancers are held, with everything that is known about them.
     world.reload(|settings| settings.load_balancer_classes = Vec::new());
     world.add_node(NODES);
     sleep(SOON * 2).await;
@@ -90,7 +90,7 @@ async fn a_service_that_is_too_large_is_left_as_it_is_and_says_so() {
     world.create_with(1, json!({"sim/floating": "x".repeat(100_000)}));
     world.add_node(NODES);
     sleep(SOON).await;
-    let what = "annotation sim/floating: has 100014 bytes: what service-ccm reads of one Service may have 65536. Until it is smaller, load balancer and members stay as they are";
+    let what = "annotation sim/floating: has 100014 bytes: service-ccm reads at most 65536 of one Service. Until it is smaller, load balancer and members do not change";
     for number in 0..2 {
         let (reason, message) = world.shown(number);
         assert_eq!((reason, message), (json!("InvalidConfiguration"), json!(what)), "{number}");
@@ -104,7 +104,7 @@ async fn a_service_that_is_too_large_is_left_as_it_is_and_says_so() {
     sleep(SOON).await;
     (0..2).for_each(|number| assert_eq!(world.members(number), NODES + 1));
     assert_eq!(world.ours()[0].configuration.settings.len(), 1);
-    // What was not read is not judged.
+    // Fields that were not read are not judged.
     let port = |number: u16| json!({"name": format!("{number:060}"), "port": number, "nodePort": number + 30_000});
     let ports = json!({"spec": {"ports": (1000..2000).map(port).collect::<Vec<_>>()}});
     world.patch(1, ports);
@@ -112,7 +112,7 @@ async fn a_service_that_is_too_large_is_left_as_it_is_and_says_so() {
     let (_, message) = world.shown(1);
     assert!(message.as_str().unwrap().starts_with("spec: has "), "{message}");
     assert_eq!(world.members(1), NODES + 1);
-    // A deletion is held up by nothing; an annotation may say that the address stays.
+    // Nothing delays a deletion, but an annotation may say that the address stays.
     world.patch(0, json!({"metadata": {"annotations": {"sim/note": "x".repeat(100_000)}}}));
     world.delete(0);
     sleep(SOON).await;

@@ -1,4 +1,4 @@
-//! Members follow the labels of nodes, to the cloud and within seconds.
+//! Members in the cloud follow the labels of nodes within seconds.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const NEXT: Duration = Duration::from_secs(3);
 const WOKEN: &str = "workqueue_adds_total{name=\"service\"} ";
 
 impl World {
-    /// A cloud that selects members by labels, and what the provider says of it.
+    /// Returns a cloud that selects members by labels, and what the provider says of it.
     async fn selecting(arguments: &'static [&'static str], is_opaque: bool) -> Self {
         let mut world = Self::start(Variant::with(arguments)).await;
         world.stop();
@@ -49,7 +49,7 @@ async fn a_service_that_comes_right_after_the_label_has_the_node() {
     let world = World::selecting(&[], false).await;
     world.create_with(0, json!({SELECTOR: "zone=a"}));
     sleep(SOON).await;
-    // A label by which nothing selected until now, on nodes that have had it for long.
+    // No load balancer selected by this label until now, and the nodes have had it for a long time.
     (0..4).for_each(|number| world.label(number, "pool", json!("blue")));
     world.create_with(1, json!({SELECTOR: "pool=blue"}));
     sleep(NEXT).await;
@@ -72,7 +72,7 @@ async fn a_label_that_no_service_selects_by_costs_nothing() {
     }
     let woken = world.metric::<u64>(WOKEN) - adds;
     assert_eq!((world.set_member_calls(), woken), (0, 0));
-    // A label of one Service's selector costs the other one no call.
+    // A label of one Service's selector does not cost the other one a call.
     world.label(3, "pool", json!("blue"));
     sleep(SOON).await;
     assert_eq!((world.set_member_calls(), world.members(0)), (1, 4));

@@ -1,5 +1,4 @@
-//! Wraps the cloud of the world: on demand it leaves pools without members, or does not see the
-//! members.
+//! Wraps the cloud of the world: on demand it empties pools, or does not see the members.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -24,7 +23,7 @@ pub(crate) struct Lies {
     pub(crate) not_seen: bool,
     /// True if the provider alone knows by which labels it selects members.
     pub(crate) is_opaque: bool,
-    /// How long the answer to a list is under way.
+    /// How long the answer to a list takes.
     pub(crate) late_lists: Duration,
     /// The load balancers that no list shows.
     pub(crate) hidden: Vec<String>,

@@ -1,5 +1,5 @@
-//! Nodes that were meant to go leave load balancers within the interval of changes; on a list that is
-//! short, at least half of the members stay.
+//! Nodes that leave on purpose leave load balancers within the interval of changes. With an
+//! incomplete list, at least half of the members stay.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::{
 
 /// `--member-update-interval`, and what the calls take.
 const INTERVAL: Duration = Duration::from_secs(12);
-/// A new leader reads the members of all load balancers by then, if nobody told it that they are right.
+/// By then a new leader has read the members of all load balancers, if the note did not say that
+/// they are right.
 const LOOK: Duration = Duration::from_mins(6);
 
 impl World {
@@ -40,7 +41,7 @@ impl World {
         self.patch_node(number, json!({"spec": {"unschedulable": true}}));
     }
 
-    /// As lifecycle-ccm does it.
+    /// Removes the node as lifecycle-ccm does.
     fn remove_with_proof(&self, number: usize) {
         let proof = instance_gone::value("by_id", clock::wall().into());
         self.patch_node(number, json!({"metadata": {"annotations": {instance_gone::KEY: proof}}}));
@@ -52,7 +53,7 @@ impl World {
 #[tokio::test(start_paused = true)]
 async fn the_next_leader_knows_what_nodes_said() {
     let mut world = World::with_nodes(20).await;
-    // The cloud takes no changes while the nodes go.
+    // The cloud does not accept changes while the nodes are deleted.
     world.add_fault(Effect::Unavailable, Operation::SetMembers, SOON);
     (0..5).for_each(|number| world.remove_with_proof(number));
     (5..10).for_each(|number| world.cordon(number));

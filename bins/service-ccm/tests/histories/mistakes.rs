@@ -30,7 +30,7 @@ async fn a_write_of_another_client_does_not_empty_what_is_held() {
     world.cloud.balancers().configure(|settings| settings.node_selector = "pool=egde".into());
     sleep(MINUTE).await;
     assert_eq!([0, 1].map(|number| world.members(number)), [NODES - 3; 2]);
-    // A list takes as long as one of some hundred load balancers.
+    // A list takes as long as with some hundred load balancers.
     world.lies.lock().late_lists = Duration::from_secs(5);
     for balancer in world.ours() {
         world.cloud.balancers().update(&balancer.id, |_| {});
@@ -45,7 +45,7 @@ async fn an_edit_after_a_restart_with_another_default_selector_empties_nothing()
     for wait in [0, 10] {
         let mut world = World::with_services(0..2).await;
         world.cloud.balancers().configure(|settings| settings.traits.member_labels = true);
-        // All is settled, and the next leader reads no members at once.
+        // Everything is settled, and the next leader does not read members at once.
         sleep(20 * MINUTE).await;
         world.lies.lock().late_lists = Duration::from_secs(5);
         let last = world.stop();

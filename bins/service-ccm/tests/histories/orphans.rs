@@ -1,4 +1,4 @@
-//! Load balancers without a Service, and those that no list shows.
+//! Load balancers without a Service, and load balancers that no list shows.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ const DELETES: Variant = Variant::with(&["--orphaned-load-balancers=delete"]);
 const DELETED: &str = "ccm_service_orphans_deleted_total ";
 
 impl World {
-    /// These Services have load balancers, and all others are gone without the finalizer.
+    /// Creates a world in which these Services have load balancers, and all others are gone without
+    /// the finalizer.
     async fn with_orphans(variant: Variant, services: usize, orphans: usize) -> Self {
         let world = Self::start(variant).await;
         for number in 0..services {
@@ -37,7 +38,7 @@ impl World {
         world
     }
 
-    /// A load balancer like this one, whose Service has gone.
+    /// Adds a load balancer like this one, whose Service has gone.
     fn add_orphan(&self, model: &SimBalancer, name: &str) {
         let mut orphan = model.clone();
         orphan.id = name.to_owned();
@@ -149,7 +150,7 @@ async fn what_no_list_shows_is_looked_at_once_a_period() {
         minutes(66).await;
         let calls = world.cloud.calls().load_balancers;
         assert!((looks..=2 * looks).contains(&calls.items) && calls.list == 0, "{calls:?}");
-        // What a person has deleted is found by its next look.
+        // The next check finds a load balancer that a person has deleted.
         let lost = world.ours().remove(0).id;
         world.cloud.balancers().remove(&lost);
         minutes(66).await;

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl World {
-    /// The writes to Services since the last call.
+    /// Returns the number of writes to Services since the last call.
     fn patches(&self) -> usize {
         let count = self.api.audit().count("service-ccm/", Verb::Patch, "services");
         self.api.audit().reset();

@@ -14,7 +14,8 @@ use crate::world::{NODES, World};
 const MANY: usize = 300;
 const HANG: Duration = Duration::from_secs(45);
 
-/// Many Services with load balancers, in a cloud that takes two seconds for a call about members.
+/// Returns many Services with load balancers, in a cloud that takes two seconds for a call about
+/// members.
 async fn many() -> World {
     let world = World::new().await;
     (0..MANY).for_each(|number| world.create(number));
@@ -25,7 +26,7 @@ async fn many() -> World {
     world
 }
 
-/// How long it takes until all load balancers have this many members.
+/// Returns how long it takes until all load balancers have this many members.
 async fn until_all_have(world: &World, members: usize) -> Duration {
     let begin = Instant::now();
     let has = |world: &World| world.ours().iter().all(|one| one.members.len() == members);

@@ -1,5 +1,5 @@
-//! Requests that the cloud refuses as a mistake of the user are retried: rarely, and soon when
-//! something that they depend on may have changed.
+//! Requests that the cloud refuses as a user's mistake are retried rarely, and soon if something
+//! that they depend on may have changed.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     world::{NODES, World},
 };
 
-/// A fleet that changes all the time does not make a call that fails any more frequent than one
+/// With a fleet that changes all the time, a failing call is not repeated more often than a call
 /// that the cloud could not answer.
 #[tokio::test(start_paused = true)]
 async fn changes_without_end_do_not_repeat_a_refused_call_without_end() {

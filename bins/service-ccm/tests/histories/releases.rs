@@ -58,7 +58,7 @@ async fn a_setting_that_excludes_all_services_deletes_no_load_balancer() {
         assert_eq!((world.ours().len(), world.cloud.balancers().writes().len()), (4, 4));
         (0..4).for_each(|number| assert_eq!(world.members(number), NODES + 1));
         (0..4).for_each(|number| assert!(world.has_address(number)));
-        // A user approves one; then the class is served again.
+        // A user approves one deletion. Then the class is served again.
         world.approve(0);
         sleep(SOON).await;
         assert_eq!(world.ours().len(), 3);

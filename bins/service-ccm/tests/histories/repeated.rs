@@ -37,7 +37,7 @@ impl World {
         self.metric(&format!("{REPEATED}{{object=\"Service\",write=\"{write}\"}} "))
     }
 
-    /// Another client writes this change every 100 ms, for this time.
+    /// Writes this change as another client every 100 ms, for this time.
     async fn taken_back(&self, patch: Value, lasting: Duration) {
         let part = if patch["status"].is_null() { "" } else { "status" };
         for _ in 0..lasting.as_millis() / 100 {
@@ -77,7 +77,7 @@ async fn a_writer_that_takes_changes_back_costs_few_writes() {
         assert!(world.events("LoadBalancerAddressChanged").is_empty(), "{patch}");
         let made = world.ensured() + world.set_members() - calls;
         assert!(made <= 9, "{patch}: {made} calls");
-        // The other client stops: all is restored within the longest pause.
+        // The other client stops, and everything is restored within the longest pause.
         sleep(Duration::from_mins(6)).await;
         let service = world.service(0).unwrap();
         assert_eq!(service["metadata"]["finalizers"], json!([FINALIZER]), "{patch}");

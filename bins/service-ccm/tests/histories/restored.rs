@@ -1,5 +1,5 @@
-//! A namespace that is restored from a backup, or a manifest that is copied: what service-ccm has written
-//! to Services comes as the word of whoever creates them.
+//! A namespace is restored from a backup, or a manifest is copied: the annotations of service-ccm
+//! then come from the user who creates the Services.
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -57,7 +57,7 @@ async fn a_copy_gets_a_load_balancer_of_its_own() {
     let now = world.ours().into_iter().find(|one| one.id == id);
     assert_eq!(now, before.into_iter().next(), "nobody has touched it");
     assert!(world.events("SyncLoadBalancerFailed").is_empty());
-    // With the ID of another one nothing of it goes, either.
+    // With the ID of another load balancer, nothing of that is deleted either.
     for number in 1..4 {
         world.delete(number);
     }

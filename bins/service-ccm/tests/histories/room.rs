@@ -16,7 +16,7 @@ use crate::{
 
 const TWO: &[&str] = &["--max-load-balancers-per-namespace=2"];
 
-/// Four Services in a namespace that may have two load balancers.
+/// Returns four Services in a namespace that may have two load balancers.
 async fn four() -> World {
     let world = World::start(Variant::with(TWO)).await;
     (0..4).for_each(|number| world.create(number));
@@ -46,7 +46,8 @@ async fn a_service_above_the_limit_waits_until_another_one_goes() {
     let said = world.events("LoadBalancerLimitReached");
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(world.plans().contains("max-load-balancers-per-namespace"), "{}", world.plans());
-    // What waits stays at its place after a restart, and those that have one are served.
+    // A waiting Service keeps its place after a restart, and Services with a load balancer are
+    // served.
     world.restart().await;
     world.add_node(NODES);
     world.patch(1, json!({"metadata": {"annotations": {"sim/note": "other"}}}));
@@ -61,7 +62,7 @@ async fn a_service_above_the_limit_waits_until_another_one_goes() {
     world.set_type(1, "ClusterIP");
     sleep(SOON).await;
     assert_eq!((with_addresses(&world), waiting(&world)), (vec![2, 3], 0));
-    // It comes after those that have one, although it is older.
+    // It comes after the Services that have one, although it is older.
     world.set_type(1, "LoadBalancer");
     sleep(SOON).await;
     assert_eq!((with_addresses(&world), waiting(&world)), (vec![2, 3], 1));

@@ -1,5 +1,5 @@
-//! Services whose load balancer is not theirs alone, or not made for them: they keep what they have,
-//! and no other one is made for them.
+//! Services whose load balancer is shared, or was not made for them: they keep it, and no other one
+//! is made for them.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const SHARED: &str = "lb-shared";
 /// The ID of a load balancer that a person has made.
 const BY_HAND: &str = "of-others-0";
 
-/// As another controller of this cluster records it, which knows no UIDs.
+/// Returns the owner as another controller of this cluster records it, without UIDs.
 fn named(number: usize) -> Owner {
     let (namespace, name) = ("default".to_owned(), format!("web-{number}"));
     let cluster = ClusterId { name: "kubernetes".to_owned(), uid: String::new() };
@@ -28,8 +28,9 @@ fn named(number: usize) -> Owner {
 }
 
 impl World {
-    /// Services 1 and 2 share a load balancer that another controller has made for the first one,
-    /// whose annotation is lost; 3 is on one that a person has made. No process of this program runs.
+    /// Creates Services 1 and 2 that share a load balancer, which another controller has made for
+    /// the first one, and whose annotation is lost; 3 is on one that a person has made. No process
+    /// of this program runs.
     async fn shared(variant: Variant) -> Self {
         let mut world = Self::start(variant).await;
         world.stop();
@@ -57,7 +58,7 @@ impl World {
         self.service(number).unwrap()["status"]["loadBalancer"]["ingress"].clone()
     }
 
-    /// Reason and message of the condition.
+    /// Returns reason and message of the condition.
     fn says(&self, number: usize) -> String {
         let (reason, message) = self.provisioning(number);
         format!("{reason}: {message}")
@@ -85,7 +86,7 @@ async fn a_service_on_a_load_balancer_of_others_keeps_it_and_gets_no_second_one(
         assert_eq!(ON_FOREIGN.map(|at| world.ingress(at)), shown);
         let plans = world.plans();
         for (number, names) in [
-            (1, vec![SHARED, "shared by 2 Services", "no other one is made"]),
+            (1, vec![SHARED, "shared by 2 Services", "no other one is created"]),
             (2, vec![SHARED, "shared by 2 Services", "annotation sim/load-balancer-id: "]),
             (3, vec![BY_HAND, "belongs to this cluster", "annotation sim/load-balancer-id: "]),
         ] {
@@ -99,7 +100,7 @@ async fn a_service_on_a_load_balancer_of_others_keeps_it_and_gets_no_second_one(
         sleep(SOON).await;
         assert_eq!(world.ours().len(), 1);
         assert_ne!(world.ingress(2), shown[1]);
-        // The other one is alone then.
+        // The other Service is then alone.
         world.cloud.balancers().update(SHARED, |shared| {
             shared.owners.clear();
             shared.made_for = Some(named(1));
@@ -131,7 +132,7 @@ async fn an_old_shared_one_of_its_name_holds_no_service_without_an_address() {
     assert_eq!(world.ours().len(), 1);
 }
 
-/// Nothing is asked of the cloud, and nothing has to be protected.
+/// The cloud is not asked, and nothing has to be protected.
 #[tokio::test(start_paused = true)]
 async fn a_new_service_that_names_a_load_balancer_is_refused_until_the_annotation_goes() {
     let world = World::new().await;

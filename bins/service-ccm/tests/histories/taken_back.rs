@@ -1,4 +1,4 @@
-//! Deletions that users take back, and the removal of a finalizer whose answer is lost.
+//! Deletions that users undo, and the removal of a finalizer whose answer is lost.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::{
     world::World,
 };
 
-/// A type that keeps the node ports, so that the configuration is the same afterwards.
+/// This type keeps the node ports, so that the configuration is the same afterwards.
 const INTERNAL: &str = "NodePort";
 
 impl World {
-    /// One Service whose load balancer the cloud takes this long to delete.
+    /// Creates a world with one Service whose load balancer the cloud takes this long to delete.
     async fn that_deletes_in(time: Duration) -> Self {
         let world = Self::with_services(0..1).await;
         world.cloud.balancers().configure(|settings| settings.times.delete = time);
         world
     }
 
-    /// The number of failing load balancers in the metrics.
+    /// Returns the number of failing load balancers in the metrics.
     fn failing(&self) -> String {
         self.metric("ccm_service_load_balancers{state=\"failing\"} ")
     }

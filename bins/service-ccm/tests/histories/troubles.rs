@@ -27,7 +27,7 @@ impl World {
     }
 }
 
-/// The finalizer is asked for by UID and version: a Service that is deleted in the meantime, or
+/// The write of the finalizer names UID and version: a Service that is deleted in the meantime, or
 /// created again under its name, does not get it, and nothing is created for it.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_deleted_while_it_gets_its_finalizer_gets_no_load_balancer() {
@@ -106,7 +106,7 @@ async fn a_service_says_that_the_provider_offers_no_load_balancers() {
     let deleted = world.conditions(0);
     assert!(deleted.contains("DeletionFailed"), "{deleted}");
     assert_eq!(world.service(0).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
-    // The new one, and the existing one that is looked at again.
+    // The calls are about the new load balancer, and the existing one that is checked again.
     assert!(world.conditions(1).contains("LoadBalancersNotOffered"));
     assert_eq!(world.events("SyncLoadBalancerFailed").len(), 2);
     assert_eq!(world.events("DeleteLoadBalancerFailed").len(), 1);
@@ -118,7 +118,8 @@ async fn a_service_says_that_the_provider_offers_no_load_balancers() {
     assert_eq!(world.ours().len(), 2);
 }
 
-/// Two Services want the same port of one load balancer: the cloud's words, no other delayed.
+/// Two Services want the same port of one load balancer: the condition has the cloud's words, and
+/// no other Service is delayed.
 #[tokio::test(start_paused = true)]
 async fn ports_that_collide_are_a_conflict_of_one_service() {
     let world = World::with_services(0..1).await;
@@ -134,7 +135,7 @@ async fn ports_that_collide_are_a_conflict_of_one_service() {
     assert!(world.has_address(0) && world.has_address(2) && !world.has_address(1));
 }
 
-/// Settings count from the moment at which they change.
+/// Settings apply from the moment at which they change.
 #[tokio::test(start_paused = true)]
 async fn a_class_that_is_served_from_now_on_waits_for_nothing() {
     let world = World::new().await;

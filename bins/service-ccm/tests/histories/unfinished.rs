@@ -1,5 +1,5 @@
-//! Load balancers whose digest exists although they are not as wanted: their creation was left in
-//! the middle, or another client has changed them.
+//! Load balancers whose digest exists although they are not as wanted: their creation was
+//! interrupted, or another client has changed them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{cases::SOON, world::World};
 const ID: &str = "quartet.dev/load-balancer-id";
 
 impl World {
-    /// A Service with a floating address, and no process.
+    /// Returns a Service with a floating address, and no process.
     async fn floating() -> Self {
         let mut world = Self::new().await;
         world.create_with(0, json!({"sim/floating": "true"}));
@@ -25,7 +25,7 @@ impl World {
         world
     }
 
-    /// Another load balancer in place of the Service's, as it is after the first request of a
+    /// Puts another load balancer in place of the Service's, as it is after the first request of a
     /// creation: whole and with its digest, but at no floating address.
     fn left(&self, id: &str, state: State) {
         let before = self.ours().remove(0);

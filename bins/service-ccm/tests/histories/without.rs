@@ -1,5 +1,5 @@
-//! The simulated cloud with other load balancers than its own, such as a provider's that does not
-//! offer lists.
+//! The simulated cloud with other load balancers than its own, for instance load balancers of a
+//! provider that does not offer lists.
 
 use std::{collections::BTreeMap, sync::Arc};
 

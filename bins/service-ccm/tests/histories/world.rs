@@ -1,4 +1,4 @@
-//! A simulated cluster and cloud, and the controller, which may be restarted.
+//! A simulated cluster, a simulated cloud, and the controller, which may be restarted.
 
 use std::{collections::HashMap, str::FromStr, sync::Arc, time::Duration};
 
@@ -81,7 +81,7 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    /// The program with these settings.
+    /// Returns the program with these settings.
     pub(crate) const fn with(arguments: &'static [&'static str]) -> Self {
         Self { arguments, without: None }
     }
@@ -110,7 +110,7 @@ impl World {
         world
     }
 
-    /// Load balancers of a person, and of another cluster.
+    /// Adds load balancers of a person, and of another cluster.
     fn add_others(&self) {
         let cluster = ClusterId { name: "another".to_owned(), uid: "c-2".to_owned() };
         let (uid, namespace, name) = ("1".to_owned(), "default".to_owned(), "web-0".to_owned());
@@ -128,7 +128,7 @@ impl World {
         LoadBalancers::traits(&self.cloud).lists
     }
 
-    /// The load balancers of this cluster.
+    /// Returns the load balancers of this cluster.
     pub(crate) fn ours(&self) -> Vec<SimBalancer> {
         let mut all = self.cloud.balancers().all();
         all.retain(is_ours);
@@ -201,17 +201,17 @@ impl World {
         last.map(|running| running.context.leadership.clone())
     }
 
-    /// The leader.
+    /// Returns the leader.
     pub(crate) fn running(&self) -> &InProcess<ServiceCcm> {
         self.running.as_ref().unwrap()
     }
 
-    /// The page `/plan`.
+    /// Returns the page `/plan`.
     pub(crate) fn plans(&self) -> String {
         self.running.as_ref().unwrap().plans()
     }
 
-    /// The line of a check as on `/readyz?verbose`: `[+]` if it passes.
+    /// Returns the line of a check as on `/readyz?verbose`: `[+]` if it passes.
     pub(crate) fn line(&self, name: &str) -> String {
         let findings = self.running.as_ref().unwrap().context.health.findings();
         let found = findings.into_iter().find(|found| found.name == name).unwrap();
@@ -230,7 +230,7 @@ impl World {
         self.cloud.faults().add(Fault::new(effect).on(on).lasting(lasting));
     }
 
-    /// Ends all faults and late writes; a person repairs what needs repair.
+    /// Ends all faults and late writes. A person repairs failed load balancers.
     pub(crate) async fn end_faults(&mut self) {
         self.cloud.faults().clear();
         self.api.faults().clear();
@@ -259,7 +259,7 @@ impl World {
             "spec": {"providerID": format!("sim://i-{name}")},
             "status": {"addresses": self.addresses.of(&format!("10.0.0.{}", number + 1), number)},
         });
-        // It may be there already.
+        // It may exist already.
         self.api.create(node).ok();
         self.cloud.add(SimInstance::new(format!("i-{name}"), name));
     }
@@ -273,7 +273,7 @@ impl World {
         self.list("services").iter().find(|one| one["metadata"]["name"] == name.as_str()).cloned()
     }
 
-    /// All objects of a kind, read once per revision.
+    /// Returns all objects of a kind, read once per revision.
     pub(crate) fn list(&self, plural: &'static str) -> Objects {
         let revision = self.api.revision();
         let mut read = self.read.lock();
@@ -285,7 +285,7 @@ impl World {
         all
     }
 
-    /// The load balancers of a Service.
+    /// Returns the load balancers of a Service.
     pub(crate) fn balancers_of(&self, uid: &str) -> Vec<SimBalancer> {
         let mut all = self.cloud.balancers().all();
         let is = |owner: &Owner| owner.uid == uid;
@@ -293,7 +293,7 @@ impl World {
         all
     }
 
-    /// The sample of `/metrics` of this name.
+    /// Returns the sample of `/metrics` of this name.
     pub(crate) fn metric<N: FromStr + Default>(&self, name: &str) -> N {
         sample(&self.running.as_ref().unwrap().context.metrics, name)
     }

@@ -22,7 +22,7 @@ use crate::common::{add_node, add_orphans, balancer, deletes_orphans, quick};
 const SERVICES: usize = 12;
 /// The number of orphans. If most load balancers were orphans, the program would not believe it.
 const ORPHANS: usize = 8;
-/// How many load balancers may be replaced, and as many orphans deleted.
+/// How many load balancers may be replaced. As many orphans may be deleted.
 const BUDGET: usize = 3;
 /// How many leaders are killed because of each.
 const LIVES: usize = 5;
@@ -31,7 +31,7 @@ fn name(number: usize) -> String {
     format!("web-{number:02}")
 }
 
-/// The number of load balancers in the cloud.
+/// Returns the number of load balancers in the cloud.
 fn count(env: &Env) -> usize {
     env.cloud().balancers().all().len()
 }
@@ -53,7 +53,8 @@ async fn kill(env: &Env, leader: Program) -> Result<()> {
     free_lease(&env.client, "service-ccm").await
 }
 
-/// Each leader is killed as soon as it has replaced or deleted a load balancer, or might have.
+/// Each leader is killed as soon as it has replaced or deleted a load balancer, or may have done
+/// so.
 pub(crate) async fn ten_killed_leaders_share_their_budgets(env: Env) -> Result<()> {
     add_node(&env, "node-0").await?;
     let launch = deletes_orphans(quick(&env));
@@ -65,7 +66,7 @@ pub(crate) async fn ten_killed_leaders_share_their_budgets(env: Env) -> Result<(
         services::address(&env.client, &name(number), SOON).await?;
     }
     kill(&env, leader).await?;
-    // One is lost in each life: several at once would be believed less.
+    // One is lost in each life, because several at once would not be believed.
     for number in 0..LIVES {
         env.cloud().balancers().remove(&balancer(&env, &name(number))?.id);
         let before = count(&env);

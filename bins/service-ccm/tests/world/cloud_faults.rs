@@ -76,7 +76,7 @@ pub(crate) async fn a_cloud_that_takes_its_time_is_polled_by_one_list(env: Env) 
     let calls = env.cloud().calls().load_balancers;
     ensure!(calls.total() <= 25, "{calls:?}");
     let writes = service_writes(&env).await?;
-    ensure!(writes.len() == 100, "two writes a Service, not {}", writes.len());
+    ensure!(writes.len() == 100, "two writes per Service, not {}", writes.len());
     services::delete(&env.client, "web-7").await?;
     sleep(Duration::from_secs(2)).await;
     ensure!(
@@ -101,7 +101,7 @@ pub(crate) async fn a_deletion_needs_proof(env: Env) -> Result<()> {
     .await?;
     ensure!(balancer(&env, "web").is_ok(), "it exists");
     env.cloud().faults().clear();
-    // The pause before the next attempt has grown with the failed ones.
+    // The pause before the next attempt has grown with the failed attempts.
     services::gone(&env.client, "web", 8 * SOON).await?;
     poll::until("all to be counted as gone", SOON, || async {
         let page = leader.metric("ccm_service_load_balancers{state=\"failing\"}").await?;
@@ -110,8 +110,8 @@ pub(crate) async fn a_deletion_needs_proof(env: Env) -> Result<()> {
     .await
 }
 
-/// The calls succeed and each load balancer in them is refused: the page and the metrics say so,
-/// also after another call has succeeded.
+/// The calls succeed, but each load balancer in them is refused: the page and the metrics show
+/// that, also after another call has succeeded.
 pub(crate) async fn refused_load_balancers_turn_the_line_of_the_cloud(env: Env) -> Result<()> {
     add_node(&env, "node-0").await?;
     let refusal = CloudError::new(ErrorKind::Unauthorized, "the key is not known");

@@ -16,12 +16,12 @@ use serde_json::json;
 /// The user agent that all clients of service-ccm start with.
 pub(crate) const AGENT: &str = "service-ccm/";
 
-/// service-ccm for this cluster and cloud.
+/// Returns a service-ccm for this cluster and cloud.
 pub(crate) fn service_ccm(env: &Env) -> Launch {
     env.launch("service-ccm").arg("--provider-annotation-prefixes=sim/,sim-status/")
 }
 
-/// The same with short terms, periods and time limits.
+/// Returns a service-ccm with short terms, periods and time limits.
 pub(crate) fn quick(env: &Env) -> Launch {
     quickly(service_ccm(env))
 }
@@ -34,7 +34,7 @@ pub(crate) fn quickly(launch: Launch) -> Launch {
         .arg("--cloud-call-timeout=2s")
 }
 
-/// The same as one that deletes orphans as soon as two lists have shown them.
+/// Configures this service-ccm to delete orphans as soon as two lists have shown them.
 pub(crate) fn deletes_orphans(launch: Launch) -> Launch {
     launch.arg("--orphaned-load-balancers=delete").arg("--orphan-confirmation-period=1s")
 }
@@ -83,7 +83,7 @@ pub(crate) async fn add_node(env: &Env, name: &str) -> Result<()> {
     nodes::register(&env.client, &node).await
 }
 
-/// The only load balancer of the Service of this name.
+/// Returns the only load balancer of the Service of this name.
 pub(crate) fn balancer(env: &Env, name: &str) -> Result<SimBalancer> {
     let key = format!("default/{name}");
     let mut all = env.cloud().balancers().all();
@@ -108,7 +108,7 @@ pub(crate) async fn has_members(
     .with_context(|| format!("{:?}", balancer(env, name).map(|one| one.members)))
 }
 
-/// The program's writes to Services since the scenario began.
+/// Returns the program's writes to Services since the scenario began.
 pub(crate) async fn service_writes(env: &Env) -> Result<Vec<Request>> {
     let mut all = env.requests(AGENT).await?;
     all.retain(|request| request.is_write() && request.resource == "services");

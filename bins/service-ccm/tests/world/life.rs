@@ -128,7 +128,7 @@ pub(crate) async fn a_restart_writes_nothing(mut env: Env) -> Result<()> {
     ensure!(calls.total() == 1 && calls.list == 1, "{calls:?}");
     services::create(&env.client, &service("new")).await?;
     services::address(&env.client, "new", SOON).await?;
-    // The members are not known after a restart: they are read before they change.
+    // The members are not known after a restart, so they are read before they change.
     add_node(&env, "node-1").await?;
     has_members(&env, "web-7", &["node-0", "node-1"], SOON).await?;
     has_members(&env, "new", &["node-0", "node-1"], SOON).await?;
@@ -198,8 +198,8 @@ pub(crate) async fn what_is_deleted_in_the_cloud_is_created_again(env: Env) -> R
         made.iter().any(|address| shown.contains(&address.to_string()))
     })
     .await?;
-    // A Service that went without its finalizer leaves an orphan: it is reported and kept. A
-    // leader would put the finalizer back.
+    // A Service that was deleted without its finalizer leaves an orphan, which is reported and
+    // kept. A leader would restore the finalizer.
     drop(leader);
     let none = json!({"metadata": {"finalizers": null}});
     services::patch(&env.client, "web", none).await?;

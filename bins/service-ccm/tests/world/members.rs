@@ -1,4 +1,4 @@
-//! Members follow the nodes, but not a mistake.
+//! Members follow the nodes, but do not follow a mistake.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) async fn members_follow_the_nodes(env: Env) -> Result<()> {
     services::address(&env.client, "web", SOON).await?;
     add_node(&env, "node-2").await?;
     has_members(&env, "web", &["node-0", "node-1", "node-2"], SOON).await?;
-    // Readiness plays no role; a mark does, and so does the label.
+    // Readiness does not matter, but a mark and the label do.
     nodes::set_ready(&env.client, "node-0", "Unknown").await?;
     let mark = json!({"spec": {"taints": [
         {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}]}});
@@ -39,7 +39,8 @@ pub(crate) async fn members_follow_the_nodes(env: Env) -> Result<()> {
     has_members(&env, "web", &["node-0"], SOON).await
 }
 
-/// Over the protocol of `external`: only the provider knows by which labels it selects.
+/// The members follow over the protocol of `external`, although only the provider knows by which
+/// labels it selects.
 pub(crate) async fn members_follow_the_labels_of_nodes(env: Env) -> Result<()> {
     env.cloud().balancers().configure(|settings| settings.traits.member_labels = true);
     for node in ["node-0", "node-1", "node-2"] {
@@ -62,8 +63,8 @@ pub(crate) async fn members_follow_the_labels_of_nodes(env: Env) -> Result<()> {
     has_members(&env, "web", &["node-1"], SOON).await
 }
 
-/// The next leader knows which nodes the load balancers have, so it reads their members at once if
-/// those are others now, and only in their turn of 30 minutes if not.
+/// The next leader knows which nodes the load balancers have. So it reads their members at once if
+/// the nodes differ now, and otherwise only in their turn within 30 minutes.
 pub(crate) async fn a_node_that_joins_between_two_leaders_becomes_a_member(env: Env) -> Result<()> {
     add_node(&env, "node-0").await?;
     let launch = quick(&env).arg("--load-balancer-audit-period=5m");
@@ -72,7 +73,7 @@ pub(crate) async fn a_node_that_joins_between_two_leaders_becomes_a_member(env: 
         services::create(&env.client, &service(name)).await?;
         services::address(&env.client, name, SOON).await?;
     }
-    // Some renewals of the Lease.
+    // This is the time of some renewals of the Lease.
     sleep(Duration::from_secs(6)).await;
     leader.terminate().await?;
     add_node(&env, "node-1").await?;
@@ -99,7 +100,7 @@ pub(crate) async fn a_thin_view_empties_no_load_balancer(env: Env) -> Result<()>
     sleep(Duration::from_secs(8)).await;
     let left = balancer(&env, "web")?.members.len();
     ensure!(left == 17, "{left} of 20 members are left");
-    // The next leader has no budget of its own.
+    // The next leader does not get a new budget.
     drop(leader);
     let leader = env.start(&quick(&env)).await?;
     sleep(Duration::from_secs(8)).await;
@@ -121,8 +122,8 @@ pub(crate) async fn a_thin_view_empties_no_load_balancer(env: Env) -> Result<()>
     services::patch(&env.client, "web", approved).await?;
     one_is_left(&env, "web").await?;
     let left = balancer(&env, "api")?.members.len();
-    ensure!(left == 17, "{left} of 20 members are left of a Service that was not approved");
-    // And all at once, on the Lease.
+    ensure!(left == 17, "{left} of 20 members of a Service without approval are left");
+    // The Lease approves all at once.
     let all = json!({
         "quartet.dev/approved-selector": "*", "quartet.dev/approved-until": "2999-01-01T00:00:00Z"});
     annotate_lease(&env.client, "service-ccm", all).await?;

@@ -50,7 +50,8 @@ impl Foreign {
     async fn run(self, env: Arc<Env>) {
         loop {
             for name in NAMES.into_iter().chain(["theirs"]) {
-                // Another client was faster, or the Service is gone: the next round finds out.
+                // Another client was faster, or the Service is gone, which the next round finds
+                // out.
                 self.look(&env, name).await.ok();
             }
             sleep(Duration::from_millis(200)).await;
@@ -228,7 +229,7 @@ pub(crate) async fn each_controller_touches_its_own(env: Env) -> Result<()> {
             bail!("{error}: {}", world.traces(name).await?);
         }
     }
-    // If a Service is gone before a controller has seen its change of class, an orphan is left.
+    // If a Service is gone before a controller has seen its change of class, an orphan remains.
     let emptied = poll::until("nothing to be left in the clouds", 4 * SOON, || async {
         Ok((is_empty(world.env.cloud()) && is_empty(world.own.cloud())).then_some(()))
     });

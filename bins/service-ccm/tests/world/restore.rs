@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::common::{add_node, balancer, quick};
 
-/// A Service in a backup, as Velero keeps it: without the fields that the API server sets anew.
+/// Returns a Service in a backup, as Velero keeps it: without the fields that the API server sets
+/// anew.
 fn backup(mut all: Value, name: &str) -> Result<Value> {
     let metadata = &all["metadata"];
     let mut kept = json!({"name": name, "namespace": NAMESPACE});
@@ -29,7 +30,7 @@ fn backup(mut all: Value, name: &str) -> Result<Value> {
 }
 
 /// The owner of a namespace restores it while the Services of the backup exist, and again when they
-/// are gone. Each Service gets a load balancer of its own, and nobody loses one.
+/// are gone. Each Service gets its own load balancer, and no Service loses one.
 pub(crate) async fn a_namespace_is_restored_by_its_owner(env: Env) -> Result<()> {
     let client = &env.client;
     let owner = client_as(env.cluster.kubeconfig(), OWNER).await?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::common::{add_node, quick, quickly};
 
-/// A Service that asks for this address.
+/// Returns a Service that asks for this address.
 fn at(name: &str, address: &str) -> Value {
     let mut service = service(name);
     service["spec"]["loadBalancerIP"] = json!(address);
@@ -31,8 +31,8 @@ async fn line(program: &Program, expect: &str) -> Result<()> {
     .await
 }
 
-/// The cloud gives the addresses that tenants ask for: the address of the metadata service, and the address of another
-/// Service in the cluster.
+/// The cloud assigns the addresses that tenants ask for: the address of the metadata service, and
+/// the address of another Service in the cluster.
 pub(crate) async fn an_address_of_the_cluster_is_shown_only_if_it_is_allowed(
     env: Env,
 ) -> Result<()> {

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::common::add_node;
 
-/// Load balancers are made, changed, held, refused and deleted; a second leader takes over.
+/// Load balancers are created, changed, held, refused and deleted, and a second leader takes over.
 pub(crate) async fn play(stage: &mut Stage) -> Result<()> {
     for number in 0..4 {
         add_node(&stage.env, &format!("node-{number}")).await?;

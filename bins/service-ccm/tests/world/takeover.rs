@@ -11,8 +11,8 @@ use ccm_tests::{
 
 use crate::common::{AGENT, add_node, balancer, deletes_orphans, has_members, quick};
 
-/// A node joins, and a Service is made, that the next leader does not see: the member stays, and the
-/// load balancer is not an orphan.
+/// A node joins and a Service is created, which the next leader does not see: the member stays, and
+/// the load balancer is not an orphan.
 pub(crate) async fn an_old_store_costs_no_member_and_no_load_balancer(mut env: Env) -> Result<()> {
     for node in ["node-0", "node-1"] {
         add_node(&env, node).await?;
@@ -34,7 +34,8 @@ pub(crate) async fn an_old_store_costs_no_member_and_no_load_balancer(mut env: E
     env.cloud().balancers().reset_writes();
     pair.take_over().await?;
 
-    // Longer than an audit's period, the confirmation of an orphan and an update of members.
+    // This is longer than an audit's period, the confirmation of an orphan and an update of
+    // members.
     poll::always("the load balancers stay", Duration::from_secs(13), || async {
         let writes = env.cloud().balancers().writes();
         ensure!(writes.is_empty(), "{writes:?}");

@@ -10,8 +10,8 @@ use ccm_tests::{
 
 use crate::common::{ORPHAN, add_node, add_orphan, balancer, deletes_orphans, quick};
 
-/// The program as these tests start it: one that deletes orphans, for which alone it reads single
-/// Services.
+/// Returns the program as these tests start it: one that deletes orphans, for which alone it reads
+/// single Services.
 pub(crate) fn launch(env: &Env) -> Launch {
     deletes_orphans(quick(env))
 }

@@ -40,10 +40,10 @@ pub const SELECTOR: &str = "quartet.dev/approved-selector";
 /// The annotation of the Lease with the time at which the approval ends.
 pub const UNTIL: &str = "quartet.dev/approved-until";
 
-/// The annotations with which a user approves what a program mainly does.
+/// The annotations with which a user approves the main changes of a program.
 pub const KEYS: Keys = Keys { selector: SELECTOR, until: UNTIL };
 
-/// Where an approval stands in texts about it, if that is not known.
+/// Returns where an approval is found, for texts about it.
 const fn keys() -> Keys {
     KEYS
 }
@@ -123,11 +123,11 @@ impl SetApproval {
         Ok(Some(Self { keys, selector, until }))
     }
 
-    /// The approval, unless its time is over.
+    /// Returns the approval if its time is not over.
     ///
     /// # Errors
     ///
-    /// When its time was over.
+    /// Its time is over: returns when it ended.
     pub fn unless_over(self, now: At) -> Result<Self, InvalidApproval> {
         match self.is_over(now) {
             false => Ok(self),

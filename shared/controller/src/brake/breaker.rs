@@ -10,8 +10,8 @@ pub const fn is_mass(part: usize, whole: usize, percent: usize) -> bool {
     part >= FEW && part * 100 > percent * whole
 }
 
-/// Holds changes, or not, because of the last observation of the population. It depends on nothing
-/// else, so it closes without an action by the user.
+/// Says if changes are held because of the last observation of the population. It depends on
+/// nothing else, so it closes without an action by the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Breaker<C> {
@@ -20,7 +20,7 @@ pub enum Breaker<C> {
     Closed,
     /// Changes are held, except approved ones.
     Open {
-        /// Since when.
+        /// Since when the breaker is open.
         since: At,
         /// The cause in the last observation.
         cause: C,
@@ -46,7 +46,7 @@ impl<C: Copy> Breaker<C> {
         matches!(self, Self::Open { .. })
     }
 
-    /// The breaker after an observation, with its cause if there is one.
+    /// Returns the breaker after an observation. `cause` says what was not plausible about it.
     #[must_use]
     pub fn after(self, now: At, cause: Option<C>) -> Self {
         match (self, cause) {
@@ -56,7 +56,7 @@ impl<C: Copy> Breaker<C> {
         }
     }
 
-    /// The transition from this state to `after`.
+    /// Returns the transition from this state to `after`.
     pub const fn transition(self, after: Self) -> Transition<C> {
         match (self, after) {
             (Self::Closed, Self::Open { cause, .. }) => Transition::Opened(cause),

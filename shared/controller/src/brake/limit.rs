@@ -7,15 +7,15 @@ use super::breaker::FEW;
 /// How many of a population may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
-    /// This many. Zero: none, except approved ones.
+    /// This many objects. With zero, only approved ones.
     Count(u32),
-    /// This percentage, rounded up and at least 3, so that a small population can change.
-    /// Zero: none, except approved ones.
+    /// This percentage, rounded up and at least 3, so that a small population can change. With
+    /// zero, only approved ones.
     Percent(u8),
 }
 
 impl Limit {
-    /// The limit for a population of this size.
+    /// Returns the limit for a population of this size.
     pub fn of(self, population: usize) -> usize {
         match self {
             Self::Count(count) => usize::try_from(count).unwrap_or(usize::MAX),

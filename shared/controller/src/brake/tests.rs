@@ -78,7 +78,7 @@ fn few_changes_do_not_open_the_breaker() {
     }
 }
 
-/// A process: what its wall clock said at its start. Its monotonic clock begins there.
+/// A process, with the time of its wall clock at its start. Its monotonic clock begins there.
 struct Process {
     started: At,
 }
@@ -126,7 +126,7 @@ fn entries_from_the_future_expire_after_one_window() {
 }
 
 proptest! {
-    /// However leaders change, no more than the limit goes within any window.
+    /// However often leaders change, no more than the limit changes within any window.
     #[test]
     fn flapping_leaders_share_one_budget(steps in prop::collection::vec((0_u64..200, any::<bool>()), 1..200)) {
         let budget = in_ten_minutes(Limit::Count(3));

@@ -18,8 +18,9 @@ pub struct Usage {
 /// names of objects never begin with it.
 const SUM: char = '~';
 
-/// The maximum number of changes that one entry stands for, and all entries of a record together:
-/// more than the largest clusters have nodes. A record may say anything, and each change costs memory.
+/// The maximum number of changes that one entry, or all entries of a record together, may stand
+/// for: more than the largest clusters have nodes. The bound is necessary because a record may
+/// contain any number, and each change costs memory.
 const MOST: usize = 20_000;
 
 /// Returns the number of changes that the entry with this UID stands for.
@@ -49,8 +50,8 @@ pub fn split_all<'a>(
     entries.flat_map(|(at, uid)| split(uid).map(move |uid| (at, uid))).take(MOST)
 }
 
-/// Sums up the older half of these as one entry with the time of the last of them. `None` if there
-/// are too few.
+/// Sums up the older half of these as one entry with the time of the last of them. Returns `None`
+/// if they are too few.
 pub fn summed_up<'a>(entries: &[(At, &'a str)]) -> Option<(At, Box<str>, Vec<&'a str>)> {
     let mut entries: Vec<_> = entries.to_vec();
     entries.sort_unstable();
@@ -69,7 +70,7 @@ pub struct Window {
 }
 
 impl FromIterator<(At, Box<str>)> for Window {
-    /// The order does not matter.
+    /// Collects changes in any order.
     fn from_iter<I: IntoIterator<Item = (At, Box<str>)>>(changes: I) -> Self {
         let mut spent: VecDeque<_> = changes.into_iter().collect();
         spent.make_contiguous().sort();
@@ -78,12 +79,12 @@ impl FromIterator<(At, Box<str>)> for Window {
 }
 
 impl Window {
-    /// The changes after this time, the oldest first, with their UIDs.
+    /// Returns the changes after this time, the oldest first, with their UIDs.
     pub fn after(&self, time: At) -> impl Iterator<Item = (At, &str)> {
         self.spent.iter().filter(move |(at, _)| *at > time).map(|(at, uid)| (*at, &**uid))
     }
 
-    /// Replaces the older half of the entries by one. Returns true if it could.
+    /// Replaces the older half of the entries by one. Returns false if it cannot.
     pub fn sum_up(&mut self) -> bool {
         let entries: Vec<_> = self.spent.iter().map(|(at, uid)| (*at, &**uid)).collect();
         let Some((at, sum, older)) = summed_up(&entries) else { return false };
@@ -94,10 +95,10 @@ impl Window {
         true
     }
 
-    /// The window as read by another process. If that process's clock is behind, a change in
-    /// the future counts as one at `now`, so it holds for one window at most.
+    /// Returns the window as read by another process. If that process's clock is behind, a change
+    /// in the future counts as one at `now`, so it holds for one window at most.
     pub(super) fn read_at(mut self, now: At) -> Self {
-        // The newest count for longest.
+        // The newest changes count for the longest time.
         let newest = self.spent.iter().rev().map(|(at, uid)| ((*at).min(now), &**uid));
         self.spent = split_all(newest).collect();
         self.spent.make_contiguous().sort_by_key(|(at, _)| *at);
@@ -112,7 +113,7 @@ impl Window {
         }
     }
 
-    /// Charges one change; the error is the time at which budget becomes available.
+    /// Charges one change. The error is the time at which budget becomes available.
     pub(super) fn take(
         &mut self,
         now: At,
@@ -136,7 +137,7 @@ impl Window {
         Err(frees.map(|(at, _)| *at + budget.window))
     }
 
-    /// A change that was charged is made only now.
+    /// Records that a change that was charged is made only now.
     pub(super) fn renew(&mut self, now: At, uid: &str) {
         if let Some(place) = self.spent.iter().position(|(_, paid)| &**paid == uid)
             && let Some((_, paid)) = self.spent.remove(place)

@@ -113,7 +113,7 @@ fn nothing_can_be_compared_if_one_side_gives_nothing() {
         (node("a"), instance(""), Agreement::Unknown),
         (uuid(node("a"), "another"), instance(""), Agreement::Unknown),
         (at(node("a"), "InternalIP", "10.0.0.1"), instance(""), Agreement::Unknown),
-        // Its name is its ID.
+        // The instance's name is its ID.
         (node("a"), is_own_id.clone(), Agreement::Unknown),
         (node(&UUID.to_lowercase()), is_own_id, Agreement::Name),
         // A kubelet without --node-ip gives no address.
@@ -142,7 +142,7 @@ fn new(node: Node) -> Node {
     Node { taints: vec![taint], ..node }
 }
 
-/// Each row: the better right first.
+/// Each row has the node with the better claim first.
 #[test]
 fn one_of_two_nodes_has_the_better_right() {
     let instance = instance("web");

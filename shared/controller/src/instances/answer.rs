@@ -17,7 +17,7 @@ pub enum LookupOutcome {
 label!(LookupOutcome);
 
 impl LookupOutcome {
-    /// The answer, or the kind of the error.
+    /// Returns the answer, or the kind of the error.
     pub fn of(result: &LookupResult) -> Result<Self, ErrorKind> {
         match result {
             Ok(Lookup::Found(_)) => Ok(Self::Found),

@@ -6,9 +6,9 @@ use std::{
 use ccm_cloud::{Fleet, ProviderId};
 use ccm_objects::{Node, Shared as Name};
 
-/// The names of the nodes that a list of the fleet does not show: by provider ID, or by name those
-/// without one. `spell` returns the list's spelling of a provider ID. A node that an unreadable
-/// entry may be about counts as shown.
+/// Returns the names of the nodes that a list of the fleet does not show. Nodes are compared by
+/// provider ID, and by name if they do not have one. `spell` returns the list's spelling of a
+/// provider ID. A node that an unreadable entry may be about counts as shown.
 pub fn unlisted<'a>(
     fleet: &Fleet,
     spell: impl Fn(&str) -> String,
@@ -18,7 +18,7 @@ pub fn unlisted<'a>(
         std::iter::once(&instance.provider_id).chain(&instance.other_ids).map(ProviderId::as_str)
     });
     let ids: HashSet<&str> = ids.collect();
-    // Names of nodes are lower-case, those in a cloud need not be.
+    // Names of nodes are lower-case. Names in a cloud need not be.
     let names = fleet.instances.iter().map(|instance| instance.name.to_lowercase());
     let names: HashSet<String> = names.collect();
     let is_missing = |node: &&Arc<Node>| {
@@ -35,8 +35,8 @@ pub fn unlisted<'a>(
 /// Returns true if an unreadable entry of the list may be about this node.
 fn may_be_in(unreadable: &[String], node: &str, id: Option<&str>) -> bool {
     let id = id.unwrap_or(node);
-    // Names in a cloud need not be lower-case, as nodes' names are. The provider's own part of an
-    // ID, as some providers name an instance by it.
+    // Names in a cloud need not be lower-case, as nodes' names are. Some providers name an instance
+    // by their own part of its ID, so that part is compared too.
     let tail = id.rsplit(['/', ':']).next().filter(|tail| !tail.is_empty()).unwrap_or(id);
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut words = unreadable.iter().flat_map(|line| line.split(|c| !is_word(c)));

@@ -21,11 +21,11 @@ use crate::{
 pub const BATCH: usize = 500;
 /// The maximum number of lookups in flight: a slow lookup must not block the next one.
 const IN_FLIGHT: usize = 4;
-/// How often in a row a node is looked up again at once after calls that had too many nodes.
-/// Then the failure counts as the node's own.
+/// How often in a row a node is looked up again at once after calls that had too many nodes. After
+/// that the failure counts as the node's own.
 const MANY_UNANSWERED: u32 = 16;
-/// The same if the last call was not answered in time: each of them takes its whole time limit,
-/// and the user should learn of it.
+/// The limit if the last call was not answered in time. It is lower because each such call takes
+/// its whole time limit, and the user should learn of it.
 const MANY_TIMEOUTS: u32 = 4;
 /// The delay of such a lookup.
 const AGAIN: Duration = Duration::from_millis(1);
@@ -41,7 +41,7 @@ pub struct Work {
 
 /// The next step for a node from the queue.
 pub enum NextStep {
-    /// Nothing: it is not to be worked on now.
+    /// Nothing: the node should not be worked on now.
     Nothing,
     /// Work with this answer.
     Known(LookupResult),
@@ -54,26 +54,27 @@ pub trait Asker: Send + Sync + 'static {
     /// Returns the next step for this node.
     fn next(&self, node: &Arc<Node>) -> NextStep;
 
-    /// A call about these nodes.
+    /// Returns a call about these nodes.
     fn call(&self, nodes: &[Arc<Node>]) -> Call;
 
-    /// A call about this many nodes has ended; the next ones have at most `most`.
+    /// Records the end of a call about this many nodes. The next calls have at most `most` nodes.
     fn asked(&self, _nodes: usize, _most: usize) {}
 
-    /// The call about this node had too many nodes: the next work on it should ask the cloud again.
+    /// Records that the call about this node had too many nodes, so that the next work on it asks
+    /// the cloud again.
     fn asks_again(&self, _name: &Name) {}
 
-    /// The cloud's answers in a call that began at `started`.
+    /// Records the cloud's answers in a call that began at `started`.
     fn answered(&self, _works: &[Work], _started: Instant) {}
 
-    /// The workers for this node. They give its name back to the queue.
+    /// Returns the workers for this node. They give its name back to the queue.
     fn workers(&self, node: &Node) -> &mpsc::Sender<Work>;
 
     /// Gives the name of a node back to the queue.
     fn done(&self, name: &Name);
 }
 
-/// How soon to work on a node: someone waits for a new one.
+/// Returns how soon to work on a node: someone waits for a new one.
 fn priority(node: &Node) -> Priority {
     if node.is_uninitialised() { Priority::Urgent } else { Priority::Routine }
 }
@@ -84,7 +85,8 @@ pub struct Stage<A> {
     asker: A,
     store: Store<Node>,
     queue: WorkQueue<Name>,
-    /// Consecutive lookups without an answer because they had too many nodes, by node.
+    /// The number of consecutive lookups that were not answered because they had too many nodes, by
+    /// node.
     unanswered: Mutex<HashMap<Name, u32>>,
     sized: SizedLookups,
     /// Cancelled by the drain: pending cloud calls are dropped.
@@ -213,7 +215,7 @@ impl<A: Asker> Stage<A> {
         }
     }
 
-    /// Queues a node whose lookup had too many nodes; `false` if that has happened too often.
+    /// Queues a node whose lookup had too many nodes. Returns false if that has happened too often.
     fn is_asked_again(&self, Work { node, answer }: &Work) -> bool {
         let name = &node.name;
         let is_late = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);

@@ -51,8 +51,8 @@ fn lookups(most: usize, error: ErrorKind) -> SizedLookups {
     SizedLookups::new(Arc::new(FakeCloud(Arc::new(Small { most, error }))), 64)
 }
 
-/// Asks about this many nodes: how many were answered, by an error or not, and how many must be
-/// asked about again.
+/// Asks about this many nodes. Returns how many were answered, if only by an error, and how many
+/// must be asked about again.
 async fn ask(lookups: &SizedLookups, count: usize) -> (usize, usize, usize) {
     let node = Arc::new(Node::default());
     let nodes: Vec<_> = (0..count).map(|_| Arc::clone(&node)).collect();
@@ -85,7 +85,7 @@ async fn a_refused_connection_shows_nothing_about_the_size() {
     assert_eq!((ask(&lookups, 64).await, lookups.size()), ((0, 64, 0), 64));
 }
 
-/// Answers each call with these.
+/// Answers each call with these results.
 struct Scripted(Vec<LookupResult>);
 
 #[async_trait]

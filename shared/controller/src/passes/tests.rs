@@ -78,7 +78,7 @@ fn begin(takes: u64, next: fn() -> NextPass, period: u64) -> Loop {
 }
 
 impl Loop {
-    /// When the next pass begins, in seconds.
+    /// Returns when the next pass begins, in seconds.
     async fn next(&mut self) -> f64 {
         self.began.recv().await.expect("the loop runs")
     }

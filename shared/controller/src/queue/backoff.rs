@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::QueueConfig;
 
-/// The wait after this many failures of one key (1 is the first), minus a random share.
+/// Returns the wait after this many failures of one key (1 is the first), minus a random share.
 /// `unit` is the random number, between 0 and 1.
 pub(super) fn delay(config: &QueueConfig, failures: u32, unit: f64) -> Duration {
     let full = config.waits.after(failures);

@@ -13,7 +13,7 @@ pub struct BatchWindowConfig {
     pub first: Duration,
     /// The longest window.
     pub most: Duration,
-    /// Each such time without a new key after a batch undoes half a step of growth.
+    /// Each period of this length without a new key after a batch undoes half a step of growth.
     pub quiet: Duration,
 }
 
@@ -61,12 +61,12 @@ impl Default for BatchWindow {
 }
 
 impl BatchWindow {
-    /// A window with these bounds.
+    /// Creates a window with these bounds.
     pub fn new(config: BatchWindowConfig) -> Self {
         Self { config, urgent: None, routine: None }
     }
 
-    /// The window of the next batch, if its first new key has this priority and has been waiting
+    /// Returns the window of the next batch, if its first new key has this priority and has waited
     /// since then. Keys that a timer adds are not part of a burst, so a batch of them has the
     /// shortest window.
     pub(super) fn window(&self, new: Option<(Priority, Instant)>) -> Duration {
@@ -83,7 +83,7 @@ impl BatchWindow {
     }
 
     /// Records that a batch with this window was taken now, and whether it had new urgent and new
-    /// routine keys. Routine keys that came along with urgent ones go on with their burst.
+    /// routine keys. Routine keys that came together with urgent ones continue their burst.
     pub(super) fn taken(&mut self, new: (bool, bool), window: Duration, now: Instant) {
         match new {
             (true, has_routine) => {

@@ -1,8 +1,8 @@
-//! The keys of one priority that wait: groups take turns, and the keys of a group come by age.
+//! The waiting keys of one priority: groups take turns, and the keys of a group are ordered by age.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// The group of a key: keys of one group share a turn. Groups are told by a hash.
+/// The group of a key: keys of one group share a turn. A hash identifies the group.
 pub(super) type Group<K> = fn(&K) -> u64;
 
 /// Waiting keys.
@@ -10,11 +10,11 @@ pub(super) type Group<K> = fn(&K) -> u64;
 pub(super) struct FairLine<K> {
     group: Group<K>,
     by_age: BTreeMap<u64, K>,
-    /// The sequence numbers of the keys of each group. A group in `turns` is here, even if all its
-    /// keys have left by other ways.
+    /// The sequence numbers of the keys of each group. A group in `turns` is also here, even if all
+    /// its keys have left in other ways.
     groups: HashMap<u64, BTreeSet<u64>>,
     /// The groups in the order of their turns. A new one comes last, so that a group that comes and
-    /// goes takes no turn of the others.
+    /// goes does not take the turns of others.
     turns: VecDeque<u64>,
 }
 
@@ -69,7 +69,7 @@ impl<K> FairLine<K> {
         }
     }
 
-    /// The keys, the oldest first.
+    /// Returns the keys, the oldest first.
     pub(super) fn by_age(&self) -> impl Iterator<Item = &K> {
         self.by_age.values()
     }
@@ -90,7 +90,7 @@ mod tests {
             line.insert(key, key);
         }
         let mut taken = vec![line.pop(), line.pop(), line.pop()];
-        // Another one joins: it comes after one of each.
+        // Another group joins: its turn comes after one key of each other group.
         line.insert(500, 300);
         line.remove(103);
         taken.extend([line.pop(), line.pop(), line.pop(), line.pop(), line.pop()]);

@@ -14,10 +14,10 @@ use super::state::QueueSnapshot;
 /// The queue's name: a constant of the program.
 type Name = &'static str;
 
-/// Reads one queue; `None` once the queue is dropped.
+/// Reads one queue. Returns `None` once the queue is dropped.
 type Read = Box<dyn Fn() -> Option<QueueSnapshot> + Send + Sync>;
 
-/// Bounds from 10 ns to 10 s, each ten times the one before.
+/// Returns bounds from 10 ns to 10 s, each ten times the previous one.
 fn bounds() -> impl Iterator<Item = f64> {
     exponential_buckets(1e-8, 10.0, 10)
 }
@@ -79,7 +79,7 @@ impl QueueMetrics {
         self.watch(name, || Some(QueueSnapshot::default()));
     }
 
-    /// How long keys wait in this queue, and how long they are in work.
+    /// Returns how long keys wait in this queue, and how long they are in work.
     pub(super) fn histograms(&self, name: &'static str) -> (Histogram, Histogram) {
         (self.durations.queued.of(name), self.durations.worked.of(name))
     }
@@ -92,7 +92,7 @@ impl QueueMetrics {
         self.queues.lock().push((name, Box::new(read)));
     }
 
-    /// The state of all queues. Removes queues that were dropped.
+    /// Returns the state of all queues. Removes queues that were dropped.
     fn read(&self) -> Vec<Row<QueueSnapshot>> {
         let mut snapshots = Vec::new();
         self.queues.lock().retain(|(name, read)| {

@@ -13,7 +13,7 @@ use ccm_base::later;
 /// How often one key may be added with [`WorkQueue::add_paced`](super::WorkQueue::add_paced).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRate {
-    /// How often in a row.
+    /// How often it may be added in a row.
     pub burst: u32,
     /// The time between two adds after that. Zero: no limit.
     pub interval: Duration,

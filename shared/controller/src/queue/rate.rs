@@ -17,7 +17,7 @@ pub(super) struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// A rate that is not positive does not limit.
+    /// Creates a rate. One that is not positive does not limit.
     pub(super) fn new(rate: f64, burst: u32) -> Self {
         let interval = if rate > 0.0 {
             let interval = Duration::try_from_secs_f64(rate.recip());

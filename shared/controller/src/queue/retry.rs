@@ -13,8 +13,8 @@ pub const LONG_RETRY: Duration = Duration::from_mins(5);
 /// Delay after a conflict, so that the informer receives the other writer's change.
 const AFTER_CONFLICT: Duration = Duration::from_millis(20);
 
-/// When a key is retried while nothing changes. Its text completes "retrying" and does not
-/// depend on the current attempt, because an event stays visible for many attempts.
+/// When a key is retried while nothing changes. The text completes "retrying" and does not depend
+/// on the current attempt, because an event stays visible for many attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pace {
     /// With exponential back-off.
@@ -26,7 +26,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// The pace after an error of this class, with this back-off.
+    /// Returns the pace after an error of this class, with this back-off.
     pub fn of(class: RetryClass, backoff: Backoff) -> Self {
         match class {
             RetryClass::Retry => Self::Backoff(backoff),
@@ -50,7 +50,7 @@ impl fmt::Display for Pace {
     }
 }
 
-/// Whole seconds, at least one: the timing is not more exact than that.
+/// Rounds to whole seconds, at least one, because the timing is not more exact.
 fn rounded(wait: Duration) -> Duration {
     Duration::from_secs((wait + Duration::from_millis(500)).as_secs().max(1))
 }
@@ -68,8 +68,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         }
     }
 
-    /// The object of this key has changed since it was read: adds the key again soon, later each
-    /// time. `false` after `most` conflicts in a row: this one is a failure.
+    /// Retries a key whose object has changed since it was read: adds the key again soon, and later
+    /// each time. Returns false after `most` conflicts in a row: then this one is a failure.
     pub fn again_after_conflict(&self, key: K, most: u32, priority: Priority) -> bool {
         let conflicts = self.change(|core, _| core.conflict(key.clone()));
         let is_usual = conflicts <= most;
@@ -79,7 +79,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> WorkQueue<K> {
         is_usual
     }
 
-    /// Adds the key after this time; a change of its object comes first.
+    /// Adds the key after this time. A change of its object adds it earlier.
     pub fn retry_every(&self, key: K, after: Duration) -> Pace {
         self.add_after(key, after, Priority::Routine);
         Pace::Every(after)

@@ -165,8 +165,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.delay(key, after, priority, false, now);
     }
 
-    /// Adds the key, or delays it if it was added so too often. A key that waits or is delayed so
-    /// already is the same add.
+    /// Adds the key, or delays it if it was added in this way too often. If the key waits or is
+    /// delayed already, the add does not count.
     pub(super) fn add_paced(&mut self, key: K, priority: Priority, now: Instant) {
         if self.shut_down {
             return;
@@ -209,7 +209,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
     }
 
-    /// `unit` is a random number between 0 and 1.
+    /// Schedules a retry. `unit` is a random number between 0 and 1.
     pub(super) fn retry(&mut self, key: K, unit: f64, now: Instant) {
         if self.shut_down {
             return;
@@ -236,14 +236,14 @@ impl<K: Clone + Eq + Hash> Core<K> {
         }
     }
 
-    /// Counts a conflict: how many there were since the last [`Core::forget`].
+    /// Counts a conflict. Returns how many there were since the last [`Core::forget`].
     pub(super) fn conflict(&mut self, key: K) -> u32 {
         let entry = self.entries.entry(key).or_default();
         entry.conflicts = entry.conflicts.saturating_add(1);
         entry.conflicts
     }
 
-    /// Forgets all about the key, unless a worker has it: then only what would follow.
+    /// Forgets everything about the key. If a worker has it, only forgets what would follow.
     pub(super) fn remove(&mut self, key: &K) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         let empty = KeyState { work: entry.work, ..KeyState::default() };
@@ -276,7 +276,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         Some(now.saturating_duration_since(work.started))
     }
 
-    /// Up to `max` keys; empty if no key waits or the queue is shut down.
+    /// Takes up to `max` keys. Returns an empty list if no key waits or the queue is shut down.
     pub(super) fn take_batch(&mut self, max: usize, now: Instant) -> Vec<Taken<K>> {
         self.advance(now);
         let mut batch = Vec::with_capacity(max.min(self.urgent.len() + self.routine.len()));
@@ -313,13 +313,13 @@ impl<K: Clone + Eq + Hash> Core<K> {
         self.processing
     }
 
-    /// The number of keys that wait to be handed out.
+    /// Returns the number of keys that wait to be handed out.
     pub(super) fn ready_len(&mut self, now: Instant) -> usize {
         self.advance(now);
         self.urgent.len() + self.routine.len()
     }
 
-    /// Since when the oldest waiting key has been waiting.
+    /// Returns since when the oldest waiting key has been waiting.
     pub(super) fn oldest(&self) -> Option<Instant> {
         [&self.urgent, &self.routine]
             .into_iter()
@@ -328,8 +328,8 @@ impl<K: Clone + Eq + Hash> Core<K> {
             .min()
     }
 
-    /// Since when the oldest waiting key of this priority has been waiting, among those that are
-    /// not retries and were not added by a timer only.
+    /// Returns since when the oldest waiting key of this priority has been waiting, among those
+    /// that are not retries and were not added by a timer only.
     pub(super) fn oldest_new(&self, priority: Priority) -> Option<Instant> {
         let ready = match priority {
             Priority::Urgent => &self.urgent,
@@ -340,7 +340,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         Some(new.wanted?.since)
     }
 
-    /// The next time at which the state changes without a call.
+    /// Returns the next time at which the state changes without a call.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.timers.first_key_value().map(|((at, _), _)| *at)
     }
@@ -488,7 +488,7 @@ impl<K: Clone + Eq + Hash> Core<K> {
         };
         if self.entries.get(key).is_some_and(idle) {
             self.entries.remove(key);
-            // What a burst has taken goes back: 150 bytes a key.
+            // Frees the memory that a burst has taken: 150 bytes per key.
             if self.entries.is_empty() {
                 self.entries.shrink_to_fit();
             }

@@ -1,12 +1,12 @@
 //! A record without the names of a cluster.
 //!
-//! Every text in the memory and in the events is replaced, but for words that are known to name nothing. Fields and
-//! variants are not texts: the serialisation says which they are. Numbers, times and truth values stay. The effects are
-//! those that this machine has with the replaced memory and events: it has not seen any others. So nothing passes that
-//! is not known, whichever field it is in.
+//! Every text in the memory and in the events is replaced, except words that are known to name
+//! nothing. Fields and variants are not texts: the serialisation says which they are. Numbers,
+//! times and truth values stay. The machine computes the effects again from the replaced memory and
+//! events. So no unknown text passes, whichever field it is in.
 //!
-//! The same text becomes the same text, also as a part of another one (`default/shop`, `node-7.example.com`), and
-//! the order of texts stays.
+//! Equal texts stay equal, also as parts of others (`default/shop`, `node-7.example.com`), and the
+//! order of texts stays.
 
 mod addresses;
 mod names;
@@ -25,7 +25,7 @@ use super::{
     },
 };
 
-/// Writes the record with these lines without names. It reads them twice.
+/// Writes the record with these lines without names. Reads the lines twice.
 pub(super) fn write<'a, M: Recorded>(
     header: Header,
     lines: impl Fn() -> Box<dyn Read + 'a>,
@@ -48,7 +48,7 @@ pub(super) fn write<'a, M: Recorded>(
     write_end(to, end)
 }
 
-/// Learns all texts. The error has none of them.
+/// Learns all texts. The error does not quote any.
 fn collect<M: Recorded>(lines: Box<dyn Read + '_>, names: &mut Names) -> Result<(), String> {
     let mut reader = Reader::new(lines);
     while let Some(line) = reader.next() {
@@ -74,7 +74,8 @@ fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// Writes the lines with other names, as far as they can be. The inner error says why no more.
+/// Writes the lines with other names, up to the first that cannot be rewritten. The inner error
+/// says why.
 fn rewrite<M: Recorded>(
     lines: Box<dyn Read + '_>,
     names: &Names,
@@ -119,7 +120,7 @@ fn replaced<T: Serialize + DeserializeOwned>(text: &str, names: &Names) -> Optio
     Some((again, value))
 }
 
-/// The variant of an effect.
+/// Returns the variant of an effect.
 fn kind(effect: &Value) -> Option<&str> {
     effect.as_str().or_else(|| effect.as_object()?.keys().next().map(String::as_str))
 }

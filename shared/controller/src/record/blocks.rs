@@ -1,6 +1,6 @@
 //! Bytes, compressed block by block.
 //!
-//! Each block is compressed separately once it is full: a program that hears little holds no
+//! Each block is compressed separately once it is full: a program with few events does not hold a
 //! compressor, and a reader can begin at any block.
 
 use std::{
@@ -13,12 +13,14 @@ use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
 
 /// The bytes of a block before it is compressed: twice the distance over which the compressor finds repetitions.
 pub(super) const BLOCK: usize = 64 * 1024;
-/// From 1 to 9. With 1 a block takes a fifth less time, and a record holds a quarter less; with 6 it takes two and a half
-/// times as long, and a record holds a fifth more.
+/// The level of compression, from 1 to 9. With 1 a block takes a fifth less time, and a record
+/// holds a quarter less. With 6 a block takes two and a half times as long, and a record holds a
+/// fifth more.
 const LEVEL: u32 = 4;
-/// The memory that the compressor takes while it works, with the block that it makes.
+/// The memory that the compressor takes while it works, including the block that it makes.
 pub(super) const WORK: usize = 400 * 1024;
-/// The most that a block takes beside its bytes: its place in a list, its counters, and what is not used at its end.
+/// The most memory that a block takes beside its bytes: its place in a list, its counters, and the
+/// unused part at its end.
 pub(super) const OVERHEAD: usize = 64;
 
 /// A compressed block. Readers share it.
@@ -32,7 +34,7 @@ pub(super) fn pack(raw: &[u8]) -> io::Result<Block> {
     Ok(encoder.finish()?.into())
 }
 
-/// Blocks, and at their end bytes that are not compressed yet, as one text.
+/// Blocks and, after them, bytes that are not compressed yet, read as one text.
 #[derive(Default)]
 pub(super) struct Unpacked {
     blocks: VecDeque<BlockPart>,

@@ -1,4 +1,4 @@
-//! The record of one object, cut out of a whole one.
+//! Cuts the record of one object out of a whole one.
 
 use serde_json::Value;
 
@@ -8,19 +8,19 @@ use super::{
     ring::RecordSnapshot,
 };
 
-/// A cut that is longer than this is not worth more than the whole record.
+/// A longer cut is not worth more than the whole record.
 const LONGEST: usize = 16 * 1024 * 1024;
 
 /// The lines of one object, between header and end.
 pub(super) struct Alone {
     pub(super) text: Vec<u8>,
     pub(super) events: u64,
-    /// How many of them are about the object.
+    /// How many events are about the object.
     pub(super) own: u64,
 }
 
-/// Cuts out the record of this object, and replays both: what follows for the object must be the same. The error
-/// says in words why the record cannot be cut.
+/// Cuts out the record of this object, and replays both records: the effects on the object must be
+/// the same. The error says in words why the record cannot be cut.
 pub(super) fn cut<M: Recorded>(snapshot: &RecordSnapshot, name: &str) -> Result<Alone, String> {
     let mut reader = Reader::new(snapshot.lines());
     let mut alone = Alone { text: Vec::new(), events: 0, own: 0 };
@@ -68,7 +68,7 @@ impl Alone {
         let followed = whole.apply(read()?, at);
         if serde_json::to_value(&followed).map_err(failed)? != Value::Array(effects) {
             return Err(format!(
-                "it cannot be trusted: the event of {at} has other effects in a replay"
+                "the record cannot be trusted: the event of {at} has other effects in a replay"
             ));
         }
         let about = |effects: &[M::Effect]| {
@@ -95,5 +95,7 @@ impl Alone {
 }
 
 fn depends(at: ccm_base::At) -> String {
-    format!("it decides otherwise: what followed from the event of {at} depends on other objects")
+    format!(
+        "its machine decides otherwise: the effects of the event of {at} depend on other objects"
+    )
 }

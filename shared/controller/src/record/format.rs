@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {"record":1,"program":"node-ccm","version":"0.1.0",...}       who wrote it, when, and what is in it
-//! {"segment":{"clock_set_ms":0}}                                the numbers of elements begin anew; the wall clock
+//! {"segment":{"clock_set_ms":0}}                                the numbers of elements start again; the wall clock
 //! {"memory":{...}}                                              the machine before the first event
 //! {"at":"2026-11-22T15:41:17.123Z","event":{...},"effects":[...]}
 //! {"end":{"events":1}}                                          the record is complete
@@ -60,7 +60,8 @@ pub(super) struct Begin {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct End {
     pub(super) events: u64,
-    /// Events whose effects are of other kinds than in the record that this one was made from.
+    /// The number of events whose effects are of other kinds than in the record that this one was
+    /// made from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) other_effects: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,7 +110,7 @@ pub(super) enum RecordLine {
     End(End),
 }
 
-/// All that lines may have.
+/// Everything that a line may have.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Any<'a> {
@@ -138,12 +139,12 @@ impl<R: Read> Reader<R> {
         Self { lines, number: 0, set: SignedDuration::ZERO, elements }
     }
 
-    /// Runs this as if the wall clock had been set as it was in the present segment.
+    /// Runs this as if the wall clock had been set as it was in the current segment.
     pub(super) fn then<T>(&self, run: impl FnOnce() -> T) -> T {
         clock::while_set_by(self.set, run)
     }
 
-    /// The next line; in words why it cannot be read.
+    /// Returns the next line; in words why it cannot be read.
     pub(super) fn next(&mut self) -> Option<Result<RecordLine, String>> {
         let text = loop {
             self.number += 1;

@@ -1,10 +1,12 @@
-//! Lists in events, as the difference from what the record has already.
+//! Writes lists in events as the difference from what the record has already.
 //!
-//! A list of the cloud is much the same each time. So an element of a long array that the segment has already is
-//! written as its number: `{"=":17}`, or `{"=":[17,40]}` for forty of them from number 17 on. Such an array begins with
-//! `{"=":"list"}`; each of its objects and arrays that is written in full gets the next number.
+//! A list of the cloud hardly changes from one time to the next. So an element of a long array that
+//! the segment has already is written as its number: `{"=":17}`, or `{"=":[17,40]}` for forty of
+//! them from number 17 on. Such an array begins with `{"=":"list"}`; each of its objects and arrays
+//! that is written in full gets the next number.
 //!
-//! This is about the outermost arrays of an event; maps and what is inside of elements is written as it is.
+//! Only the outermost arrays of an event are shortened. Maps and the content of elements are
+//! written as they are.
 
 use std::{
     collections::HashMap,
@@ -19,10 +21,10 @@ use serde_json::value::RawValue;
 const LONG: usize = 16;
 /// The first element of an array with numbers.
 const MARK: &[u8] = br#"{"=":"list"}"#;
-/// How an element begins that stands for others.
+/// The beginning of an element that stands for others.
 const STANDS: &[u8] = br#"{"=":"#;
 
-/// Where a reader of JSON is. It sees structure, and no mistakes.
+/// The position of a reader of JSON. It follows the structure and does not look for mistakes.
 #[derive(Default)]
 struct Scan {
     depth: usize,
@@ -70,7 +72,7 @@ trait Rewrite {
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()>;
 }
 
-/// JSON on its way through a [`Rewrite`].
+/// Passes JSON through a [`Rewrite`].
 struct Walk<'a, R> {
     to: &'a mut dyn Write,
     rewrite: R,
@@ -140,14 +142,15 @@ pub(super) struct KnownElements {
 }
 
 impl KnownElements {
-    /// The memory that this takes.
+    /// Returns the memory that this takes.
     pub(super) fn bytes(&self) -> usize {
-        // One byte for each place, and a part of the places stays free.
+        // Each place takes one byte, and a part of the places stays free.
         self.numbers.capacity() * (size_of::<([u32; 3], u32)>() + 1) * 8 / 7
     }
 }
 
-/// 96 bits: two different elements of a segment have the same with a chance of one to 10^20.
+/// Returns a hash of 96 bits: two different elements of a segment have the same hash with a
+/// probability of about one in 10^20.
 fn fingerprint(element: &[u8]) -> [u32; 3] {
     let hash = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -169,7 +172,7 @@ struct Shorten<'a> {
     held: Vec<Vec<u8>>,
     is_long: bool,
     is_first: bool,
-    /// Numbers that are not written yet: the first, and how many.
+    /// The numbers that are not written yet: the first one, and how many there are.
     run: Option<(u32, u32)>,
 }
 
@@ -248,7 +251,7 @@ impl Rewrite for Shorten<'_> {
     }
 
     fn end(&mut self, to: &mut dyn Write) -> io::Result<()> {
-        // One that looks as if it had numbers gets some.
+        // An array that looks as if it had numbers gets some.
         if self.held.first().is_some_and(|element| element.starts_with(STANDS)) {
             self.begin_long(to)?;
         }
@@ -267,7 +270,7 @@ impl Rewrite for Shorten<'_> {
 pub(super) struct Elements(Vec<Box<RawValue>>);
 
 impl Elements {
-    /// The event in full.
+    /// Returns the event in full.
     pub(super) fn expand(&mut self, event: &str) -> io::Result<String> {
         let mut full = Vec::with_capacity(event.len());
         let rewrite = Expand { elements: self, is_long: false, is_begun: false, is_first: true };

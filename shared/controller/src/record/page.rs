@@ -36,13 +36,15 @@ impl<M: Recorded> Record for Recorder<M> {
                     snapshot.header.events = lines.events;
                     snapshot.header.name = Some(name.clone());
                     if lines.own == 0 {
-                        let why = "no event is about an object of this name alone";
+                        let why = "the record has no event about this object alone";
                         snapshot.header.note.get_or_insert_with(|| why.to_owned());
                     }
                     alone = Some(lines.text);
                 }
                 Err(why) => {
-                    let why = format!("the record is about all objects, for one alone {why}");
+                    let why = format!(
+                        "this record is about all objects, because the record of one object alone is not possible: {why}"
+                    );
                     snapshot.header.note.get_or_insert(why);
                 }
             }
@@ -69,7 +71,7 @@ impl<M: Recorded> Record for Recorder<M> {
 }
 
 impl Header {
-    /// The same without anything that names an object.
+    /// Returns the same without anything that names an object.
     pub(super) fn anonymised(self, name: impl FnOnce(&str) -> String) -> Self {
         let Self { name: object, note, .. } = self;
         let name = object.as_deref().map(name);

@@ -16,9 +16,9 @@ use super::{
     format::{Header, Reader, RecordLine},
 };
 
-/// No difference.
+/// The exit code if nothing differs.
 pub const SAME: u8 = 0;
-/// There are other effects.
+/// The exit code if effects differ.
 pub const DIFFERS: u8 = 1;
 /// The record cannot be read, or not all of it.
 pub const UNREADABLE: u8 = 2;
@@ -28,7 +28,7 @@ pub const UNREADABLE: u8 = 2;
 pub struct Difference {
     /// The line in the record.
     pub line: usize,
-    /// When the event happened.
+    /// The time of the event.
     pub at: At,
     /// The event.
     pub event: String,
@@ -43,7 +43,7 @@ pub struct Difference {
 pub struct Unread {
     /// The line in the record.
     pub line: usize,
-    /// Why, in words.
+    /// The reason, in words.
     pub why: String,
 }
 
@@ -56,12 +56,13 @@ pub struct Report {
     pub events: usize,
     /// The effects that differ.
     pub differences: Vec<Difference>,
-    /// The lines that cannot be read. Without the event of such a line all that follows may differ.
+    /// The lines that cannot be read. Without the event of such a line everything after it may
+    /// differ.
     pub unread: Vec<Unread>,
 }
 
 impl Report {
-    /// The exit code of a program that shows this.
+    /// Returns the exit code of a program that shows this.
     pub fn code(&self) -> u8 {
         match (self.unread.is_empty(), self.differences.is_empty()) {
             (false, _) => UNREADABLE,
@@ -81,9 +82,9 @@ impl Report {
     }
 }
 
-/// Longer texts are cut where a report is shown.
+/// Longer texts are cut when a report is shown.
 const SHOWN: usize = 600;
-/// More differences are counted only: most follow from the first ones.
+/// Further differences are only counted, because most follow from the first ones.
 const LISTED: usize = 50;
 
 impl fmt::Display for Difference {
@@ -195,8 +196,8 @@ impl Report {
     }
 }
 
-/// The value of a text, and what of the text it does not have: a field that this version does not know would be left
-/// out in silence.
+/// Returns the value of a text, and the part of the text that the value lacks: otherwise a field
+/// that this version does not know would be dropped silently.
 fn read<T: Serialize + DeserializeOwned>(text: &str) -> Result<(T, Option<String>), String> {
     let read: T = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let written = serde_json::to_string(&read).map_err(|error| error.to_string())?;
@@ -208,7 +209,7 @@ fn read<T: Serialize + DeserializeOwned>(text: &str) -> Result<(T, Option<String
     Ok((read, unknown.map(|path| format!("this version does not know {path}"))))
 }
 
-/// The first field that only the first value has.
+/// Returns the first field that only the first value has.
 fn lost(all: &Value, known: &Value, path: &mut String) -> Option<String> {
     let length = path.len();
     match (all, known) {
@@ -218,7 +219,7 @@ fn lost(all: &Value, known: &Value, path: &mut String) -> Option<String> {
             path.push_str(key);
             match known.get(key) {
                 Some(known) => lost(value, known, path),
-                // Fields without a value may be left out.
+                // Fields without a value may be missing.
                 None if value.is_null() => None,
                 None => Some(path.clone()),
             }
@@ -237,7 +238,7 @@ fn lost(all: &Value, known: &Value, path: &mut String) -> Option<String> {
 /// Replays a record of one machine.
 pub type Replay = fn(&mut dyn Read) -> Report;
 
-/// The name of this machine in its records, and what replays them.
+/// Returns the name of this machine in its records, and the function that replays them.
 pub const fn of<M: Recorded>() -> (&'static str, Replay) {
     (M::NAME, replay::<M>)
 }
@@ -298,8 +299,8 @@ fn one(
     Ok(report.code())
 }
 
-/// Replays each record of a folder, the tests that records are: `*.jsonl`. Returns how many there are; the error says
-/// what differs. There need not be such a folder.
+/// Replays each record of a folder (`*.jsonl`) as a test. Returns the number of records. The error
+/// says what differs. The folder need not exist.
 pub fn folder(machines: &[(&str, Replay)], path: &Path) -> Result<usize, String> {
     let mut failed = Vec::new();
     let mut count = 0;
@@ -317,9 +318,10 @@ pub fn folder(machines: &[(&str, Replay)], path: &Path) -> Result<usize, String>
     if failed.is_empty() { Ok(count) } else { Err(failed.join("\n")) }
 }
 
-/// Applies the events to this machine, and to a copy that is written and read again after each event. The error names
-/// the first event after which the two do not have the same effects, or the value that is another one when it has
-/// been read. For random histories of a machine: they find what breaks the rules of [`super`].
+/// Applies the events to this machine, and to a copy that is written and read again after each
+/// event. The error names the first event whose effects differ, or the value that changes when it
+/// is written and read. Use it with random histories of a machine: they find what breaks the rules
+/// of [`super`].
 pub fn survives<M: Recorded>(
     machine: M,
     events: impl IntoIterator<Item = (At, M::Event)>,

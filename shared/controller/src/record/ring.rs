@@ -15,7 +15,8 @@ use super::{
     lists::KnownElements,
 };
 
-/// After a failure nothing is recorded for so long: the next attempt may cost as much as this one.
+/// After a failure nothing is recorded for this long, because the next attempt may cost as much as
+/// this one.
 const REST: Duration = Duration::from_mins(10);
 /// The smallest bound with which a record makes sense.
 pub(super) const SMALLEST: usize = 1_000_000;
@@ -88,9 +89,9 @@ impl Ring {
         }
     }
 
-    /// Returns true if events are recorded now, with a segment for them. It begins a segment by `memory`, which
-    /// writes the machine's memory, if there is none, if the last one is long enough, or if the wall
-    /// clock has been set.
+    /// Returns true if events are recorded now, in a segment that is open. Begins a new segment if
+    /// the record has no segment, if the last one is long enough, or if the wall clock has been
+    /// set; `memory` then writes the machine's memory.
     pub(super) fn is_ready(
         &mut self,
         now: At,
@@ -108,7 +109,8 @@ impl Ring {
         self.noted(now, begun)
     }
 
-    /// A segment whose memory is large is long as well, so that memories are at most about half of the record.
+    /// Returns true if the segment should end. A segment with a large memory may be longer, so that
+    /// memories take at most about half of the record.
     fn is_long(&self, segment: &Segment) -> bool {
         let memory: usize = segment.memory.iter().map(|block| block.len()).sum();
         let longest = (2 * memory).max(self.room / 4).min(self.room / 8 * 7);
@@ -135,7 +137,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Compresses what is left of the last segment.
+    /// Compresses the rest of the last segment.
     fn close(&mut self) -> io::Result<()> {
         self.known = KnownElements::default();
         if self.segments.is_empty() {
@@ -145,7 +147,7 @@ impl Ring {
         Sink { ring: self, is_memory: false }.close()
     }
 
-    /// Adds to the line of an event. Returns true if it is in the record.
+    /// Adds to the line of an event. Returns true if the event is in the record.
     pub(super) fn write(
         &mut self,
         now: At,
@@ -158,7 +160,7 @@ impl Ring {
         self.noted(now, kept)
     }
 
-    /// Counts the event that has been written.
+    /// Counts the event that was just written.
     pub(super) fn end_event(&mut self) {
         if let Some(last) = self.segments.back_mut() {
             last.events += 1;
@@ -178,7 +180,7 @@ impl Ring {
         Ok(())
     }
 
-    /// After a failure the record is empty, and says why.
+    /// Returns true if `outcome` is a success. After a failure the record is empty and says why.
     fn noted(&mut self, now: At, outcome: io::Result<()>) -> bool {
         let Err(error) = outcome else { return true };
         // An event that does not fit into the rest of a segment may fit into a new one.
@@ -223,7 +225,7 @@ impl Ring {
 }
 
 impl RecordSnapshot {
-    /// The lines of the record between the header and the end.
+    /// Returns the lines of the record between the header and the end.
     pub(super) fn lines(&self) -> Unpacked {
         let mut lines = Unpacked::default();
         for (set, blocks) in &self.segments {
@@ -280,7 +282,7 @@ impl Write for Sink<'_> {
             let free = BLOCK - self.ring.open.len();
             let (now, later) = rest.split_at(free.min(rest.len()));
             let open = &mut self.ring.open;
-            // No more than a block, and little while the program hears little.
+            // The buffer is never larger than a block, and small while the program has few events.
             let needed = (open.len() + now.len()).next_power_of_two().min(BLOCK);
             open.reserve_exact(needed - open.len());
             open.extend_from_slice(now);

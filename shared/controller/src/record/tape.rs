@@ -6,8 +6,8 @@ use super::{Recorded, Recorder, lists::Shortened};
 use crate::machine::Tape;
 
 impl<M: Recorded> Tape<M> for Recorder<M> {
-    /// Nothing that is in the record or in the machine may follow the wall clock in the midst of it, or a
-    /// replay would compute with other moments.
+    /// Nothing in the record or in the machine may follow a change of the wall clock within a
+    /// segment, or a replay would compute with other moments.
     fn apply(&mut self, machine: &mut M, event: M::Event, now: At) -> Vec<M::Effect> {
         let (set, mut ring) = (clock::set_since_start(), self.ring.lock());
         clock::while_set_by(set, || {

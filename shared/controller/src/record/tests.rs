@@ -96,7 +96,8 @@ fn a_door_is_recorded() {
     assert_eq!(is_replayed(&String::from_utf8(page).unwrap()), 20);
 }
 
-/// Memory, events and compressor together stay below the bound, and what is left can be replayed.
+/// Memory, events and compressor together stay below the bound, and the rest of the record can be
+/// replayed.
 #[test]
 fn the_oldest_segments_go() {
     let (mut rig, mut world) = (Rig::new(1_000_000, Toy::new(2)), World::new(2, 400));
@@ -132,8 +133,8 @@ fn another_rule_is_named() {
     assert!(shown.contains("\n  expected {") && shown.contains("\n  got      {"), "{shown}");
 }
 
-/// The wall clock is set while there is a record: moments in it, in events and in memory, and their
-/// texts in effects, are in a replay what they were.
+/// The wall clock is set while a record is kept: a replay has the same moments in events and in the
+/// memory, and the same texts of moments in effects.
 #[test]
 fn steps_of_the_clock_do_not_matter() {
     let (mut rig, mut world) = (Rig::new(2_000_000, Toy::new(3)), World::new(4, 40));
@@ -157,7 +158,7 @@ fn steps_of_the_clock_do_not_matter() {
 
 #[test]
 fn a_record_of_one_object_is_replayed_alone() {
-    // With a large budget no node depends on another one.
+    // With a large budget nodes do not depend on each other.
     let (mut rig, mut world) = (Rig::new(2_000_000, Toy::new(1_000_000)), World::new(5, 40));
     for _ in 0..1000 {
         match world.event() {
@@ -197,10 +198,10 @@ fn an_object_that_depends_on_others_has_no_record_of_its_own() {
     );
     let page = rig.page(Some(&name(2)), false);
     let note = header(&page)["note"].as_str().unwrap().to_owned();
-    assert!(note.contains("depends on other objects"), "{note}");
+    assert!(note.contains("depend on other objects"), "{note}");
     assert!(page.contains(&name(1)), "it is the whole record");
     assert_eq!(is_replayed(&page), 4);
-    // The first one does not.
+    // The first node does not depend on the others.
     assert_eq!(header(&rig.page(Some(&name(1)), false))["name"], name(1));
 }
 
@@ -288,7 +289,7 @@ fn a_file_is_replayed_by_the_machine_of_its_program() {
     let hasty = page.replacen("toy-ccm", "hasty-ccm", 1);
     write(&hasty);
     check(DIFFERS, "expected");
-    // A program with two machines.
+    // The record is of a program with two machines.
     write(&(page.clone() + &hasty));
     check(DIFFERS, "effects that differ: 0");
     write(&page.replacen("toy-ccm", "other-ccm", 1));
@@ -300,7 +301,8 @@ fn a_file_is_replayed_by_the_machine_of_its_program() {
     assert_eq!(folder(&machines, &folder_of_records.path().join("none")), Ok(0));
 }
 
-/// A memory that does not fit leaves an empty record, which says so, and is not tried at each event.
+/// A memory that does not fit leaves an empty record, which says so. It is not tried again at each
+/// event.
 #[test]
 fn a_memory_that_does_not_fit_is_said() {
     let mut rig = Rig::new(1_000_000, Toy::new(1));
@@ -325,7 +327,7 @@ fn a_memory_that_does_not_fit_is_said() {
     let note = header(&rig.page(None, false))["note"].as_str().unwrap().to_owned();
     assert!(note.contains("what the program remembers does not fit"), "{note}");
     assert_eq!(rig.recorder.kept(), RecordSize::default());
-    // The machine is small again.
+    // The machine's memory is small again.
     rig.apply(Event::Listed { instances: Vec::new() });
     rig.now = rig.now + Duration::from_secs(601);
     rig.apply(Event::Passed);

@@ -12,8 +12,8 @@ const BEFORE_COUNTS: [&str; 14] = [
     "than", "the",
 ];
 
-/// The text without what differs in each answer of a cloud although nothing has changed: IDs of requests,
-/// and counts such as in `none of the 12 servers` and `again in 59 s`.
+/// Returns the text without the parts that differ in each answer of a cloud although nothing has
+/// changed: IDs of requests, and counts such as in `none of the 12 servers` and `again in 59 s`.
 pub(super) fn comparable(text: &str) -> Cow<'_, str> {
     if !text.contains(REQUEST) && !text.contains(|c: char| c.is_ascii_digit()) {
         return text.into();
@@ -37,7 +37,7 @@ pub(super) fn comparable(text: &str) -> Cow<'_, str> {
     rest.into()
 }
 
-/// The text before the number, if this word is a count by the word before it.
+/// Returns the text before the number, if the word before shows that this word is a count.
 fn counted<'a>(before: &str, word: &'a str) -> Option<&'a str> {
     let number = word.trim_start_matches('(');
     let open = word.strip_suffix(number)?;

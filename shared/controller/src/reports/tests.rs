@@ -65,7 +65,7 @@ async fn the_id_of_a_request_is_no_news() {
     assert!(!memory.first("o", "once", "a req-2 b"));
 }
 
-/// The size of a project changes with each machine, and no node is found for that.
+/// The size of a project changes with each machine, although no node is found.
 #[tokio::test(start_paused = true)]
 async fn a_count_is_no_news() {
     let memory = ReportMemory::new(Duration::ZERO);

@@ -41,7 +41,7 @@ impl Stored for LeanLease {
     }
 }
 
-/// An API server with one node and two Leases, whose watches show a bookmark and end.
+/// Returns an API server with one node and two Leases, whose watches show a bookmark and end.
 fn client() -> kube::Client {
     let service = service_fn(|request: Request<Body>| async move {
         let query = request.uri().query().unwrap_or_default();

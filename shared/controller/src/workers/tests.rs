@@ -20,7 +20,7 @@ fn queue(keys: impl IntoIterator<Item = u32>) -> WorkQueue<u32> {
     queue
 }
 
-/// How many tasks run now, and the most that ran at once.
+/// Counts the tasks that run now, and the most that ran at once.
 #[derive(Clone, Default)]
 struct Running(Arc<(AtomicUsize, AtomicUsize)>);
 
@@ -89,8 +89,8 @@ async fn a_panic_of_a_task_is_resumed_in_the_pool() {
     by_key(queue([0, 1]), || 1, token, work).await;
 }
 
-/// Work that is cancelled in the middle of a write gives its key back, to be done again by one
-/// other worker.
+/// Work that is cancelled in the middle of a write gives its key back, and another worker does it
+/// again.
 #[tokio::test(start_paused = true)]
 async fn a_key_outlives_the_cancellation_of_its_work() {
     let (queue, running, ended) = (queue([7]), Running::default(), Arc::default());
@@ -105,7 +105,7 @@ async fn a_key_outlives_the_cancellation_of_its_work() {
     let token = CancellationToken::new();
     let cancel = async {
         sleep(WORK / 2).await;
-        // It is wanted again while it is in work.
+        // The key is wanted again while a worker has it.
         queue.add(7, Priority::Routine);
         token.cancel();
     };

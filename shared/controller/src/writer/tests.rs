@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 /// The requests to an API server: method, path and body.
 type Sent = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// A writer for an API server that gives this answer to every request.
+/// Returns a writer for an API server that gives this answer to every request.
 fn writer(leadership: Leadership, code: u16, answer: &Value) -> (Writer<Node>, Sent) {
     let (sent, answer) = (Sent::default(), Bytes::from(answer.to_string()));
     let log = Arc::clone(&sent);
@@ -163,7 +163,7 @@ fn rights_follow_from_the_kind() {
     );
 }
 
-/// A limiter that admits one request after another, each after this time.
+/// Admits one request after another, each after this time.
 struct Slow {
     each: Duration,
     admitted: Arc<Mutex<u32>>,
@@ -181,8 +181,8 @@ impl RequestLimiter for Slow {
     fn answered(&self, _: RequestClass, _: Option<u16>, _: Option<Duration>) {}
 }
 
-/// A writer behind this limiter, for an API server that answers after this time. Also returns how many
-/// requests were admitted, and sent.
+/// Returns a writer behind this limiter, for an API server that answers after this time. Also
+/// returns how many requests were admitted, and sent.
 fn limited(
     leadership: Leadership,
     each: Duration,

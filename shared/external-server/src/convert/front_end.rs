@@ -1,4 +1,4 @@
-//! Load balancers as they are wanted. A wrong value is an error of the whole request.
+//! Reads the wanted load balancers. A wrong value is an error of the whole request.
 
 use std::{net::IpAddr, sync::Arc};
 

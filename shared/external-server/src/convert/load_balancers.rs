@@ -1,4 +1,4 @@
-//! Load balancers as the cloud shows them, and what the provider offers.
+//! Writes load balancers as the cloud shows them, and the features that the provider offers.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ pub fn traits_to_wire(traits: &LoadBalancerTraits) -> proto::LoadBalancerTraits 
     }
 }
 
-/// The depth. A value that this version does not know counts as the smaller one.
+/// Returns the depth. A value that this version does not know counts as the smaller one.
 pub fn depth_from_wire(depth: proto::Depth) -> Depth {
     match depth {
         proto::Depth::Unspecified | proto::Depth::Summary => Depth::Summary,
@@ -202,8 +202,8 @@ fn note_to_wire(note: &Note) -> proto::Note {
     }
 }
 
-/// A load balancer that is as it was wanted. If it has exactly the members `present`, they are not
-/// sent once more.
+/// Returns a load balancer that is as it was wanted. If it has exactly the members `present`, they
+/// are not sent once more.
 pub fn ensured_to_wire(mut balancer: LoadBalancer, present: &[Member]) -> proto::LoadBalancer {
     let as_wanted = has_exactly(&balancer, present);
     if as_wanted {

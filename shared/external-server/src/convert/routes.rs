@@ -1,4 +1,4 @@
-//! Routes. What a controller sends is read as a whole.
+//! Routes. A wrong value from a controller is an error of the whole request.
 
 use std::sync::Arc;
 

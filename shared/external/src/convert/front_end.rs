@@ -1,6 +1,6 @@
-//! Load balancers as they are wanted: the requests.
+//! Converts the wanted load balancers of requests.
 //!
-//! A server reads what a controller wrote, so a wrong value is an error of the whole request.
+//! A controller wrote what a server reads, so a wrong value is an error of the whole request.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ pub fn owner_to_wire(owner: &Owner) -> proto::Owner {
     }
 }
 
-/// Everything that is owned is found by these UIDs, so all must be present.
+/// Reads an owner. Everything that is owned is found by these UIDs, so all must be present.
 pub fn owner_from_wire(wire: Option<proto::Owner>) -> Result<Owner, CloudError> {
     let owner = names_from_wire(wire);
     if owner.uid.is_empty() || owner.cluster.uid.is_empty() {
@@ -41,7 +41,7 @@ pub fn owner_from_wire(wire: Option<proto::Owner>) -> Result<Owner, CloudError> 
     Ok(owner)
 }
 
-/// An owner that nothing is found by: its UIDs may be missing.
+/// Returns an owner that nothing is found by: its UIDs may be missing.
 pub fn names_from_wire(wire: Option<proto::Owner>) -> Owner {
     let proto::Owner { cluster, uid, namespace, name } = wire.unwrap_or_default();
     Owner {
@@ -60,7 +60,7 @@ pub fn protocol_to_wire(protocol: Protocol) -> proto::TransportProtocol {
     }
 }
 
-/// `None` for a protocol that this version does not know.
+/// Reads a protocol; `None` for a protocol that this version does not know.
 pub fn protocol_from_wire(number: i32) -> Option<Protocol> {
     match proto::TransportProtocol::try_from(number).ok()? {
         proto::TransportProtocol::Tcp => Some(Protocol::Tcp),
@@ -91,7 +91,7 @@ pub fn parsed<T: FromStr>(what: &str, text: &str) -> Result<T, CloudError> {
     text.parse().map_err(|_| malformed(format!("{what} {text:?} cannot be read")))
 }
 
-/// A port; 0 is not valid.
+/// Returns a port; 0 is not valid.
 pub fn port_from_wire(number: u32) -> Result<u16, CloudError> {
     let port = u16::try_from(number).ok().filter(|port| *port != 0);
     port.ok_or_else(|| malformed(format!("{number} is not a port")))
@@ -146,7 +146,7 @@ pub fn duration_to_wire(duration: Duration) -> Option<prost_types::Duration> {
     prost_types::Duration::try_from(duration).ok()
 }
 
-/// A valid duration; negative ones are ignored.
+/// Returns a valid duration; negative ones are ignored.
 pub fn duration_from_wire(duration: prost_types::Duration) -> Option<Duration> {
     let seconds = u64::try_from(duration.seconds).ok()?;
     let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
@@ -183,7 +183,7 @@ pub fn member_from_wire(wire: proto::Member) -> Result<Member, CloudError> {
 pub struct MemberLists(Vec<Arc<[Member]>>);
 
 impl MemberLists {
-    /// As they are sent.
+    /// Returns the lists as they are sent.
     pub fn to_wire(&self) -> Vec<proto::MemberList> {
         let list = |members: &Arc<[Member]>| proto::MemberList {
             members: members.iter().map(member_to_wire).collect(),

@@ -1,20 +1,15 @@
-//! Load balancers as the cloud shows them: the answers, and what a provider says of its own.
+//! Converts load balancers as the cloud shows them, and the features that a provider declares.
 //!
-//! A controller reads what a provider of any quality wrote: a wrong value is an error of that
-//! load balancer alone.
+//! A provider of any quality wrote what a controller reads: a wrong value is an error of that load
+//! balancer alone.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Display,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt::Display, sync::Arc, time::Duration};
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_cloud::{
     CloudError, Cure, Depth, FailedPort, Ingress, IngressAddress, IpMode, LoadBalancer,
-    LoadBalancerTraits, Member, MembersSet, Note, Phase, Pool, Protocol, Scope, Title, Waiting,
-    are_shown_as,
+    LoadBalancerTraits, Member, MembersSet, Note, Owner, Phase, Pool, Protocol, Scope, Title,
+    Waiting, are_shown_as,
 };
 
 use super::{
@@ -26,7 +21,7 @@ use super::{
 };
 use crate::{MAX_BATCH, proto};
 
-/// When to look again at what a provider gives no time for.
+/// The time until the next look if the provider gives no time.
 const CHECK_AFTER: Duration = Duration::from_secs(1);
 /// The bounds of a provider's time to look again.
 const SOONEST: Duration = Duration::from_millis(100);
@@ -139,12 +134,12 @@ fn pools_from_wire(wire: proto::PoolList) -> Result<Vec<Pool>, CloudError> {
     pools.into_iter().map(pool).collect()
 }
 
-/// A version. An empty one counts as absent.
+/// Returns a version. An empty one counts as absent.
 pub fn version(wire: Option<String>) -> Option<String> {
     wire.filter(|version| !version.is_empty())
 }
 
-/// One line of the provider's, if it is not empty.
+/// Returns one line of the provider's, if it is not empty.
 pub fn line(text: Option<String>) -> Option<String> {
     text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
 }
@@ -160,7 +155,7 @@ fn ingress_from_wire(wire: proto::Ingress) -> Result<Ingress, CloudError> {
             IngressAddress::Ip(text.parse().map_err(wrong)?)
         }
         Some(proto::ingress::Address::Hostname(name)) if !name.is_empty() => {
-            // DNS takes no notice of case, nor of the dot at the end; Kubernetes does.
+            // DNS ignores case and a dot at the end; Kubernetes does not.
             let name = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
             IngressAddress::Hostname(one_line(&name, LONGEST_LINE))
         }
@@ -178,7 +173,7 @@ fn ingress_from_wire(wire: proto::Ingress) -> Result<Ingress, CloudError> {
     Ok(Ingress { address, ip_mode, failed_ports: ports.collect::<Result<_, CloudError>>()? })
 }
 
-/// A remark, if it has a reason that an event can have.
+/// Returns a remark, if it has a reason that an event can have.
 fn note_from_wire(wire: proto::Note) -> Option<Note> {
     let proto::Note { reason, message, warning } = wire;
     let reason = reason.filter(|reason| {
@@ -191,8 +186,8 @@ fn note_from_wire(wire: proto::Note) -> Option<Note> {
     })
 }
 
-/// A load balancer that is as it was wanted. If it has exactly the members `present`, it shares
-/// that list: a thousand load balancers may have the same thousands of members.
+/// Returns a load balancer that is as it was wanted. If it has exactly the members `present`, it
+/// shares that list: a thousand load balancers may have the same thousands of members.
 pub fn ensured_from_wire(
     wire: proto::LoadBalancer,
     present: &Arc<[Member]>,
@@ -248,36 +243,26 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
             members_as_wanted: _,
             pools,
         } = wire;
-        // Only a complete record names the owner of a load balancer.
-        let owner = owner.map(|owner| match title {
-            Title::Ours => owner_from_wire(Some(owner)),
-            _ => Ok(names_from_wire(Some(owner))),
-        });
-        let owner = owner.transpose();
-        let owner = owner.map_err(|error| about(&error.message))?;
-        if title == Title::Ours && owner.is_none() {
-            return Err(about(&"it is said to be ours, but has no owner"));
-        }
+        let owner = owner_of(&title, owner).map_err(|what| about(&what))?;
         let members = members.map(|list| {
             list.members.into_iter().map(member_from_wire).collect::<Result<Arc<[_]>, _>>()
         });
         let pools = pools.map(pools_from_wire).transpose();
         let set = set.into_iter().map(|(key, value)| (key, Some(value)));
-        let mut annotations: BTreeMap<String, Option<String>> = set.collect();
-        annotations.extend(removed.into_iter().map(|key| (key, None)));
+        let removed = removed.into_iter().map(|key| (key, None));
         let ingress = ingress.into_iter().map(ingress_from_wire).collect::<Result<_, _>>();
         Ok(Self {
             name: line(name).unwrap_or_default(),
             owner,
             title,
-            // A digest that cannot be read is one of another version.
+            // A digest that cannot be read comes from another version.
             digest: digest.and_then(|digest| digest.parse().ok()),
             phase,
             version: version(text),
             members: members.transpose().map_err(|error| about(&error.message))?,
             pools: pools.map_err(|error| about(&error.message))?,
             ingress: ingress.map_err(|error: CloudError| about(&error.message))?,
-            annotations,
+            annotations: set.chain(removed).collect(),
             notes: notes.into_iter().filter_map(note_from_wire).collect(),
             age: age.and_then(duration_from_wire),
             cost: line(cost),
@@ -286,7 +271,16 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
     }
 }
 
-/// The part of which there are too many.
+/// Only a complete record names the owner of a load balancer that is ours.
+fn owner_of(title: &Title, owner: Option<proto::Owner>) -> Result<Option<Owner>, String> {
+    match (title, owner) {
+        (Title::Ours, None) => Err("it is said to be ours, but has no owner".to_owned()),
+        (Title::Ours, owner) => owner_from_wire(owner).map(Some).map_err(|error| error.message),
+        (_, owner) => Ok(owner.map(|owner| names_from_wire(Some(owner)))),
+    }
+}
+
+/// Returns the part of which there are too many.
 fn too_many_parts(wire: &proto::LoadBalancer) -> Option<String> {
     let annotations = wire.annotations.len() + wire.removed_annotations.len();
     let members = wire.members.as_ref().map_or(0, |members| members.members.len());
@@ -300,7 +294,7 @@ fn too_many_parts(wire: &proto::LoadBalancer) -> Option<String> {
     too_many.map(|(count, most, what)| format!("{count} {what}, more than {most}"))
 }
 
-/// Whose it is. What this version does not know is not ours.
+/// Returns the title of a load balancer. A title that this version does not know counts as foreign.
 fn title(wire: &proto::LoadBalancer) -> Title {
     match wire.title() {
         proto::LoadBalancerTitle::Ours => Title::Ours,

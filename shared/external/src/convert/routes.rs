@@ -1,7 +1,7 @@
-//! Routes and their targets.
+//! Converts routes and their targets.
 //!
-//! What a provider answers is read route by route: a wrong value is an error of that route alone.
-//! What a controller sends is read as a whole.
+//! The routes of a provider's answer are read one by one: a wrong value is an error of that route
+//! alone. A wrong value from a controller is an error of the whole request.
 
 use std::{borrow::Cow, fmt::Display};
 
@@ -52,7 +52,7 @@ pub fn traits_from_wire(wire: Option<proto::RouteTraits>) -> RouteTraits {
     }
 }
 
-/// A text that is sent back as it came, so it may not be cut.
+/// Returns a text that is sent back as it came, so it may not be cut.
 fn whole(what: &str, text: String) -> Result<String, CloudError> {
     if one_line(&text, LONGEST_LINE) == text {
         return Ok(text);
@@ -72,8 +72,8 @@ pub fn target_to_wire(target: &RouteTarget) -> proto::RouteTarget {
     }
 }
 
-/// A target. One of a kind that this version does not know is an error: without a target, a route
-/// would seem to drop packets.
+/// Returns a target. One of a kind that this version does not know is an error: without a target, a
+/// route would seem to drop packets.
 pub fn target_from_wire(wire: proto::RouteTarget) -> Result<RouteTarget, CloudError> {
     match wire.target {
         Some(Target::Address(text)) => parsed("the target", &text).map(RouteTarget::Address),
@@ -94,7 +94,7 @@ pub fn target_from_wire(wire: proto::RouteTarget) -> Result<RouteTarget, CloudEr
     }
 }
 
-/// By what a target is known, with its kind.
+/// Returns the text that identifies a target, with its kind.
 pub fn target_key(target: &RouteTarget) -> String {
     match target {
         RouteTarget::Address(address) => format!("address {address}"),
@@ -104,14 +104,14 @@ pub fn target_key(target: &RouteTarget) -> String {
     }
 }
 
-/// By what the target of an answer is known.
+/// Returns the text that identifies the target of an answer.
 pub fn answered_target(wire: Option<&proto::RouteTarget>) -> Cow<'static, str> {
     let target = wire.cloned().map(target_from_wire);
     target.and_then(Result::ok).map_or("no target".into(), |target| target_key(&target).into())
 }
 
-/// The key of a route: its destination without host bits. A text that is not a network is its own
-/// key.
+/// Returns the key of a route: its destination without host bits. A text that is not a network is
+/// its own key.
 pub fn answered_destination(text: &str) -> Cow<'_, str> {
     let network = text.parse().map(|network: IpNet| network.trunc().to_string());
     network.map_or(text.into(), Into::into)
@@ -147,7 +147,7 @@ impl TryFrom<proto::Route> for Route {
                 .map_err(spelled)?,
             destination: network.map_err(|_| about(&"its destination is not a network"))?,
             target: target.map(target_from_wire).transpose().map_err(spelled)?,
-            // Only its complete record makes a route an owner's.
+            // Only a complete record makes a route an owner's.
             owner: owner.map(|owner| owner_from_wire(Some(owner))).transpose().map_err(spelled)?,
             defect: line(defect),
         })
@@ -196,7 +196,7 @@ pub fn fits(change: &RouteChange, applied: AppliedChange) -> Result<AppliedChang
     }
 }
 
-/// The proof that a target does not exist. Routes are deleted because of it.
+/// Returns the proof that a target does not exist. Routes are deleted because of it.
 pub fn gone_from_wire(
     target: &RouteTarget,
     wire: proto::Absence,

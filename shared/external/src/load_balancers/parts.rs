@@ -55,17 +55,17 @@ fn size_of_map(map: &BTreeMap<String, String>) -> usize {
     map.iter().map(|(key, value)| 8 + key.len() + value.len()).sum()
 }
 
-/// The size of what is wanted, in bytes, without its members.
+/// Returns the size of what is wanted, in bytes, without its members.
 pub fn size_of_wanted(wanted: &Wanted) -> usize {
     size_of_front_end(&wanted.front_end)
 }
 
-/// The size of a change, in bytes, without its members.
+/// Returns the size of a change, in bytes, without its members.
 pub fn size_of_change(change: &MemberChange) -> usize {
     4 * SMALL + change.front_end.as_deref().map_or(0, size_of_front_end)
 }
 
-/// The size of what is unwanted, in bytes.
+/// Returns the size of what is unwanted, in bytes.
 pub fn size_of_unwanted(unwanted: &Unwanted) -> usize {
     let service = unwanted.service.as_ref().map_or(0, |service| service.len());
     4 * SMALL + unwanted.settings.as_ref().map_or(0, size_of_map) + service

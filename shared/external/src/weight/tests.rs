@@ -102,7 +102,7 @@ fn what_grows_when_it_is_decoded_is_refused_before() {
         (ROUTES, &[0x12, 0]),
         (DESCRIBE, &[0x12, 0]),
         (DESCRIBE, &[0x4a, 0]),
-        // Numbers.
+        // A list of numbers.
         (DESCRIBE, &[0x38, 1]),
     ] {
         let bytes = few.repeat((30 << 20) / few.len());

@@ -88,7 +88,7 @@ impl Answers for Crooked {
         &self,
         request: &proto::EnsureLoadBalancersRequest,
     ) -> Result<Vec<proto::EnsureLoadBalancersItem>, Status> {
-        // What must not be replaced is said so.
+        // The answer says that the load balancer must not be replaced.
         let wanted = &request.wanted[0];
         assert_eq!((wanted.keep, wanted.known.as_deref()), (Some(true), Some("lb-1")));
         let (answer, owner_uid) = (self.1.lock().clone(), Some("web".to_owned()));
@@ -176,7 +176,7 @@ async fn answers_to_a_change_of_members_are_read_as_they_are() {
     }
 }
 
-/// An existing load balancer that must not be replaced.
+/// Returns an existing load balancer that must not be replaced.
 fn keep() -> Wanted {
     let front_end = FrontEnd {
         owner: change("web").owner,
@@ -202,7 +202,8 @@ fn keep() -> Wanted {
     }
 }
 
-/// An older server says nothing about questions, so it must be taken to replace without one.
+/// An older server does not say whether it asks first, so the client must assume that it replaces
+/// without asking.
 #[tokio::test]
 async fn a_loss_is_read_as_it_is() {
     let (crooked, cloud, _server) = place().await;

@@ -1,4 +1,5 @@
-//! A provider that refuses a request as a whole because of one item: the others are served.
+//! Tests a provider that refuses a request as a whole because of one item: the other items are
+//! served.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ use super::{
     *,
 };
 
-/// Refuses each request that names something bad with this status, and answers the others.
+/// A provider that refuses each request with a bad item with this status, and answers the other
+/// requests.
 #[derive(Clone)]
 struct Picky {
     status: Status,
@@ -158,7 +160,7 @@ pub fn change(uid: &str) -> MemberChange {
     }
 }
 
-/// The places of the items that failed, and how.
+/// Returns the places of the items that failed, and how.
 fn failed<T>(
     answers: Vec<(usize, Result<T, CloudError>)>,
     items: usize,
@@ -208,7 +210,7 @@ async fn a_node_that_a_provider_cannot_read_fails_alone() {
     }
 }
 
-/// Each message is compared with the version after the last one that was not refused.
+/// Each message names the version after the last message that was not refused.
 #[tokio::test]
 async fn a_route_that_a_provider_cannot_read_fails_alone() {
     for (status, kind) in refusals() {

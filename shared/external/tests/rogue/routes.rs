@@ -1,4 +1,5 @@
-//! Routes: answers about other routes, twice, not at all, and answers that make no sense.
+//! Tests answers about other routes, second answers, missing answers, and answers that make no
+//! sense.
 
 use ccm_cloud::{
     AddressKind, AppliedChange, ClusterId, NodeAddress, Owner, Route, RouteChange, RouteTable,
@@ -12,13 +13,13 @@ use tokio::time::Instant;
 
 use super::*;
 
-/// Items of a stream, and whether it hangs then.
+/// The items of a stream, and true if the stream hangs after them.
 type Stream<I> = (Vec<Result<I, Status>>, bool);
 
 /// The number of changes of each call, and its base.
 type Asked = Arc<Mutex<Vec<(usize, Option<String>)>>>;
 
-/// Answers about routes, from its scripts.
+/// A provider that answers about routes from its scripts.
 #[derive(Clone)]
 struct Crooked {
     tables: Script<proto::ListRoutesResponse>,
@@ -94,7 +95,7 @@ impl Place {
         self.cloud.routes().unwrap().unwrap()
     }
 
-    /// The answers to these changes if the server answers so.
+    /// Returns the answers to these changes if the server answers like this.
     async fn apply(
         &self,
         changes: &[RouteChange],
@@ -121,7 +122,7 @@ impl Place {
     }
 }
 
-/// One answer for each item, whatever the server does.
+/// Checks that each item has one answer, whatever the server does. Returns the answers in order.
 async fn sorted<T>(answers: ccm_cloud::Answers<'_, T>, items: usize) -> Vec<Result<T, CloudError>> {
     let mut answers: Vec<_> = answers.collect().await;
     answers.sort_by_key(|(place, _)| *place);
@@ -182,7 +183,7 @@ fn good(place: u32, number: u8) -> proto::ApplyRoutesItem {
     applied(place, &destination, Some(route(&destination)))
 }
 
-/// The kind of the error, and whether the change may be done.
+/// Returns the kind of the error, and whether the change may be done.
 fn failed<T>(answer: &Result<T, CloudError>) -> Option<(ErrorKind, bool)> {
     answer.as_ref().err().map(|error| (error.kind, error.maybe_done))
 }
@@ -226,7 +227,7 @@ async fn what_a_stream_leaves_open_may_be_done() {
         assert_eq!(failed(&answers[1]), expect, "{answers:?}");
         assert!(answers[1].as_ref().unwrap_err().message.contains(words), "{answers:?}");
     }
-    // The method is not there: nothing was done.
+    // The server lacks the method, so nothing was done.
     *place.crooked.changes.lock() = [Err(Status::unimplemented("no such method"))].into();
     let answers = sorted(place.routes().apply(&cluster(), &changes, None, call()), 3).await;
     assert!(answers.iter().all(|it| failed(it) == Some((ErrorKind::Unsupported, false))));
@@ -266,17 +267,17 @@ async fn a_bad_answer_spoils_only_its_own_route() {
         assert_eq!(failed(&answers[1]), LOST, "{bad:?}: {answers:?}");
         assert_eq!(answers[1].as_ref().unwrap_err().message.lines().count(), 1);
     }
-    // A deletion leaves no route.
+    // After a deletion there must be no route.
     let answers = vec![Ok(good(0, 1)), Ok(applied(1, "10.244.2.0/24", None))];
     let answers = place.apply(&[delete(1), delete(2)], answers, false, call()).await;
     assert_eq!((failed(&answers[0]), failed(&answers[1])), (LOST, None));
-    // The same network in another spelling is the same.
+    // Another spelling of the same network counts as the same.
     let odd = applied(0, "10.244.1.7/24", Some(route("10.244.1.9/24")));
     let answers = place.apply(&[create(1)], vec![Ok(odd)], false, call()).await;
     assert!(answers[0].is_ok(), "{answers:?}");
 }
 
-/// Each message of a call is compared with the version after the one before.
+/// Each message of a call names the version after the message before.
 #[tokio::test]
 async fn the_servers_own_limit_of_changes_is_kept() {
     for (max_batch, expect) in [(None, 1), (Some(0), 1), (Some(2), 2), (Some(u32::MAX), 3)] {
@@ -367,7 +368,7 @@ async fn bad_routes_of_a_list_are_reported_and_left_out() {
     assert_eq!(shown, [("10.244.1.0/24".to_owned(), true), ("10.244.9.0/24".to_owned(), false)]);
     assert_eq!(table.malformed.len(), 5, "{:?}", table.malformed);
     assert!(table.malformed.iter().all(|line| line.lines().count() == 1));
-    // A table that changes while it is read is compared with what it was at first.
+    // If a table changes while it is read, the version of the first page counts.
     assert_eq!((table.version.as_deref(), table.room), (Some("7"), Some(3)));
 }
 

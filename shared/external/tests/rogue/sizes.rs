@@ -1,4 +1,4 @@
-//! Answers that take far more memory than they have bytes.
+//! Tests answers that take far more memory than they have bytes.
 
 use super::*;
 
@@ -42,7 +42,7 @@ async fn all_pages_of_a_list_count_together() {
     assert_eq!(running.instances().list(call()).await.unwrap().instances.len(), 2);
 }
 
-/// Controllers keep one for each node.
+/// Controllers keep one answer for each node.
 #[tokio::test]
 async fn an_answer_about_one_node_is_small() {
     let labels = |count| (0..count).map(|at| (format!("{at}"), String::new())).collect();

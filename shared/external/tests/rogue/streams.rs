@@ -1,4 +1,4 @@
-//! Lookups that are answered node by node, out of order, in part, or not at all.
+//! Tests lookups that are answered node by node, out of order, in part, or not at all.
 
 use tokio::time::Instant;
 
@@ -14,7 +14,7 @@ const HANG: Step = Step::Wait(Duration::from_secs(3600));
 async fn a_node_that_is_never_answered_delays_no_other() {
     let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
     let nodes: Vec<_> = names.iter().map(NodeIdentity::named).collect();
-    // The last ones first, and all but one.
+    // The server answers about the last nodes first, and about all but one.
     let mut steps: Vec<Step> = (0..100)
         .rev()
         .filter(|place| *place != 7)
@@ -60,7 +60,7 @@ async fn what_a_stream_leaves_open_is_unknown_for_that_node_alone() {
         (vec![Step::Fail(Status::resource_exhausted("slow down"))], ErrorKind::Throttled),
         (vec![Step::Fail(Status::unimplemented("half way"))], ErrorKind::Unsupported),
         (vec![wrong()], ErrorKind::Malformed),
-        // The first answer counts, and an answer to something that was not asked does not.
+        // The first answer counts, and an answer that was not asked for does not.
         (vec![wrong(), step(1, "b"), step(0, "x"), step(7, "x")], ErrorKind::Malformed),
     ] {
         let steps = [vec![step(2, "c"), step(0, "a")], end].concat();

@@ -1,5 +1,5 @@
-//! One attempt to send a request: it waits for the rate limiter, which learns the result,
-//! and is counted and measured. Its answer shows the clock of the API server.
+//! Makes one attempt to send a request: waits for the rate limiter, which learns the result, and
+//! counts and measures the attempt. Its answer shows the clock of the API server.
 
 use std::{
     sync::{
@@ -27,8 +27,8 @@ use super::{
 };
 use crate::metrics::Recorder;
 
-/// Admits writes of a client before they are sent. What waits for the limiter was not sent: the time
-/// limit of a write, and the term of leadership that covers it, count from its admission.
+/// Admits writes of a client before they are sent. A write that waits for the limiter has not been
+/// sent: its time limit, and the term of leadership that covers it, count from its admission.
 #[derive(Clone)]
 pub struct Admission(pub(super) Attempts);
 

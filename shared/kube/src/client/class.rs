@@ -20,7 +20,7 @@ pub enum RequestClass {
 
 label!(RequestClass);
 
-/// The class of a request, or `None` if it is exempt.
+/// Returns the class of a request, or `None` if it is exempt.
 pub(super) fn classify<B>(request: &Request<B>) -> Option<RequestClass> {
     let resource = resource(request.uri().path());
     if is_watch(request.uri()) || resource == Some("leases") {
@@ -41,7 +41,7 @@ pub(super) fn is_watch(uri: &Uri) -> bool {
         .is_some_and(|query| query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1"))
 }
 
-/// The resource (`nodes`, `events`, ...) of an API path. The path may start with a prefix:
+/// Returns the resource (`nodes`, `events`, ...) of an API path. The path may start with a prefix:
 /// some servers are mounted below one.
 fn resource(path: &str) -> Option<&str> {
     let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();

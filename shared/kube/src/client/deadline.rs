@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(pub(super) Instant);
 
-/// Puts a deadline on a call.
+/// Bounds a call by a deadline.
 pub(super) async fn bounded(
     timeout: Duration,
     mut request: Request<Body>,
@@ -45,11 +45,11 @@ pub(super) async fn bounded(
     Ok(response.map(|body| bounded_body(body, deadline, late)))
 }
 
-/// A body that fails at the deadline.
+/// Returns a body that fails at the deadline.
 fn bounded_body(body: ResponseBody, deadline: Instant, late: DeadlineExceeded) -> ResponseBody {
     let frames = stream::try_unfold(body, move |mut body| async move {
-        // Check the clock first: a body that is always ready must end as well, and timers do
-        // not fire while a task never waits.
+        // The clock is checked first, because a body that is always ready must end as well, and
+        // timers do not fire while a task never waits.
         if Instant::now() >= deadline {
             return Err(BoxError::from(late));
         }

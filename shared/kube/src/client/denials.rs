@@ -16,9 +16,9 @@ const MOST: usize = 16;
 pub struct Denial {
     /// The policy's message, on one line.
     pub message: String,
-    /// When it said so.
+    /// The time of the last refusal.
     pub at: Instant,
-    /// How many writes it has refused.
+    /// How many writes the policy has refused.
     pub count: u64,
 }
 
@@ -46,7 +46,7 @@ impl Denials {
         self.0.news.notify_one();
     }
 
-    /// The last denial of this policy.
+    /// Returns the last denial of this policy.
     pub fn of(&self, policy: &str) -> Option<Denial> {
         self.0.by_policy.lock().get(policy).cloned()
     }

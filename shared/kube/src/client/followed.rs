@@ -1,7 +1,8 @@
 //! Notices changes of the files that the clients were made from.
 //!
-//! A kubeconfig and most files that it names are read once, so after a rotation of credentials only a new
-//! process goes on. A leader would lose its Lease and end anyway; a standby would stay, and never be able to lead.
+//! A kubeconfig and most files that it names are read once, so after a rotation of credentials only
+//! a new process can work. A leader would lose its Lease and end anyway. A standby would stay,
+//! without ever being able to lead.
 
 use std::sync::{
     Arc,
@@ -37,7 +38,7 @@ impl Followed {
         }))
     }
 
-    /// Returns once a file holds something else, with which clients can be made.
+    /// Returns once a file has new content, with which clients can be made.
     pub(super) async fn changed(&self) {
         let Some(shared) = &self.0 else { return std::future::pending().await };
         while !shared.has_changed.load(Ordering::Relaxed) {

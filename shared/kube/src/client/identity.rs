@@ -21,7 +21,7 @@ pub(super) struct ReloadingIdentity {
 }
 
 impl ReloadingIdentity {
-    /// For a user whose certificate and key are both files.
+    /// Reads the identity of a user whose certificate and key are both files.
     pub(super) fn of(user: &AuthInfo) -> Option<Self> {
         if user.client_certificate_data.is_some() || user.client_key_data.is_some() {
             return None;

@@ -36,7 +36,7 @@ impl ClientPlan {
         plan.map_err(|problem| problem.of(&origin))
     }
 
-    /// A separate connector, so that clients do not share connections.
+    /// Returns a separate connector, so that clients do not share connections.
     pub(super) fn connector(&self) -> Connector {
         self.outgoing.clone().connector()
     }
@@ -88,8 +88,8 @@ fn read(
     Ok(ClientPlan { config, auth, origin, outgoing })
 }
 
-/// A proxy from the kubeconfig (`own`) always applies. One from the environment
-/// (`HTTPS_PROXY`) applies to remote servers with TLS, except those in `NO_PROXY`.
+/// Chooses the proxies. A proxy from the kubeconfig (`own`) always applies. One from the
+/// environment (`HTTPS_PROXY`) applies to remote servers with TLS, except those in `NO_PROXY`.
 fn proxies(
     config: &kube::Config,
     own: bool,
@@ -109,7 +109,7 @@ fn proxies(
     Ok(proxies)
 }
 
-/// A server without TLS needs no root certificates, which a small image may lack.
+/// Prepares TLS. A server without TLS needs no root certificates, which a small image may lack.
 fn tls(config: &kube::Config) -> Result<rustls::ClientConfig, ConfigProblem> {
     if config.cluster_url.scheme_str() == Some("http") {
         let no_roots = rustls::RootCertStore::empty();

@@ -6,11 +6,11 @@ use kube::config::KubeconfigError;
 
 use crate::error::auth_problem;
 
-/// Why no client could be built. Displayed as one line: the origin of the setting, the
-/// problem, the remedy.
+/// The reason why no client could be built. It is displayed as one line: the origin of the setting,
+/// the problem, the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// No source of configuration exists.
+    /// A source of configuration does not exist.
     #[error(
         "no Kubernetes configuration: --kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not \
          set); give --kubeconfig=<file> (KUBECONFIG and ~/.kube/config are not read)"
@@ -39,7 +39,7 @@ impl ConfigProblem {
         Self { what: one_line(&what.into(), LONGEST_LINE), remedy: remedy.into() }
     }
 
-    /// The error that names where the configuration comes from.
+    /// Returns the error that names where the configuration comes from.
     pub(super) fn of(self, origin: &str) -> ClientError {
         ClientError::Unusable { origin: origin.to_owned(), problem: self.what, remedy: self.remedy }
     }
@@ -89,7 +89,7 @@ impl From<kube::Error> for ConfigProblem {
     }
 }
 
-/// The position of a YAML error. The error's text may quote the file, which holds secrets.
+/// Returns the position of a YAML error. The error's text may quote the file, which holds secrets.
 fn parse_problem(text: &str) -> String {
     let is_end = |c: char| !c.is_ascii_alphanumeric() && !" ,:".contains(c);
     let place = text.find("line ").and_then(|at| text.get(at..)?.split(is_end).next());

@@ -1,8 +1,8 @@
 //! Retries requests that are safe to repeat while time is left.
 //!
-//! kube's own retry would repeat any request 15 times: it takes six minutes until an error
-//! surfaces, for writes and watches too. This layer makes at most four attempts, only
-//! within the call's deadline, and counts each retry.
+//! kube's own retry would repeat any request 15 times, also writes and watches: an error would
+//! surface only after six minutes. This layer makes at most four attempts, only within the call's
+//! deadline, and counts each retry.
 //!
 //! | request | repeated after |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | others | 429 with `Retry-After`; a failed connect, when nothing was sent |
 //! | watch | nothing: the informer handles it |
 //!
-//! A write on a broken connection may have been applied. Its caller must plan again.
+//! A write on a broken connection may have been applied, so its caller must plan again.
 
 use std::{error::Error, io, time::Duration};
 
@@ -63,7 +63,7 @@ pub(super) async fn retry(
     answer
 }
 
-/// The wait before the next attempt, or `None` if this result is final.
+/// Returns the wait before the next attempt, or `None` if this result is final.
 fn wait_before_retry(method: &Method, answer: &RequestResult, attempt: u32) -> Option<Duration> {
     let read = matches!(*method, Method::GET | Method::HEAD);
     let asked = match answer {
@@ -81,8 +81,8 @@ fn wait_before_retry(method: &Method, answer: &RequestResult, attempt: u32) -> O
     Some(DELAY.after(attempt).mul_f64(rand::random_range(0.5..1.0)).max(asked.unwrap_or_default()))
 }
 
-/// Returns true if a request without a response can be repeated: it was not sent, because there was
-/// no connection, or it is a read and its connection broke. Anything else, such as missing
+/// Returns true if a request without a response can be repeated: it was not sent, because the
+/// connection failed, or it is a read and its connection broke. Anything else, such as missing
 /// credentials, stays as it is.
 fn can_repeat(error: &(dyn Error + 'static), read: bool) -> bool {
     causes(error).any(|cause| {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::error::RETRY_AFTER_LIMIT;
 
-/// The wait that the server asked for: seconds, or a date relative to `now`. `None` for
+/// Returns the wait that the server asked for: seconds, or a date relative to `now`. `None` for
 /// anything else.
 pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let wait = ccm_base::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)?;

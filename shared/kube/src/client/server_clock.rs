@@ -1,8 +1,8 @@
-//! How this machine's clock differs from the API server's: the `Date` of each answer shows it, so it costs
-//! no request.
+//! Measures how this machine's clock differs from the API server's. The `Date` of each answer shows
+//! it, so this does not cost a request.
 //!
-//! A date has whole seconds, and the server has written it at any time between the request and the answer.
-//! What counts is the difference that these bounds prove.
+//! A date has whole seconds, and the server has written it at any time between the request and the
+//! answer. The difference that these bounds prove counts.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl ServerClock {
         }
     }
 
-    /// The known part of the difference.
+    /// Returns the known part of the difference.
     ///
     /// # Errors
     ///
@@ -86,8 +86,8 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(headers.get(DATE)?.to_str().ok()?).ok()
 }
 
-/// By how much this machine's clock is at least ahead of the server's, and negative if it is behind.
-/// `None` if the answer does not show it.
+/// Returns by how much this machine's clock is at least ahead of the server's, negative if it is
+/// behind. Returns `None` if the answer does not show it.
 fn ahead(sent: Timestamp, received: Timestamp, date: Timestamp) -> Option<SignedDuration> {
     let took = received.duration_since(sent);
     if took.is_negative() || took > SLOW {

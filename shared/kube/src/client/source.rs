@@ -25,7 +25,7 @@ pub(super) struct Surroundings {
 }
 
 impl Surroundings {
-    /// The environment of this process.
+    /// Returns the environment of this process.
     pub(super) fn of_process() -> Self {
         let var = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
@@ -45,10 +45,11 @@ pub(super) struct FoundConfig {
     pub(super) own_proxy: bool,
 }
 
-/// Finds the configuration: the kubeconfig, else the pod, else `master` alone. What a person's kubectl
-/// uses does not count: a program that is started in a shell would change the cluster that happens to
-/// be selected there. A source that is named must be valid: falling back to another cluster's would
-/// be worse than failing. Remembers in `files` the files that are read once.
+/// Finds the configuration: the kubeconfig, otherwise the pod, otherwise `master` alone. The
+/// configuration of a person's kubectl is not used: a program that is started in a shell would
+/// change the cluster that happens to be selected there. A source that is named must be valid,
+/// because falling back to another cluster's would be worse than failing. Remembers in `files` the
+/// files that are read once.
 pub(super) fn find(
     settings: &ClientConfig,
     surroundings: &Surroundings,
@@ -81,13 +82,13 @@ pub(super) fn find(
 }
 
 fn read(path: &Path, files: &mut Files) -> Result<(Config, bool), ConfigProblem> {
-    // Before it is read: a change right after that is noticed as well.
+    // The file is noticed before it is read, so that a change right after that is noticed as well.
     files.notice(path);
     let file = Kubeconfig::read_from(path)?;
     let context =
         file.contexts.iter().find(|context| Some(&context.name) == file.current_context.as_ref());
     let context = context.and_then(|context| context.context.as_ref());
-    // kube sends no credentials then.
+    // In that case kube does not send credentials.
     if let Some(user) =
         context.and_then(|context| context.user.as_ref()).filter(|user| !user.is_empty())
         && !file.auth_infos.iter().any(|known| known.name == *user)
@@ -114,7 +115,8 @@ fn read(path: &Path, files: &mut Files) -> Result<(Config, bool), ConfigProblem>
     Ok((Config::try_from(file)?, own_proxy))
 }
 
-/// The files that are read once: the CA, and a certificate of which one half is in the kubeconfig.
+/// Returns the files that are read once: the CA, and a certificate of which one half is in the
+/// kubeconfig.
 fn read_once<'a>(
     cluster: Option<&'a Cluster>,
     user: Option<&'a AuthInfo>,
@@ -136,7 +138,7 @@ fn of_pod(pod: fn() -> Result<Config, InClusterError>) -> Result<(Config, bool),
     Ok((config, false))
 }
 
-/// Rejects what kube accepts although no request could be sent with it.
+/// Rejects a configuration that kube accepts although requests could not be sent with it.
 fn check(config: &Config) -> Result<(), ConfigProblem> {
     if !is_usable(&config.cluster_url) {
         return Err(no_server(&config.cluster_url));
@@ -150,7 +152,8 @@ fn check(config: &Config) -> Result<(), ConfigProblem> {
     Ok(())
 }
 
-/// Rejects a server without TLS that would get credentials, also on loopback: what listens there may be anybody's.
+/// Rejects a server without TLS that would get credentials, also on loopback, because any user of
+/// the machine may listen there.
 fn stays_secret(config: &Config) -> Result<(), ConfigProblem> {
     let AuthInfo { username, password, token, token_file, exec, auth_provider, .. } =
         &config.auth_info;
@@ -180,7 +183,7 @@ fn no_server(text: &dyn std::fmt::Display) -> ConfigProblem {
     ConfigProblem::new(format!("{text} is not the URL of a server"), "must be https://host:port")
 }
 
-/// A URL without user and password.
+/// Returns a URL without user and password.
 fn bare(url: &str) -> String {
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |at| at + 3));
     format!("{scheme}{}", rest.rsplit_once('@').map_or(rest, |(_, rest)| rest))

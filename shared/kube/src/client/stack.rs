@@ -30,7 +30,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// The suffix of the user agent. API priority-and-fairness rules and audit logs use it.
+    /// Returns the suffix of the user agent. API priority-and-fairness rules and audit logs use it.
     const fn name(self) -> &'static str {
         match self {
             Self::Main => "main",
@@ -40,7 +40,7 @@ impl Role {
         }
     }
 
-    /// Idle connections to keep: the usual number of concurrent requests.
+    /// Returns the number of idle connections to keep: the usual number of concurrent requests.
     pub(super) const fn idle_connections(self) -> usize {
         match self {
             Self::Main => 40,
@@ -73,17 +73,17 @@ impl<'a> Layers<'a> {
         Self { config, kube, auth, recorder, clock, denials: Denials::default(), server }
     }
 
-    /// The API server as `host:port`.
+    /// Returns the API server as `host:port`.
     pub(super) fn server(&self) -> &str {
         &self.server
     }
 
-    /// The API server's clock, as all clients see it.
+    /// Returns the API server's clock, as all clients see it.
     pub(super) fn clock(&self) -> &ServerClock {
         &self.clock
     }
 
-    /// The refusals of admission policies, of all clients.
+    /// Returns the refusals of admission policies, of all clients.
     pub(super) fn denials(&self) -> &Denials {
         &self.denials
     }
@@ -112,7 +112,7 @@ impl<'a> Layers<'a> {
         Ok(InnerService::new(self.kube.base_uri_layer().layer(next)))
     }
 
-    /// The attempts of a client. Lease requests never wait.
+    /// Returns the attempts of a client. Lease requests never wait.
     pub(super) fn attempts(&self, lease: bool) -> Attempts {
         let limiter = if lease { Arc::new(Unlimited) } else { Arc::clone(&self.config.limiter) };
         Attempts { limiter, recorder: self.recorder.clone(), clock: self.clock.clone() }
@@ -143,7 +143,7 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// The server's address with an explicit port.
+/// Returns the server's address with an explicit port.
 fn host_and_port(server: &Uri) -> String {
     let port =
         server.port_u16().unwrap_or(if server.scheme_str() == Some("http") { 80 } else { 443 });

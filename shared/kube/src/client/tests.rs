@@ -13,13 +13,13 @@ use super::{
     source::{Surroundings, find, is_usable},
 };
 
-/// A CA certificate in PEM.
+/// Returns a CA certificate in PEM.
 fn ca() -> String {
     let key = rcgen::KeyPair::generate().unwrap();
     rcgen::CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap().pem()
 }
 
-/// A kubeconfig with these parts, in YAML flow style.
+/// Returns a kubeconfig with these parts, in YAML flow style.
 fn kubeconfig(context: &str, cluster: &str, user: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {context}}}]\n\
@@ -46,7 +46,7 @@ async fn connect(config: ClientConfig) -> Result<Clients, ClientError> {
     Clients::connect_in(config, &Surroundings::default(), &mut Files::default()).await
 }
 
-/// The error for this kubeconfig; `$FILE` and `$DIR` stand for its location.
+/// Returns the error for this kubeconfig; `$FILE` and `$DIR` stand for its location.
 async fn problem(dir: &TempDir, text: &str) -> String {
     let path = dir.path().join("config");
     fs::write(&path, text).unwrap();
@@ -285,7 +285,7 @@ fn credentials_need_tls_unless_a_setting_says_otherwise() {
         assert_eq!(with("http://h", user, None), format!("--kubeconfig=$FILE: {why}"), "{user}");
         assert_eq!(with("https://x", user, Some("http://h")), format!("--master=http://h: {why}"));
     }
-    // kubectl proxy, and a certificate that only TLS can show.
+    // These are valid: kubectl proxy, and a certificate that only TLS can show.
     for user in ["{}", "{as: someone}", "{client-certificate: a, client-key: b}"] {
         assert_eq!(with("http://h", user, None), "http://h/", "{user}");
     }

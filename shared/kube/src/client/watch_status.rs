@@ -43,7 +43,7 @@ pub(super) async fn refuse(
     Err(Box::new(kube::Error::Api(Box::new(status))))
 }
 
-/// The server's explanation of a refused request.
+/// Returns the server's explanation of a refused request.
 async fn refusal(response: Response<ResponseBody>) -> Status {
     let (head, mut body) = response.into_parts();
     let mut bytes = Vec::new();
@@ -63,13 +63,13 @@ async fn refusal(response: Response<ResponseBody>) -> Status {
     status
 }
 
-/// The body, if it is a Kubernetes `Status`, on one line or several.
+/// Returns the body, if it is a Kubernetes `Status`, on one line or several.
 fn parse(body: &[u8]) -> Option<Status> {
     let value: serde_json::Value = serde_json::from_slice(body).ok()?;
     (value.get("kind")?.as_str()? == "Status").then(|| serde_json::from_value(value).ok())?
 }
 
-/// The status for a response from a proxy or load balancer, which is not an API server.
+/// Returns the status for a response from a proxy or load balancer, which is not an API server.
 fn unexplained(code: StatusCode) -> Status {
     Status::failure(&format!("{code} without a Status of the API server"), "")
 }

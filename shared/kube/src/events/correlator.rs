@@ -71,11 +71,11 @@ impl Default for Correlator {
 }
 
 impl Correlator {
-    /// The write for an event seen at `now`; `None` if there are too many about its object. `name`
-    /// is used if the event did not occur before.
+    /// Returns the write for an event seen at `now`, or `None` if its object has too many events.
+    /// `name` is used if the event has not occurred before.
     ///
-    /// Events that are not written are counted too, so that the next one that is written has
-    /// the real count.
+    /// Events that are not written are counted too, so that the next written one has the real
+    /// count.
     pub(super) fn judge(
         &mut self,
         event: &Observed,
@@ -101,7 +101,7 @@ impl Correlator {
         self.pays(self.hasher.hash_one((object, event.kind)), now).then_some(occurrence)
     }
 
-    /// Returns true if there are enough different messages to combine this event with others.
+    /// Returns true if enough different messages have occurred to combine this event with others.
     fn combine(&mut self, similar: u64, message: &str, now: Duration) -> bool {
         let message = self.hasher.hash_one(message);
         let messages =

@@ -30,8 +30,8 @@ impl Delivery {
         Self { client, component: component.to_owned() }
     }
 
-    /// Writes an event. A refused event is not retried; one that did not reach the API server, or
-    /// that it had no time for, is, until `stop` is cancelled.
+    /// Writes an event. A refused event is not retried. An event that did not reach the API server,
+    /// or that it was too busy for, is retried until `stop` is cancelled.
     pub(super) async fn deliver(
         &self,
         event: &Observed,
@@ -56,8 +56,8 @@ impl Delivery {
         Err(last)
     }
 
-    /// One try. If the API server has already expired the event, it is created again with its
-    /// count.
+    /// Tries once to write the event. If the API server has already expired the event, it is
+    /// created again with its count.
     async fn write(&self, event: &Observed, occurrence: &Occurrence) -> kube::Result<()> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), object::namespace(&event.about));
         if occurrence.count > 1 {
@@ -69,7 +69,7 @@ impl Delivery {
         }
         let whole = object::event(&self.component, event, occurrence);
         match api.create(&PostParams::default(), &whole).await {
-            // An earlier try whose response was lost has created it.
+            // An earlier try, whose response was lost, has created it.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             other => other.map(drop),
         }
@@ -77,8 +77,8 @@ impl Delivery {
 }
 
 /// Returns true if another try is pointless: the API server has judged the event, or the request
-/// cannot be serialised. A 500 counts as judged: it is how a broken admission webhook answers each
-/// time, and later events must not wait for it.
+/// cannot be serialised. A 500 counts as judged: a broken admission webhook answers with it each
+/// time, and later events must not wait for that.
 fn is_final(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => !matches!(status.code, 429 | 503 | 504),

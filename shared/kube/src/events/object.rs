@@ -13,12 +13,12 @@ use ccm_objects::ObjectRef;
 /// The longest name of an object.
 const NAME_LIMIT: usize = 253;
 
-/// Events about cluster-scoped objects are in `default`.
+/// Returns the namespace of an event. Events about cluster-scoped objects are in `default`.
 pub(super) fn namespace(about: &ObjectRef) -> &str {
     about.namespace.as_deref().unwrap_or("default")
 }
 
-/// The whole event, to be created.
+/// Returns the whole event, to be created.
 pub(super) fn event(component: &str, event: &Observed, occurrence: &Occurrence) -> Event {
     let about = &event.about;
     let component = event.component.unwrap_or(component);
@@ -50,7 +50,7 @@ pub(super) fn event(component: &str, event: &Observed, occurrence: &Occurrence) 
     }
 }
 
-/// The patch for a repeated event.
+/// Returns the patch for a repeated event.
 pub(super) fn again(event: &Observed, occurrence: &Occurrence) -> Value {
     json!({
         "count": count(occurrence),
@@ -70,10 +70,10 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The object's name and the time in nanoseconds, as in client-go; a random name if that
-    /// would be too long.
+    /// Returns the object's name and the time in nanoseconds, as in client-go, or a random name if
+    /// that would be too long.
     pub(super) fn next(&mut self, about: &ObjectRef, at: Timestamp) -> String {
-        // Unique even if the clock is coarse or jumps back.
+        // The name is unique even if the clock is coarse or jumps back.
         self.last = at.as_nanosecond().max(self.last + 1);
         let name = format!("{}.{:x}", about.name, self.last);
         if name.len() <= NAME_LIMIT { name } else { format!("{:032x}", rand::random::<u128>()) }

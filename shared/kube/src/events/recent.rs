@@ -15,7 +15,7 @@ impl<V> Recent<V> {
         Self { capacity, values: HashMap::default(), uses: 0 }
     }
 
-    /// The entry for this key; `make` creates a missing one.
+    /// Returns the entry for this key; `make` creates a missing one.
     pub(super) fn get_or(&mut self, key: u64, make: impl FnOnce() -> V) -> &mut V {
         self.uses += 1;
         if self.values.len() >= self.capacity

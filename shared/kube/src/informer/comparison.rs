@@ -1,8 +1,8 @@
-//! Compares the version of the API server with what the watch has shown.
+//! Compares the version of the API server with the version that the watch has shown.
 //!
-//! The request is a list of one object without a version, metadata alone: cheap and consistent.
-//! An API server answers it from its watch cache after it has asked etcd for the current
-//! version; one before 1.31 reads one key.
+//! The request is a list of the metadata of one object without a version, which is cheap and
+//! consistent. An API server answers it from its watch cache after it has asked etcd for the
+//! current version; a server before 1.31 reads one key.
 
 use std::{convert::Infallible, time::Duration};
 

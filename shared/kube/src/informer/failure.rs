@@ -42,7 +42,7 @@ impl InformerFailure {
         }
     }
 
-    /// Returns true if the server, if there is one, does not accept the watch.
+    /// Returns true if a server answered and did not accept the watch.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
             Self::Start(_) | Self::Event(_) => true,
@@ -84,12 +84,13 @@ impl InformerFailure {
     }
 }
 
-/// The version is expired, too new for this server (after a restore), or unreadable for it.
+/// Returns true if the version is expired, too new for this server (after a restore), or unreadable
+/// for it.
 fn refuses(status: &Status) -> bool {
     matches!(status.code, 400 | 410 | 504)
 }
 
-/// kube's result for a line that is JSON but neither an event nor a status.
+/// Returns true for kube's result of a line that is JSON but neither an event nor a status.
 fn is_no_status(status: &Status) -> bool {
     status.code == 0 && status.reason.is_empty()
 }

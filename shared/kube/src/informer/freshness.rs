@@ -33,22 +33,22 @@ impl Freshness {
         Self { client, path, state, objects }
     }
 
-    /// The resource whose store is not proven to be current, and the last error if there is one.
+    /// Returns the resource whose store is not proven to be current, with the last error, if any.
     pub fn lack(&self) -> String {
         let why = self.state.last_error().map(|error| format!(": {error}")).unwrap_or_default();
         format!("{}{why}", self.state.resource())
     }
 
     /// Waits until the store holds everything that the API server had when this was called. A new
-    /// leader needs that: what the last one wrote may not have reached the store yet.
+    /// leader needs that, because the writes of the last one may not have reached the store yet.
     ///
     /// Costs one small request if the watch shows the current version about as soon as a list
-    /// would, as the watch of a busy cluster does; else a list of all objects.
+    /// would, as the watch of a busy cluster does. Otherwise it costs a list of all objects.
     pub async fn current(&self) {
         let (asked, before) = (Instant::now(), self.state.seen());
         let answer = timeout(PATIENCE, comparison::version(&self.client, &self.path)).await;
         let current = answer.ok().and_then(Result::ok).and_then(|text| text.parse::<u64>().ok());
-        // A version that went back says that the store is of another time.
+        // A version that went back shows that the store belongs to another time.
         if let Some(current) = current.filter(|current| before.is_some_and(|seen| seen <= *current))
             && timeout(self.patience(), self.until(|state| state.seen() >= Some(current)))
                 .await

@@ -1,30 +1,31 @@
 //! Decides whether a watch works: a pure state machine that takes the time as a value.
 //!
-//! A watch can fail in silence: a proxy swallows its events, or it began at a version that the
-//! API server has not reached, because etcd was restored from an older copy. So silence must
-//! not mean that nothing changed. Three requests tell the two apart, from cheap to expensive:
+//! A watch can fail silently: a proxy swallows its events, or it began at a version that the API
+//! server has not reached, because etcd was restored from an older copy. So silence does not prove
+//! that nothing changed. Three requests tell the two apart, from cheap to expensive:
 //!
 //! 1. **The watch itself.** Each event and each bookmark proves that it works. kube-apiserver
 //!    sends a bookmark shortly before the end of a watch, and the informer's watches are short.
-//! 2. **A comparison**: the current version of the API server, by a consistent list of one
-//!    object. It is made when a watch begins and when a watch is silent for [`SILENT`]. If it
-//!    is the version that the watch has shown, nothing was missed. If it is lower, versions
-//!    went back and only a list helps. It also lets the API server's cache catch up with etcd,
-//!    so that the next bookmark has a newer version; without one there is no bookmark.
-//! 3. **A list**, after [`DOUBTFUL`]. If it has anything newer than what the watch has shown, or
+//! 2. **A comparison**: the current version of the API server, by a consistent list of one object.
+//!    It is made when a watch begins and when a watch is silent for [`SILENT`]. If it is the
+//!    version that the watch has shown, nothing was missed. If it is lower, versions went back and
+//!    only a list helps. It also lets the API server's cache catch up with etcd, so that the next
+//!    bookmark has a newer version. Without a newer version the server does not send a bookmark.
+//! 3. **A list**, after [`DOUBTFUL`]. If it contains anything newer than the watch has shown, or
 //!    lacks an object, the next watch begins at the old version, and a watch that works shows
-//!    something at once. If it has not, nothing was missed. That proves the watch only if
-//!    this server may be silent: one before 1.31 sends bookmarks only after changes of the same
-//!    kind, and otherwise rarely.
+//!    something at once. Otherwise nothing was missed. That proves the watch only if this server
+//!    may be silent: a server before 1.31 sends bookmarks only after changes of the same kind, and
+//!    otherwise rarely.
 //!
 //! Before a watch has shown anything, an equal version proves it only after a watch that lasted
-//! [`TRIAL`]: within a moment nothing is written in a small cluster, but within seconds the
-//! Leases of other components are.
+//! [`TRIAL`]: in a small cluster nothing may be written within a moment, but the Leases of other
+//! components are written within seconds.
 //!
-//! Silence counts from the last page of the list before the watch, however long the list takes: before
-//! that, the watch can have shown nothing.
+//! Silence counts from the last page of the list before the watch, however long the list takes:
+//! before that, the watch could not show anything.
 //!
-//! The list also repairs what was missed, so a replica with a deaf watch works on, late.
+//! The list also repairs what was missed, so a replica with a deaf watch continues to work, with a
+//! delay.
 //!
 //! After the API server was unreachable everything is listed: versions may have gone back and
 //! may have overtaken the version of the watch since.
@@ -51,25 +52,26 @@ const TRIAL: Duration = Duration::from_millis(2500);
 /// within a minute.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// The same while the server refuses the watch for lack of a right or of credentials. The watch
-/// before it worked until its end, up to 30 s after the right was taken.
+/// The same limit while the server refuses the watch because of a missing right or wrong
+/// credentials. The previous watch worked until its end, up to 30 s after the right was taken away.
 const PATIENCE_REFUSED: Duration = Duration::from_secs(25);
 
 /// The known state of one informer's watch.
 #[derive(Clone, Debug)]
 pub struct WatchHealth {
     begun: Instant,
-    /// Up to when the watch is known to have shown everything. `None` until it was known once.
+    /// The time up to which the watch is known to have shown everything. `None` before that was
+    /// known once.
     proven: Option<Instant>,
     listed: Instant,
-    /// When the last page of a list came. It proves nothing about the store.
+    /// When the last page of a list came. It does not prove anything about the store.
     page: Instant,
     /// The version up to which objects were listed or watched; `None` before the first list, or
     /// if the version is not a number.
     seen: Option<u64>,
     /// When the server accepted the last watch; `None` if it did not.
     accepted: Option<Instant>,
-    /// True if a watch has lasted its time, since the last one that was not accepted.
+    /// True if a watch has lasted long enough since the last watch that was not accepted.
     is_tried: bool,
     /// True if the last thing that the watch showed is an event.
     was_event: bool,
@@ -97,7 +99,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Returns true if there is a version to compare with: not before the first list.
+    /// Returns true if a version is known to compare with. Before the first list it is not.
     pub fn has_version(&self) -> bool {
         self.seen.is_some()
     }
@@ -106,14 +108,14 @@ impl Comparison {
 /// A watch that does not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// Since when; before it ever worked, since its informer began.
+    /// Since when it has not worked. If it never worked, since its informer began.
     pub since: Instant,
     /// The error or observation, for people.
     pub why: String,
 }
 
 impl WatchHealth {
-    /// An informer that begins now.
+    /// Creates an informer that begins now.
     pub fn new(now: Instant) -> Self {
         Self {
             begun: now,
@@ -135,34 +137,34 @@ impl WatchHealth {
         }
     }
 
-    /// The version up to which objects were listed or watched.
+    /// Returns the version up to which objects were listed or watched.
     pub fn seen(&self) -> Option<u64> {
         self.seen
     }
 
-    /// A list that begins at this time or later is wanted.
+    /// Records that a list that begins at this time or later is wanted.
     pub fn want_list(&mut self, after: Instant) {
         self.wanted = self.wanted.max(Some(after));
     }
 
-    /// When the last list began; the beginning of the informer before the first.
+    /// Returns when the last list began, or, before the first one, when the informer began.
     pub fn listed_at(&self) -> Instant {
         self.listed
     }
 
-    /// The version that a doubted watch has reached: a list shows whether there is more.
+    /// Returns the version that a doubted watch has reached: a list shows whether there is more.
     pub fn doubted_after(&self) -> Option<u64> {
         self.seen.filter(|_| self.is_doubted && self.accepted.is_some())
     }
 
-    /// A page of a list has come.
+    /// Records that a page of a list has come.
     pub fn showed_page(&mut self, now: Instant) {
         self.page = now;
     }
 
-    /// A list that began at this time is complete, with this version. `has_news` if it had an
-    /// object newer than [`doubted_after`](Self::doubted_after), or lacked one that the watch had
-    /// shown. Returns the version to watch from.
+    /// Records that a list that began at this time is complete, with this version. `has_news` says
+    /// that it had an object newer than [`doubted_after`](Self::doubted_after), or lacked one that
+    /// the watch had shown. Returns the version to watch from.
     pub fn listed(&mut self, begun: Instant, version: &str, has_news: bool) -> String {
         let from = match self.seen {
             Some(seen) if has_news => seen.to_string(),
@@ -186,31 +188,31 @@ impl WatchHealth {
         from
     }
 
-    /// The server accepted a watch.
+    /// Records that the server accepted a watch.
     pub fn accepted(&mut self, now: Instant) {
         self.accepted = Some(now);
         self.error = None;
     }
 
-    /// The server ended a watch in order.
+    /// Records that the server ended a watch in order.
     pub fn ended(&mut self, now: Instant) {
         self.is_tried |= self.accepted.is_some_and(|accepted| now >= accepted + TRIAL);
     }
 
-    /// The server did not accept a watch.
+    /// Records that the server did not accept a watch.
     pub fn refused(&mut self, error: ApiError) {
         self.accepted = None;
         self.is_tried = false;
         self.error = Some(error);
     }
 
-    /// The watch showed an event with this version.
+    /// Records that the watch showed an event with this version.
     pub fn showed_event(&mut self, now: Instant, version: &str) {
         self.was_event = true;
         self.showed(now, version);
     }
 
-    /// The watch showed a bookmark with this version.
+    /// Records that the watch showed a bookmark with this version.
     pub fn showed_bookmark(&mut self, now: Instant, version: &str) {
         let is_newer = version.parse::<u64>().ok() > self.seen;
         if is_newer && !std::mem::take(&mut self.was_event) {
@@ -228,17 +230,17 @@ impl WatchHealth {
         self.error = None;
     }
 
-    /// A list failed, or a watch that was accepted.
+    /// Records the failure of a list, or of a watch that was accepted.
     pub fn failed(&mut self, error: ApiError) {
         self.error = Some(error);
     }
 
-    /// A comparison is sent now.
+    /// Records that a comparison is sent now.
     pub fn compares(&self, now: Instant) -> Comparison {
         Comparison { at: now, seen: self.seen }
     }
 
-    /// The response to a comparison: the current version, or an error.
+    /// Records the response to a comparison: the current version, or an error.
     pub fn compared(&mut self, comparison: Comparison, answer: Result<&str, ApiError>) {
         self.is_doubted |= self.seen.is_some() && comparison.at >= self.heard() + DOUBTFUL;
         self.must_list |= self.is_doubted;
@@ -259,7 +261,7 @@ impl WatchHealth {
         }
     }
 
-    /// When to compare again after this comparison.
+    /// Returns when to compare again after this comparison.
     pub fn next_comparison(&self, comparison: Comparison) -> Instant {
         (self.heard() + SILENT).max(comparison.at + AGAIN)
     }
@@ -269,12 +271,12 @@ impl WatchHealth {
         self.must_list || self.wanted.is_some()
     }
 
-    /// Up to when the watch is known to have shown everything.
+    /// Returns up to when the watch is known to have shown everything.
     pub fn proven(&self) -> Option<Instant> {
         self.proven
     }
 
-    /// Why the watch does not work, unless it does.
+    /// Returns why the watch does not work, unless it does.
     pub fn silence(&self, now: Instant) -> Option<Silence> {
         let age = self.proven.map(|proven| now.saturating_duration_since(proven));
         let works = age.is_some_and(|age| age < self.patience());
@@ -291,12 +293,12 @@ impl WatchHealth {
         }
     }
 
-    /// The last error.
+    /// Returns the last error.
     pub fn error(&self) -> Option<&ApiError> {
         self.error.as_ref()
     }
 
-    /// The last sign of life of the watch, or of the list before it.
+    /// Returns the last sign of life of the watch, or of the list before it.
     fn heard(&self) -> Instant {
         self.proven.map_or(self.page, |proven| proven.max(self.page))
     }
@@ -305,7 +307,7 @@ impl WatchHealth {
         match &self.error {
             Some(error) => error.to_string(),
             None if self.has_missed => "it does not show changes that a list shows".to_owned(),
-            // Normal at a start, and a fault later.
+            // This is normal at a start, and a fault later.
             None if self.proven.is_none() => "it has shown nothing since the start".to_owned(),
             None => "no event and no bookmark".to_owned(),
         }

@@ -45,7 +45,8 @@ impl InformerMetrics {
 
     pub(super) fn of<K: Stored>(&self) -> Meter {
         let resource: Text = K::Wire::plural(&());
-        // A counter that appears with its first increment hides that increment from rate().
+        // The series exists from the start, because a counter that appears with its first increment
+        // hides that increment from rate().
         self.relists.begin([resource.clone()]);
         self.malformed.begin([resource.clone()]);
         Meter {
@@ -72,7 +73,7 @@ impl Meter {
         &self.resource
     }
 
-    /// The state of a watch that begins now.
+    /// Returns the state of a watch that begins now.
     pub(super) fn state(&self) -> WatchState {
         let proven = self.metrics.proven.of(self.resource.clone());
         WatchState::new(self.resource.clone(), proven)
@@ -83,7 +84,7 @@ impl Meter {
         self.metrics.objects.of(self.resource.clone()).set(count);
     }
 
-    /// A list begins.
+    /// Records that a list begins.
     pub(super) fn list(&mut self) {
         if self.listed {
             self.metrics.relists.of(self.resource.clone()).inc();

@@ -1,4 +1,5 @@
-//! Pages of a list, bounded by bytes: how large an object is, its writer decides.
+//! Reads the pages of a list, bounded by bytes, because the writer of an object decides about its
+//! size.
 //!
 //! The body of a page is held once, and its objects are parsed one after the other.
 
@@ -12,11 +13,12 @@ use kube::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Objects of the first page. The size of objects is not known yet.
+/// The number of objects of the first page, when the size of objects is not known yet.
 const FIRST: u32 = 20;
 /// The most objects of a page.
 const MOST: u32 = 500;
-/// How many times more objects than the last page the next one may have: the objects may be larger.
+/// How many times as many objects as the last page the next one may have. It is bounded, because
+/// the objects may be larger.
 const GROWTH: u32 = 5;
 /// The wanted size of a page in bytes.
 const WANTED: usize = 4 << 20;
@@ -34,21 +36,21 @@ impl Default for PageSize {
 }
 
 impl PageSize {
-    /// A page of so many objects and bytes was read.
+    /// Records that a page of this many objects and bytes was read.
     pub(super) fn was_read(&mut self, objects: usize, bytes: usize) {
         if objects == 0 {
             return;
         }
         let fitting = WANTED.saturating_mul(objects) / bytes.max(1);
         let fitting = u32::try_from(fitting).unwrap_or(MOST).clamp(1, MOST);
-        // A short page, as the last one of a list, says little about the next.
+        // A short page, such as the last one of a list, says little about the next.
         let is_full = u32::try_from(objects).is_ok_and(|objects| objects >= self.0);
         if is_full || fitting < self.0 {
             self.0 = fitting.min(self.0.saturating_mul(GROWTH));
         }
     }
 
-    /// A page was larger than [`LARGEST`]. Returns false if it cannot be smaller.
+    /// Records that a page was larger than [`LARGEST`]. Returns false if it cannot be smaller.
     fn was_too_large(&mut self) -> bool {
         let may_shrink = self.0 > 1;
         self.0 = (self.0 / GROWTH).max(1);
@@ -71,7 +73,8 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// The body of the page behind this token. A page that is too large is asked for again, smaller.
+/// Returns the body of the page behind this token. A page that is too large is asked for again,
+/// smaller.
 pub(super) async fn read(
     client: &Client,
     path: &str,
@@ -95,7 +98,7 @@ pub(super) async fn read(
     }
 }
 
-/// A body as a whole, unless it is too large and a smaller page can be asked for.
+/// Returns a body as a whole, unless it is too large and a smaller page can be asked for.
 async fn whole(mut body: Body, size: &mut PageSize) -> Result<Option<Vec<u8>>, kube::Error> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -111,7 +114,7 @@ async fn whole(mut body: Body, size: &mut PageSize) -> Result<Option<Vec<u8>>, k
 mod tests {
     use super::*;
 
-    /// The sizes of the pages of a list of `count` objects of these bytes.
+    /// Returns the sizes of the pages of a list of `count` objects of these bytes.
     fn sizes(count: usize, bytes: usize) -> Vec<u32> {
         let (mut size, mut left, mut sizes) = (PageSize::default(), count, Vec::new());
         while left > 0 {

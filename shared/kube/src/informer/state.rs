@@ -43,8 +43,8 @@ impl fmt::Display for FailedWatch {
 }
 
 impl WatchState {
-    /// The state of an informer that begins now. The gauge holds the time when the watch was last
-    /// known to work, or else the time of the beginning.
+    /// Creates the state of an informer that begins now. The gauge holds the time when the watch
+    /// was last known to work, or else the time of the beginning.
     pub(super) fn new(resource: Text, proven: FloatGauge) -> Self {
         proven.set(clock::unix_seconds());
         Self(Arc::new(Inner {
@@ -56,12 +56,13 @@ impl WatchState {
         }))
     }
 
-    /// The watched resource.
+    /// Returns the watched resource.
     pub(super) fn resource(&self) -> &Text {
         &self.0.resource
     }
 
-    /// Why the watch does not work, unless it does. It has to show first that it works.
+    /// Returns the reason why the watch does not work, or `None` if it works. At the start it must
+    /// first show that it works.
     pub fn failure(&self) -> Option<FailedWatch> {
         let now = Instant::now();
         let silence = self.0.health.lock().silence(now)?;
@@ -69,17 +70,17 @@ impl WatchState {
         Some(FailedWatch { resource: self.0.resource.clone(), why: silence.why, lasted })
     }
 
-    /// The last error, if nothing succeeded since.
+    /// Returns the last error, if nothing succeeded since.
     pub fn last_error(&self) -> Option<ApiError> {
         self.0.health.lock().error().cloned()
     }
 
-    /// The version up to which the store holds everything.
+    /// Returns the version up to which the store holds everything.
     pub(super) fn seen(&self) -> Option<u64> {
         self.0.health.lock().seen()
     }
 
-    /// Has everything listed again.
+    /// Asks for a new list of everything.
     pub(super) fn want_list(&self, after: Instant) {
         self.update(|health| health.want_list(after));
         self.0.list.notify_one();

@@ -13,7 +13,7 @@ use crate::{
     wire::Received,
 };
 
-/// A node with every field that is read and many that are not.
+/// Returns a node with every field that is read and many that are not.
 fn sound() -> Value {
     json!({
         "kind": "Node", "apiVersion": "v1",
@@ -58,7 +58,7 @@ fn read(object: &Value) -> Result<Node, String> {
     received.into_object(&Rule::default())
 }
 
-/// The valid node with another value at one place.
+/// Returns the valid node with another value at one place.
 fn with(pointer: &str, value: Value) -> Node {
     let mut object = sound();
     *object.pointer_mut(pointer).expect("a place in the sound node") = value;
@@ -83,7 +83,7 @@ fn what_is_looked_at_is_kept_and_nothing_else() {
     assert_eq!((node.system_uuid.as_deref(), node.kubelet_port), (Some("su-1"), Some(10250)));
 }
 
-/// Of 5000 nodes without trouble no message is kept.
+/// The messages of nodes without trouble are not kept.
 #[test]
 fn the_message_is_kept_of_a_node_without_network() {
     for (status, kept) in [("True", Some("why")), ("False", None), ("Unknown", None)] {
@@ -238,7 +238,7 @@ fn the_version_makes_no_difference_and_everything_else_does() {
     check(false, |node| node.system_uuid = None);
 }
 
-/// All JSON pointers into this value.
+/// Collects all JSON pointers into this value.
 fn places(value: &Value, at: &str, into: &mut Vec<String>) {
     into.push(at.to_owned());
     let mut inner = |key: &str, value| {
@@ -296,7 +296,7 @@ proptest! {
     }
 }
 
-/// Unchanged parts are in memory once, however many versions of the node there were.
+/// Unchanged parts are in memory once, however many versions of the node there have been.
 #[test]
 fn a_new_version_shares_what_the_last_one_has() {
     let read = |value: Value| {
@@ -317,7 +317,7 @@ fn a_new_version_shares_what_the_last_one_has() {
     assert!(!old.labels.contains_key("a"), "a change does not reach the version before");
 }
 
-/// The list is written as a whole: without this, unknown fields would be removed from the node.
+/// The list is written as a whole, so without this, unknown fields would be removed from the node.
 #[test]
 fn a_taint_keeps_the_fields_of_a_later_kubernetes() {
     let taints = json!([

@@ -1,4 +1,4 @@
-//! The parts of a Service that are kept, and which of them are too large.
+//! Chooses the parts of a Service that are kept, and finds parts that are too large.
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::wire::Fields;
 
-/// How the names of annotations begin in [`TooLarge::part`].
+/// The beginning of the names of annotations in [`TooLarge::part`].
 const ANNOTATION: &str = "annotation ";
 
 /// The parts of a Service that are kept besides its status, cut out as text.
@@ -23,7 +23,8 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// The parts that this reading keeps; without one all of them, however large.
+    /// Returns the parts that this reading keeps. Without a reading it returns all of them, however
+    /// large.
     pub(super) fn of(
         metadata: &Fields<'a>,
         object: &Fields<'a>,
@@ -81,7 +82,8 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Metadata, spec and `status.loadBalancer` as JSON, if the provider wants the Service and the Service is whole.
+    /// Returns metadata, spec and `status.loadBalancer` as JSON, if the provider wants the Service
+    /// and the Service is whole.
     pub(super) fn json(&self, status: &Fields<'_>) -> Option<Arc<str>> {
         if !self.has_json || self.too_large.is_some() {
             return None;

@@ -15,7 +15,7 @@ fn read_by(reading: Option<ServiceReading>, object: &Value) -> Service {
     received.into_object(&Rule { number: 7, kept: reading }).unwrap()
 }
 
-/// A program that serves one class, whose provider wants the whole Service.
+/// Returns a program that serves one class, whose provider wants the whole Service.
 fn reading() -> ServiceReading {
     ServiceReading {
         classes: vec!["example.com/lb".to_owned()],
@@ -25,7 +25,7 @@ fn reading() -> ServiceReading {
     }
 }
 
-/// A Service that asks for a load balancer, and shows nothing of any controller.
+/// Creates a Service that asks for a load balancer, and shows nothing of any controller.
 fn new(class: &str) -> Value {
     json!({
         "metadata": {
@@ -114,7 +114,7 @@ fn other_services_keep_almost_nothing() {
     object["metadata"]["finalizers"] = json!(["other.dev/x"]);
     let service = read(&object);
     assert!(!service.concerns_load_balancers() && service.details.is_none());
-    // With the finalizer there may be a load balancer to delete.
+    // With the finalizer, a load balancer may exist that has to be deleted.
     object["metadata"]["finalizers"] = json!([service_keys::CLEANUP]);
     let service = read(&object);
     assert!(!service.is_load_balancer && service.details.is_some());
@@ -151,7 +151,7 @@ fn defaults_are_those_of_the_api_server() {
     assert_eq!(service.details.unwrap().client_ip_affinity, Some(DEFAULT_AFFINITY));
 }
 
-/// For providers that want the whole Service: what describes it, and nothing that is large.
+/// Providers that want the whole Service get its description, and nothing that is large.
 #[test]
 fn the_whole_service_has_metadata_spec_and_addresses() {
     let service = read(&whole());
@@ -164,7 +164,7 @@ fn the_whole_service_has_metadata_spec_and_addresses() {
     assert_eq!(json, expect);
 }
 
-/// Upstream's controller compares some of these; no load balancer has them.
+/// Upstream's controller compares some of these fields, but load balancers do not have them.
 #[test]
 fn what_configures_no_load_balancer_is_no_change() {
     let own = || ServiceReading { json: false, ..reading() };
@@ -193,7 +193,7 @@ fn a_service_that_is_not_served_costs_its_name_and_class() {
         ServiceDetails { class: Some("other.dev/lb".into()), ..ServiceDetails::default() };
     assert_eq!((other.details.as_deref(), &other.json), (Some(&only_class), &None));
     assert!(other.is_load_balancer && other.rule == 7);
-    // There may be a load balancer to delete or to keep.
+    // A load balancer may exist that has to be deleted or kept.
     for (key, value) in [
         ("finalizers", json!([service_keys::CLEANUP])),
         ("annotations", json!({service_keys::LOAD_BALANCER_ID: "lb-1"})),
@@ -240,7 +240,7 @@ fn what_is_too_large_is_left_out_and_named() {
     };
     assert_eq!((&details.too_large, &service.json), (&Some(expect), &None));
     assert_eq!((details.annotations.len(), details.ports.len()), (1, 1), "the rest is kept");
-    // What nobody reads may be as large as it likes.
+    // Parts that nobody reads may have any size.
     let service = filled_for(false, "/metadata/annotations/other.dev~1b", json!(large));
     assert_eq!(service.details.unwrap().too_large, None);
     let many: serde_json::Map<String, Value> =
@@ -257,7 +257,7 @@ fn what_is_too_large_is_left_out_and_named() {
         assert_eq!(details.too_large.as_ref().map(|one| &*one.part), Some(part));
         assert_eq!(details.class.as_deref(), Some("example.com/lb"));
     }
-    // Without a reading, as for one object that is asked for, everything is read.
+    // Without a reading, as in a request for a single object, everything is read.
     let mut service = new("example.com/lb");
     service["metadata"]["annotations"]["other.dev/b"] = json!(large);
     assert_eq!(read(&service).annotation("other.dev/b").map(str::len), Some(LARGEST_SERVICE));

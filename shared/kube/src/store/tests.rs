@@ -15,12 +15,12 @@ fn node(name: &str, uid: &str, version: &str, label: &str) -> Node {
     }
 }
 
-/// The first node of this name.
+/// Returns the first node of this name.
 fn first(name: &str, version: u64, label: &str) -> Node {
     node(name, "u-1", &version.to_string(), label)
 }
 
-/// A synced store with these nodes.
+/// Returns a synced store with these nodes.
 fn listed(nodes: impl IntoIterator<Item = Node>) -> Store<Node> {
     let store = Store::new();
     relist(&store, nodes);
@@ -34,7 +34,7 @@ fn relist(store: &Store<Node>, nodes: impl IntoIterator<Item = Node>) -> Vec<Str
     reported(changes)
 }
 
-/// The changes in short: `+` added, `-` deleted, `old>new` updated, with uid and label.
+/// Returns the changes in short: `+` added, `-` deleted, `old>new` updated, with uid and label.
 fn reported(changes: impl IntoIterator<Item = Change<Node>>) -> Vec<String> {
     let short = |node: &Node| format!("{}/{}:{}", node.name, node.uid, node.labels["label"]);
     let reported = changes.into_iter().map(|change| match change {
@@ -45,7 +45,7 @@ fn reported(changes: impl IntoIterator<Item = Change<Node>>) -> Vec<String> {
     reported.collect()
 }
 
-/// The stored object, as version and label.
+/// Returns the stored object, as version and label.
 fn held(store: &Store<Node>, name: &str) -> String {
     let node = store.get(name).unwrap();
     format!("{} {}", node.resource_version, node.labels["label"])
@@ -141,7 +141,7 @@ fn what_was_written_counts_until_something_newer_is_seen() {
         assert_eq!(held(&store, "a"), "99 mine", "never back to {version}");
     }
     assert_eq!(store.apply_watched(first("a", 99, "mine")), [], "we know of our own write");
-    // As numbers: as text, 100 would come before 99.
+    // Versions are compared as numbers: as text, 100 would come before 99.
     assert_eq!(
         reported(store.apply_watched(first("a", 100, "theirs"))),
         ["a/u-1:mine>a/u-1:theirs"]
@@ -156,7 +156,7 @@ fn what_was_written_does_not_bring_a_node_back() {
     assert!(store.get("a").is_none(), "deleted while the answer was on its way");
     store.apply_watched(node("b", "u-2", "8", "x"));
     store.apply_written(first("b", 9, "mine"));
-    assert_eq!(held(&store, "b"), "8 x", "the answer is about the one before");
+    assert_eq!(held(&store, "b"), "8 x", "the answer is about the previous one");
 }
 
 #[test]
@@ -335,7 +335,8 @@ fn rules_are_counted_and_an_equal_object_takes_the_new_one() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever happens: once the watch has caught up, store and listener agree with the server.
+    /// Once the watch has caught up, store and listener agree with the server, whatever happened
+    /// before.
     #[test]
     fn the_store_and_its_listener_end_up_as_the_server(steps in prop::collection::vec(step(), 0..30)) {
         let (store, mut world) = (listed([]), World::default());

@@ -1,7 +1,7 @@
 //! Patches of objects, as values.
 //!
-//! Both are strategic merge patches: on a real kube-apiserver they cost it a quarter
-//! less processor time than JSON merge patches (docs/internal/figures.md).
+//! Both are strategic merge patches, which cost a real kube-apiserver a quarter less processor time
+//! than JSON merge patches (docs/internal/figures.md).
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl From<&NodeChange> for Patch {
 }
 
 impl Patch {
-    /// Sets this field of the spec, too.
+    /// Also sets this field of the spec.
     #[must_use]
     pub fn with_spec(mut self, field: &'static str, value: &impl Serialize) -> Self {
         self.spec.insert(field, json!(value));
@@ -52,7 +52,7 @@ impl Patch {
         self
     }
 
-    /// The body to send; `None` if nothing changes.
+    /// Returns the body to send; `None` if nothing changes.
     pub(super) fn body<K: Stored>(&self, object: &K) -> Option<Value> {
         let metadata = self.metadata();
         if metadata.is_empty() && self.spec.is_empty() {
@@ -166,7 +166,7 @@ impl StatusPatch {
         self == &Self::default()
     }
 
-    /// The body to send; `None` if nothing changes.
+    /// Returns the body to send; `None` if nothing changes.
     pub(super) fn body<K: Stored>(&self, object: &K) -> Option<Value> {
         let mut body = Map::new();
         if !self.fields.is_empty() {
@@ -180,7 +180,7 @@ impl StatusPatch {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionChange {
-    /// Such as `NetworkUnavailable`.
+    /// The type, such as `NetworkUnavailable`.
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// `True`, `False` or `Unknown`.
@@ -189,12 +189,12 @@ pub struct ConditionChange {
     pub reason: String,
     /// The reason for people.
     pub message: String,
-    /// When it last changed to this status.
+    /// The time at which it changed to this status.
     #[serde(serialize_with = "seconds")]
     pub last_transition_time: Timestamp,
 }
 
-/// Kubernetes stores whole seconds.
+/// Serialises a time in whole seconds, as Kubernetes stores it.
 fn seconds<S: serde::Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&at.strftime("%Y-%m-%dT%H:%M:%SZ"))
 }

@@ -28,7 +28,7 @@ fn ca() -> Ca {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A certificate and its key, signed by `ca`.
+/// Returns a certificate and its key, signed by `ca`.
 fn issue(ca: &Ca, name: &str, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certificate, KeyPair) {
     let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -49,7 +49,7 @@ fn holds(certificate: &CertificateDer<'_>, name: &str) -> bool {
     certificate.as_ref().windows(name.len()).any(|window| window == name.as_bytes())
 }
 
-/// A TLS server that answers with the name in the client's certificate, and 401 to
+/// Returns a TLS server that answers with the name in the client's certificate, and 401 to
 /// `expired`, as an API server does on a connection that outlives its certificate.
 async fn serve(ca: &Ca, tasks: &mut JoinSet<()>) -> String {
     let (certificate, key) = issue(ca, "server", ExtendedKeyUsagePurpose::ServerAuth);

@@ -8,13 +8,13 @@ use tracing::Level;
 
 use crate::support::{answer, config, exposed, node_body, nodes, served_by};
 
-/// An RFC 9110 date of a server whose clock is ahead by this many seconds.
+/// Returns an RFC 9110 date of a server whose clock is ahead by this many seconds.
 fn date(ahead: i64) -> String {
     let now = clock::wall() + SignedDuration::from_secs(ahead);
     jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now).unwrap()
 }
 
-/// The gauge after answers of a server whose clock is ahead by so much each time.
+/// Returns the gauge after answers of a server whose clock is ahead by this much each time.
 async fn shown(ahead: &[i64]) -> (f64, bool) {
     let config = config();
     let mut last = (0.0, true);

@@ -268,7 +268,7 @@ async fn an_error_of_a_connection_names_the_server() {
     assert!(error.to_string().starts_with(&expect), "{error}");
 }
 
-/// A proxy that connects to the requested address and counts.
+/// Returns a proxy that connects to the requested address and counts.
 async fn proxy(tasks: &mut JoinSet<()>) -> (String, Count) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, count) = (listener.local_addr().unwrap(), Count::default());

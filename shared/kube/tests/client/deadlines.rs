@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::support::{Kubeconfig, Served, TIMEOUT, config, node_body, nodes, served_by};
 
-/// One byte at a time, `pause` apart, until long after the deadline.
+/// Sends one byte at a time, `pause` apart, until long after the deadline.
 fn trickle(pause: Duration, until: Duration) -> Response<ResponseBody> {
     let end = Instant::now() + until;
     let bytes = stream::repeat(()).take_while(move |()| ready(Instant::now() < end)).then(

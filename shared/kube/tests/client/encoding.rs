@@ -19,7 +19,7 @@ fn accepts_gzip(request: &Request<Body>) -> bool {
         .is_some_and(|value| value.to_str().unwrap().contains("gzip"))
 }
 
-/// This text as one gzip member.
+/// Returns this text as one gzip member.
 async fn member(text: String) -> Bytes {
     use http_body_util::{BodyExt as _, Full};
     let service = tower::service_fn(move |_request: Request<Full<Bytes>>| {

@@ -14,7 +14,7 @@ use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _};
 
 use crate::support::{Served, answer, config, nodes, refusal, refusal_body, served_by};
 
-/// The error of a watch that gets this response.
+/// Returns the error of a watch that gets this response.
 async fn refused_watch(status: u16, body: impl Into<Bytes>) -> ApiError {
     let body = body.into();
     let clients = served_by(&config(), move |_request| {
@@ -111,7 +111,7 @@ async fn retry_after_reaches_the_caller_of_a_write() {
     check("tomorrow", None).await;
 }
 
-/// The log and the error of a GET with this response.
+/// Returns the log and the error of a GET with this response.
 async fn logged(filter: &str, served: fn() -> Served) -> (String, String) {
     let log = Log::new();
     let subscriber = tracing_subscriber::registry()

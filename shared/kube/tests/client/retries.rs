@@ -134,7 +134,7 @@ async fn retry_after_is_waited_for_but_never_beyond_the_deadline() {
         assert_eq!(started.elapsed().as_secs(), waits, "{value}");
     };
     check("3", 30, 3, 2).await;
-    // There is no time for this: the error is returned at once.
+    // The deadline is too close: the error is returned at once.
     check("31", 30, 0, 1).await;
     check("18446744073709551615", 30, 0, 1).await;
     // Clamped, it fits.

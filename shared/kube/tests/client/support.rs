@@ -43,7 +43,7 @@ pub fn config() -> ClientConfig {
 /// The response of an in-process server.
 pub type Served = Result<Response<ResponseBody>, BoxError>;
 
-/// Clients of an in-process server: a function from request to response.
+/// Returns clients of an in-process server: a function from request to response.
 pub fn served_by<F, Fut>(config: &ClientConfig, serve: F) -> Clients
 where
     F: Fn(Request<Body>) -> Fut + Clone + Send + Sync + 'static,
@@ -52,13 +52,13 @@ where
     Clients::in_process(service_fn(serve), config).unwrap()
 }
 
-/// A response with this body.
+/// Returns a response with this body.
 pub fn answer(status: u16, body: impl Into<Bytes>) -> Response<ResponseBody> {
     let body = Full::new(body.into()).map_err(|never: Infallible| match never {}).boxed_unsync();
     Response::builder().status(status).body(body).unwrap()
 }
 
-/// A Kubernetes refusal.
+/// Returns a Kubernetes refusal.
 pub fn refusal(code: u16, reason: &str, message: &str) -> Response<ResponseBody> {
     answer(code, refusal_body(code, reason, message).to_string())
 }
@@ -92,7 +92,7 @@ impl Count {
     }
 }
 
-/// The metrics as text, without help and type lines.
+/// Returns the metrics as text, without help and type lines.
 pub fn exposed(config: &ClientConfig) -> String {
     let mut registry = prometheus_client::registry::Registry::default();
     config.metrics.register(&mut registry);
@@ -152,7 +152,7 @@ impl Server {
 pub struct Kubeconfig(pub tempfile::TempDir);
 
 impl Kubeconfig {
-    /// With a server's URL and a user in YAML flow style.
+    /// Starts a kubeconfig with a server's URL and a user in YAML flow style.
     pub fn new(server: &str, user: &str) -> Self {
         Self::with_cluster(&format!("{{server: {server:?}}}"), user)
     }

@@ -68,18 +68,18 @@ impl Server {
         self.0.lock().events.clear();
     }
 
-    /// The stored events.
+    /// Returns the stored events.
     pub fn events(&self) -> Vec<Value> {
         self.0.lock().events.values().cloned().collect()
     }
 
-    /// The requests since the last call, with their bodies.
+    /// Returns the requests since the last call, with their bodies.
     pub fn requests(&self) -> Vec<(String, Value)> {
         let requests = std::mem::take(&mut self.0.lock().requests);
         requests.into_iter().map(|(_, line, body)| (line, body)).collect()
     }
 
-    /// The arrival times of the requests since the last call.
+    /// Returns the arrival times of the requests since the last call.
     pub fn times(&self) -> Vec<Instant> {
         let requests = std::mem::take(&mut self.0.lock().requests);
         requests.into_iter().map(|(time, ..)| time).collect()

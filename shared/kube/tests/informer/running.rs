@@ -30,7 +30,7 @@ impl Running {
         Self::with(server, false)
     }
 
-    /// An informer that streams its lists.
+    /// Returns an informer that streams its lists.
     pub fn streaming(server: &Server) -> Self {
         Self::with(server, true)
     }
@@ -71,12 +71,12 @@ impl Running {
         sleep(Duration::from_millis(50)).await;
     }
 
-    /// The changes reported since the last call.
+    /// Returns the changes reported since the last call.
     pub fn reported(&self) -> Vec<String> {
         std::mem::take(&mut self.reported.lock())
     }
 
-    /// The value of a metric, by the beginning of its line.
+    /// Returns the value of a metric, by the beginning of its line.
     pub fn metric(&self, line: &str) -> Option<f64> {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
@@ -99,7 +99,7 @@ impl Running {
     }
 }
 
-/// A change in short: `+` added, `-` deleted, `>` updated, with the label.
+/// Returns a change in short: `+` added, `-` deleted, `>` updated, with the label.
 fn short(change: Change<Node>) -> String {
     let label = |node: &Node| node.labels.get("label").map_or("", |label| label).to_owned();
     match change {

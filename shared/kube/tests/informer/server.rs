@@ -97,7 +97,7 @@ impl Server {
         self.state.lock().is_unreachable = unreachable;
     }
 
-    /// A bare client: responses reach kube's watcher unchanged.
+    /// Returns a bare client: responses reach kube's watcher unchanged.
     pub fn client(&self) -> kube::Client {
         let server = self.clone();
         let service = service_fn(move |request| {
@@ -171,7 +171,7 @@ impl Server {
         self.ends.send_replace(());
     }
 
-    /// A watch with these lines, until [`end_watches`](Self::end_watches).
+    /// Returns a watch with these lines, until [`end_watches`](Self::end_watches).
     fn watched(&self, lines: impl futures::Stream<Item = String> + Send + 'static) -> Answer {
         let mut ends = self.ends.subscribe();
         streamed(lines.take_until(async move { ends.changed().await.is_ok() }))
@@ -192,21 +192,21 @@ impl Server {
         self.state.lock().always = fault;
     }
 
-    /// The requests since the last call, as `list ...`, `watch ...` and `compare ...` with their
-    /// queries.
+    /// Returns the requests since the last call, as `list ...`, `watch ...` and `compare ...` with
+    /// their queries.
     pub fn requests(&self) -> Vec<String> {
         let requests = std::mem::take(&mut self.state.lock().requests);
         requests.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// The number of lists and of watches.
+    /// Returns the number of lists and of watches.
     pub fn counts(&self) -> (usize, usize) {
         let requests = self.requests();
         let count = |verb| requests.iter().filter(|request| request.starts_with(verb)).count();
         (count("list"), count("watch"))
     }
 
-    /// The arrival times of the watches since the last call.
+    /// Returns the arrival times of the watches since the last call.
     pub fn times(&self) -> Vec<Instant> {
         let mut requests = std::mem::take(&mut self.state.lock().requests);
         requests.retain(|(_, request)| request.starts_with("watch"));
@@ -292,7 +292,7 @@ impl Server {
         whole(200, list.to_string())
     }
 
-    /// All nodes as events, with a bookmark at the end.
+    /// Returns all nodes as events, with a bookmark at the end.
     fn stream(&self) -> Answer {
         let state = self.state.lock();
         if !state.can_stream {
@@ -346,12 +346,12 @@ impl Server {
         self.watched(lines)
     }
 
-    /// The version of the cache: the version of the last consistent read.
+    /// Returns the version of the cache: the version of the last consistent read.
     fn bookmark_version(&self) -> u64 {
         self.state.lock().read_at
     }
 
-    /// The first event after this version.
+    /// Returns the first event after this version.
     fn event_after(&self, seen: u64) -> Option<(u64, String)> {
         self.state.lock().log.iter().find(|(version, _)| *version > seen).cloned()
     }
@@ -369,7 +369,7 @@ impl Fault {
     }
 }
 
-/// An event as a line, with fields in kube-apiserver's order.
+/// Returns an event as a line, with fields in kube-apiserver's order.
 pub fn event(kind: &str, object: &Value) -> String {
     format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
@@ -396,7 +396,7 @@ pub fn streamed(lines: impl futures::Stream<Item = String> + Send + 'static) -> 
     Response::new(StreamBody::new(frames).boxed_unsync())
 }
 
-/// A node with a label.
+/// Returns a node with a label.
 pub fn node(name: &str, label: &str) -> Value {
     json!({
         "kind": "Node", "apiVersion": "v1",

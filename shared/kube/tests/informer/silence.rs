@@ -14,7 +14,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// Longer than any watch lasts.
 const A_WATCH: Duration = Duration::from_secs(31);
 
-/// A server whose version grows by writes to other kinds, as in any cluster.
+/// Runs a server whose version grows by writes to other kinds, as in any cluster.
 async fn busy(server: &Server, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {

@@ -54,14 +54,14 @@ impl Answer {
         if self.status == 404 { Err(self.missing()) } else { Ok(self) }
     }
 
-    /// The error for an answer that cannot be parsed.
+    /// Returns the error for an answer that cannot be parsed.
     pub fn malformed(&self, what: &str) -> CloudError {
         let what = one_line(what, MAX_MESSAGE);
         let message = format!("{}: cannot parse the response: {what}", self.operation);
         self.error(ErrorKind::Malformed, message)
     }
 
-    /// The error for a write whose 404 says that what it names does not exist.
+    /// Returns the error for a write whose 404 says that what it names does not exist.
     pub fn missing(&self) -> CloudError {
         let words = fault::words(&self.body);
         self.error(ErrorKind::NotFound, format!("{}: HTTP 404: {words}", self.operation))
@@ -75,7 +75,7 @@ impl Answer {
         self.status == 404 && ends.iter().any(|end| words.contains(&format!("{id} {end}")))
     }
 
-    /// An error about this answer.
+    /// Returns an error about this answer.
     pub fn error(&self, kind: ErrorKind, message: impl Into<String>) -> CloudError {
         CloudError { request_id: self.request_id.clone(), ..CloudError::new(kind, message) }
     }
@@ -94,8 +94,9 @@ pub enum Deletion {
 }
 
 impl Deletion {
-    /// The outcome that the answer to a deletion reports. An error if the services never answer
-    /// like this: then it may come from something in between, and the object may still exist.
+    /// Returns the outcome that the answer to a deletion reports. An error if the services never
+    /// answer like this: then it may come from something in between, and the object may still
+    /// exist.
     pub fn of(answer: &Answer) -> Result<Self, CloudError> {
         match answer.status {
             204 => Ok(Self::Accepted),

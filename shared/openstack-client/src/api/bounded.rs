@@ -1,5 +1,5 @@
-//! Reads the parts of a page without taking memory for what is not wanted, or for too much of it: a short
-//! text may stand for something that takes many times its length.
+//! Reads the needed parts of a page, and does not take memory for other parts or for too many
+//! entries: a short text may stand for a value that takes many times its length.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub const MAX_ENTRIES: usize = 200_000;
 /// The maximum length of one entry, in bytes.
 pub const LONGEST_ENTRY: usize = 4 << 20;
 
-/// These members of an object, as text. Of equal names the last one counts.
+/// Reads these members of an object, as text. Of equal names the last one counts.
 pub fn members_of<'a, const N: usize>(
     body: &'a [u8],
     keys: [&str; N],

@@ -1,4 +1,4 @@
-//! One call: a token, the place of the service, the request, and what is done again.
+//! Makes one call: gets a token, finds the service, sends the request, and retries.
 
 use std::{sync::Arc, time::Duration};
 
@@ -49,7 +49,7 @@ impl Client {
                         session.trust(request.operation);
                         return Ok(answer);
                     }
-                    // Nothing was done: a refused token is refused before everything else.
+                    // Nothing was done: a service checks the token before everything else.
                     Err(failure)
                         if failure.error.kind == ErrorKind::Unauthorized
                             && session.may_renew(request.operation, renewed) =>
@@ -65,7 +65,7 @@ impl Client {
         }
     }
 
-    /// The request with a token and the place of the service.
+    /// Returns the request with a token and the place of the service.
     async fn prepare(
         &self,
         request: &Request<'_>,
@@ -89,7 +89,7 @@ impl Client {
         Ok((outgoing, token))
     }
 
-    /// The service's URL in the catalog, if it may get the token.
+    /// Returns the service's URL in the catalog, if it may get the token.
     pub fn url<'a>(
         &self,
         service: Service,
@@ -109,7 +109,7 @@ impl Client {
         })
     }
 
-    /// The service's URL in the catalog. Where no region is set, Nova's first endpoint
+    /// Returns the service's URL in the catalog. Where no region is set, Nova's first endpoint
     /// decides, and Neutron is in the same region.
     fn place_of<'a>(&self, service: Service, token: &'a Token) -> Result<&'a str, CloudError> {
         if token.project.is_none() {
@@ -124,7 +124,8 @@ impl Client {
         }
     }
 
-    /// The service on another machine that is asked without TLS, as far as it is known. Does not cost a request or a token.
+    /// Returns the service on another machine that is asked without TLS, as far as it is known.
+    /// Does not cost a request or a token.
     pub fn in_clear(&self) -> Option<String> {
         let is_clear = |text: &str| Url::parse(text).is_ok_and(|url| is_in_clear(&url));
         let session = self.session.load();

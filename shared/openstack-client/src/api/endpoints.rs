@@ -1,4 +1,4 @@
-//! Where a service's API begins, and which of Nova's microversions is spoken.
+//! Finds where a service's API begins, and which of Nova's microversions the client uses.
 
 use std::{cmp::Ordering, fmt, time::Duration};
 
@@ -35,7 +35,7 @@ pub struct Microversion {
 pub struct Endpoint {
     /// Ends with a slash.
     pub base: Url,
-    /// Nova's, if it has any.
+    /// Nova's microversion, if Nova has any.
     pub microversion: Option<Microversion>,
 }
 
@@ -90,7 +90,7 @@ pub async fn look(
 }
 
 impl VersionDocument {
-    /// The version with the highest microversion.
+    /// Returns the version with the highest microversion.
     fn newest(self) -> Option<Version> {
         let listed =
             self.versions.into_iter().filter_map(|entry| serde_json::from_value(entry).ok());
@@ -125,7 +125,7 @@ impl Microversion {
         Some(Self { major: major.parse().ok()?, minor: minor.parse().ok()? })
     }
 
-    /// The headers that ask for it.
+    /// Returns the headers that ask for it.
     pub fn headers(self) -> Vec<(HeaderName, HeaderValue)> {
         const SHARED: HeaderName = HeaderName::from_static("openstack-api-version");
         const OLD: HeaderName = HeaderName::from_static("x-openstack-nova-api-version");
@@ -144,20 +144,20 @@ impl fmt::Display for Microversion {
     }
 }
 
-/// Neutron's base: version 2.0 below its URL in the catalog, unless that has it.
+/// Returns Neutron's base: version 2.0 below its URL in the catalog, unless that has it.
 pub fn network(catalog_url: &str) -> Result<Url, CloudError> {
     let base = directory(Service::Network, catalog_url)?;
     if up_to_version(&base).is_some() { Ok(base) } else { joined(&base, "v2.0/") }
 }
 
-/// Octavia's base: its URL in the catalog, without a version. Its versions are at this URL, and
-/// everything else is in `v2.0/lbaas` below it.
+/// Returns Octavia's base: its URL in the catalog, without a version. Its versions are at this URL,
+/// and everything else is in `v2.0/lbaas` below it.
 pub fn load_balancer(catalog_url: &str) -> Result<Url, CloudError> {
     let base = directory(Service::LoadBalancer, catalog_url)?;
     up_to_version(&base).map_or(Ok(base), |versioned| joined(&versioned, "../"))
 }
 
-/// Keystone's base: version 3 below `auth-url`, unless that has it.
+/// Returns Keystone's base: version 3 below `auth-url`, unless that has it.
 pub fn identity(auth_url: &Url) -> Result<Url, CloudError> {
     let base = directory(Service::Identity, auth_url.as_str())?;
     match up_to_version(&base) {
@@ -172,7 +172,7 @@ pub fn identity(auth_url: &Url) -> Result<Url, CloudError> {
     }
 }
 
-/// The URL of the catalog, ending with a slash.
+/// Returns the URL of the catalog, ending with a slash.
 fn directory(service: Service, text: &str) -> Result<Url, CloudError> {
     let url =
         http_url(text).filter(|url| url.has_host() && !text.contains("%(") && !text.contains("$("));
@@ -194,7 +194,7 @@ fn directory(service: Service, text: &str) -> Result<Url, CloudError> {
     Ok(url)
 }
 
-/// The URL cut after its first version, if it has one.
+/// Returns the URL cut after its first version, if it has one.
 fn up_to_version(url: &Url) -> Option<Url> {
     let segments: Vec<&str> = url.path().split('/').collect();
     let at = segments.iter().position(|segment| is_version(segment))?;
@@ -203,7 +203,7 @@ fn up_to_version(url: &Url) -> Option<Url> {
     Some(cut)
 }
 
-/// `v3`, `v2.1` and such.
+/// Returns true for `v3`, `v2.1` and such.
 fn is_version(text: &str) -> bool {
     let number = text.strip_prefix('v').unwrap_or_default();
     number.starts_with(|c: char| c.is_ascii_digit())

@@ -22,26 +22,26 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// object.
 const NO_SUCH_PATH: &str = "The resource could not be found";
 
-/// Nova's and Neutron's words, and Octavia's, for a quota that is used up; in lower case.
+/// The words of Nova, Neutron and Octavia for a quota that is used up, in lower case.
 const QUOTAS: [&str; 2] = ["quota exceeded", "quota has been met"];
 /// Neutron's quota of the routes of one router, in the place of `max_routes` since 2026.2.
 const ROUTE_QUOTA: &str = "'router_route'";
-/// Octavia's words while it changes a load balancer, and those while it makes others of the
-/// project and therefore cannot count them.
+/// Octavia's words while it changes a load balancer, and while it creates other load balancers of
+/// the project and therefore cannot count them.
 const BUSY: [&str; 3] =
     ["is immutable and cannot be updated", "Invalid state PENDING_", "Unable to lock the project"];
-/// The members of Octavia's error bodies with its words; the second one is for what is below a
+/// The members of Octavia's error bodies with its words; the second one is for objects below a
 /// pool.
 const FAULT_STRINGS: [&str; 2] = ["faultstring", "description"];
-/// Octavia's words when a driver of it has failed, which undoes the request.
+/// Octavia's words when one of its drivers has failed, which undoes the request.
 const DRIVER_FAILED: &str = "reports error: ";
-/// Neutron's words, also within Octavia's, for an address that has been asked for and cannot be
-/// had, and for a network without a free one.
+/// Neutron's words, also within Octavia's, for a requested address that is not available, and for a
+/// network without a free address.
 const TAKEN: &str = "already allocated in subnet";
 const NOT_OF_SUBNET: &str = "is not a valid IP for the specified subnet";
 const NO_ADDRESSES: &str = "No more IP addresses available on network ";
 
-/// The request ID of a response.
+/// Returns the request ID of a response.
 pub fn request_id(headers: &HeaderMap) -> Option<String> {
     ["x-openstack-request-id", "x-compute-request-id"]
         .iter()
@@ -50,7 +50,7 @@ pub fn request_id(headers: &HeaderMap) -> Option<String> {
         .filter(|id| !id.is_empty())
 }
 
-/// The error of a response; `None` for a success. A 404 is [`ErrorKind::NotFound`] only if
+/// Returns the error of a response; `None` for a success. A 404 is [`ErrorKind::NotFound`] only if
 /// the service itself reports that the requested object does not exist.
 pub fn of(
     service: Service,
@@ -126,12 +126,12 @@ fn kind(status: StatusCode, body: &ErrorBody) -> ErrorKind {
     }
 }
 
-/// The service's message in an error response; empty if there is none.
+/// Returns the service's message in an error response; empty if there is none.
 pub fn words(body: &[u8]) -> String {
     ErrorBody::read(body).message.unwrap_or_default()
 }
 
-/// The `Retry-After` of a response: seconds, or a date relative to `now`. Invalid and zero
+/// Returns the `Retry-After` of a response: seconds, or a date relative to `now`. Invalid and zero
 /// values are ignored.
 pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let wait = ccm_base::retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, now)?;
@@ -216,7 +216,7 @@ impl ErrorBody {
             && (says("Failed to validate token") || says("Could not find token"))
     }
 
-    /// The quota that is used up, by the service's words.
+    /// Returns the quota that is used up, by the service's words.
     fn quota(&self) -> Option<String> {
         match self.detail.as_deref() {
             Some("RoutesExhausted") => return Some("routes of a router (max_routes)".to_owned()),

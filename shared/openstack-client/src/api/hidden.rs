@@ -1,5 +1,5 @@
-//! Secrets that a service repeats are removed from a failed answer before anything reads it: once
-//! an answer is cut or its blanks are joined, half of a secret is no longer found.
+//! Removes secrets that a service repeats from a failed answer before anything reads it: once an
+//! answer is cut or its blanks are joined, half of a secret can no longer be found.
 
 use std::cmp::Reverse;
 
@@ -13,12 +13,12 @@ use super::transport::Raw;
 /// The replacement for a secret.
 const INSTEAD: &str = "***";
 
-/// A secret shorter than this is part of many words. It is taken out where it stands alone.
+/// A secret shorter than this is part of many words. It is removed only where it stands alone.
 const SHORT: usize = 4;
 
 /// The secrets of one request.
 pub struct Hidden {
-    /// As they are, and as JSON and Rust quote them; the longest first.
+    /// The secrets as they are, and as JSON and Rust quote them; the longest first.
     forms: Vec<Zeroizing<String>>,
 }
 
@@ -39,7 +39,7 @@ impl Hidden {
         Self { forms }
     }
 
-    /// The text without them.
+    /// Returns the text without them.
     pub fn text(&self, text: &str) -> String {
         self.forms.iter().fold(text.to_owned(), |text, form| without(&text, form).unwrap_or(text))
     }
@@ -63,7 +63,7 @@ impl Hidden {
         raw
     }
 
-    /// The body without them, if it has any.
+    /// Returns the body without them, if it has any.
     fn body(&self, body: &[u8]) -> Option<Bytes> {
         let text = String::from_utf8_lossy(body);
         match serde_json::from_slice::<Value>(body) {
@@ -93,7 +93,7 @@ impl Hidden {
     }
 }
 
-/// The text without this secret, if it contains it.
+/// Returns the text without this secret, if it contains it.
 fn without(text: &str, form: &str) -> Option<String> {
     let is_short = form.chars().count() < SHORT;
     let in_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
@@ -102,7 +102,7 @@ fn without(text: &str, form: &str) -> Option<String> {
         clean.push_str(before);
         let is_part = in_word(clean.chars().next_back()) || in_word(behind.chars().next());
         if is_short && is_part {
-            // The next one may begin within this one.
+            // The next secret may begin within this one.
             let mut letters = rest.strip_prefix(before).unwrap_or_default().chars();
             clean.extend(letters.next());
             rest = letters.as_str();

@@ -1,17 +1,17 @@
-//! The memory of what is kept of a list.
+//! Counts the memory of the kept parts of a list.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ccm_cloud::{CloudError, ErrorKind};
 
-/// The memory that an element of a list or map takes beside itself, about, in bytes: its part of a
-/// half-filled node, and small allocations that are rounded up.
+/// The approximate memory that an element of a list or map takes beside itself, in bytes: its part
+/// of a half-filled node, and small allocations that are rounded up.
 pub const OVERHEAD: usize = 96;
-/// The maximum size of what is kept of one list, in bytes: 20,000 servers with few metadata.
+/// The maximum size of the kept part of one list, in bytes: 20,000 servers with little metadata.
 const MOST_KEPT: usize = 32 << 20;
 
-/// Counts the memory that a list takes. A short text may stand for something that takes ten times its length, so the
-/// length of the pages says little about it.
+/// Counts the memory that a list takes. A short text may need ten times its length once it is
+/// parsed, so the length of the pages says little about the memory.
 #[derive(Debug, Default)]
 pub struct Memory {
     used: AtomicUsize,
@@ -25,13 +25,13 @@ impl Memory {
         (used.saturating_add(bytes) <= MOST_KEPT).then_some(())
     }
 
-    /// Takes what an entry may take, as a text and as what it stands for.
+    /// Takes what an entry may take, as a text and once it is parsed.
     pub fn take_entry(&self, entry: &str) -> Option<()> {
         let parts = entry.bytes().filter(|byte| *byte == b',').count() + 1;
         self.take(entry.len() + parts * OVERHEAD)
     }
 
-    /// The outcome of a list, or the error that it takes too much memory.
+    /// Returns the outcome of a list, or the error that it takes too much memory.
     pub fn enough<T>(
         &self,
         operation: &str,

@@ -104,7 +104,7 @@ impl Collection<'_> {
         format!("{}{joint}marker={}", self.path, text::query(marker))
     }
 
-    /// The entries of a page, and true if there is a next page.
+    /// Returns the entries of a page, and true if there is a next page.
     fn page<'a>(&self, answer: &'a Answer) -> Result<(Vec<&'a RawValue>, bool), CloudError> {
         if answer.status == 404 {
             let what = format!("{}: the service does not have {}", self.operation, self.path);
@@ -114,7 +114,7 @@ impl Collection<'_> {
         let links_key = format!("{}_links", self.key);
         let [entries, links] = members_of(&answer.body, [self.key, &links_key])
             .map_err(|error| malformed(error.to_string()))?;
-        // A body without the member is not an empty list.
+        // A body without the member does not count as an empty list.
         let entries =
             entries.ok_or_else(|| malformed(format!("it has no member {:?}", self.key)))?;
         let Entries(entries) = serde_json::from_str(entries.get())
@@ -125,12 +125,12 @@ impl Collection<'_> {
     }
 }
 
-/// The ID of an entry, which is the marker of the next page.
+/// Returns the ID of an entry, which is the marker of the next page.
 pub fn id_of(entry: &str) -> Option<String> {
     members(entry).get("id").and_then(Value::as_str).map(str::to_owned)
 }
 
-/// The members of an entry; empty if it is not an object, or is too long.
+/// Returns the members of an entry; empty if it is not an object, or is too long.
 pub fn members(entry: &str) -> BTreeMap<Cow<'_, str>, Value> {
     let entry = if entry.len() > LONGEST_ENTRY { "" } else { entry };
     serde_json::from_str(entry).unwrap_or_default()
@@ -145,7 +145,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers each request with a page of so many entries, which names a next page.
+    /// A service that answers each request with a page of this many entries, which names a next
+    /// page.
     struct Endless(usize);
 
     #[async_trait]
@@ -179,7 +180,7 @@ mod tests {
         let (mut taken, mut pages) = (0, 0);
         let take = |entry: &str| {
             taken += 1;
-            // A marker of another length makes another ID.
+            // A marker of another length would make another ID.
             Some(id_of(entry)? + &"x".repeat(taken / (MAX_ENTRIES / 2)))
         };
         let goes_on = || {

@@ -14,29 +14,29 @@ const WAIT: Duration = Duration::from_millis(200);
 /// The requests that may be repeated after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// No request: a repetition would fail again.
+    /// No request may be repeated: a repetition would fail again.
     No,
-    /// Those that do no harm if the first attempt took effect.
+    /// Requests may be repeated that do no harm if the first attempt took effect.
     Harmless,
-    /// All of them: the first attempt surely had no effect.
+    /// All requests may be repeated: the first attempt surely had no effect.
     Any,
 }
 
-/// Why a request failed, and whether a retry may help.
+/// A failure: why a request failed, and which retry may help.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The error.
     pub error: CloudError,
     /// The retries that may help.
     pub repeat: Repeat,
-    /// How long other callers of a shared request get this failure.
+    /// How long the other callers of a shared request get this failure.
     pub holds: Duration,
-    /// The status of the answer that it quotes; `None` if the error is in our own words.
+    /// The status of the answer that the error quotes; `None` if the error is in our own words.
     pub status: Option<u16>,
 }
 
 impl Failure {
-    /// The failure for another caller: it holds for this much longer.
+    /// Returns the failure for another caller: it holds for this much longer.
     #[must_use]
     pub fn with_left(mut self, left: Duration) -> Self {
         self.error.retry_after = self.error.retry_after.map(|after| after.min(left));
@@ -85,7 +85,7 @@ impl Retry {
     }
 }
 
-/// The error for a caller whose time ends before the service's pause does.
+/// Returns the error for a caller whose time ends before the service's pause does.
 fn hurried(error: CloudError, call: Call) -> CloudError {
     let message = format!(
         "{} (it asks for a pause, which lasts longer than the {} s that the call has)",

@@ -1,5 +1,5 @@
-//! One request on the wire: admitted at the gate, sent within its time, counted and
-//! reported, however it ends.
+//! Sends one request: waits for the gate, sends the request within its time, counts it and reports
+//! it, however it ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// The request to this URL.
+    /// Creates the request to this URL.
     pub fn new(request: &Request<'_>, url: String) -> Self {
         let mut headers = HeaderMap::new();
         if let Some(revision) = request.revision {
@@ -64,13 +64,14 @@ impl Outgoing {
         Self { service: request.service, class, method, url, headers, body, secret: None }
     }
 
-    /// A login: it changes nothing in the cloud, and its body holds this secret.
+    /// Returns the request of a login: it changes nothing in the cloud, and its body holds this
+    /// secret.
     pub fn login(operation: &'static str, url: String, body: Bytes, secret: Secret) -> Self {
         let request = Request::get(Service::Identity, operation, "");
         Self { method: Method::POST, body, secret: Some(secret), ..Self::new(&request, url) }
     }
 
-    /// The secrets that must not appear in messages.
+    /// Returns the secrets that must not appear in messages.
     fn hidden(&self) -> Hidden {
         let token = self.headers.get(TOKEN).and_then(|token| token.to_str().ok());
         Hidden::new(token.into_iter().chain(self.secret.as_ref().map(Secret::expose)))
@@ -143,7 +144,7 @@ impl Wire {
     }
 }
 
-/// The answer, with the service's word that the object does not exist if it is that.
+/// Returns the answer, with the service's word that the object does not exist if it is that.
 fn read(
     service: Service,
     class: CallClass,
@@ -162,15 +163,16 @@ fn read(
     match fault {
         Some(mut error) if error.kind != ErrorKind::NotFound => {
             let repeat = match raw.status.as_u16() {
-                // The service did not begin.
+                // The service did not begin the work.
                 _ if error.kind == ErrorKind::Throttled => Repeat::Any,
                 // The caller looks again before it repeats it.
                 _ if error.kind == ErrorKind::Busy => Repeat::No,
-                // Perhaps the word of something between us and the service.
+                // The answer may come from something between us and the service.
                 502..=504 => Repeat::Harmless,
                 _ => Repeat::No,
             };
-            // Other kinds are the service's own words about a request that it has refused.
+            // Errors of other kinds are the service's own words about a request that it has
+            // refused.
             error.maybe_done = raw.status.is_server_error() && error.kind == ErrorKind::Unavailable;
             Err(Failure { repeat, status: Some(raw.status.as_u16()), ..error.into() })
         }
@@ -220,14 +222,14 @@ fn unanswered(broken: Broken) -> Failure {
     Failure { repeat, ..error.into() }
 }
 
-/// The error, beginning with what was asked.
+/// Returns the error, beginning with what was asked.
 fn about(class: CallClass, error: CloudError) -> CloudError {
     let message = format!("{} {}: {}", class.service, class.operation, error.message);
     CloudError { message, ..error }
 }
 
-/// A request under way. Dropped by a caller who does not wait any longer, it counts
-/// as not answered.
+/// A request that is under way. If the caller drops it because it no longer waits, it counts as not
+/// answered.
 struct Sent<'a> {
     wire: &'a Wire,
     class: CallClass,
@@ -243,7 +245,7 @@ impl Sent<'_> {
 
     fn tell(&self, error: Option<ErrorKind>, retry_after: Option<Duration>) {
         let took = self.at.elapsed();
-        // That something is not there is a good answer.
+        // A service that says that an object does not exist has answered well.
         let failed = error.is_some_and(|kind| kind != ErrorKind::NotFound);
         self.wire.metrics.request(self.class.operation, took, failed);
         self.wire.gate.report(self.class, CallReport { error, retry_after, took });

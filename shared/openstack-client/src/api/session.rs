@@ -1,14 +1,14 @@
-//! The session at Keystone: one token for all callers.
+//! Keeps the session at Keystone: one token for all callers.
 //!
-//! At most one login runs at a time, as a task of its own: it outlives a caller whose time is
-//! over. A token is renewed in the background when four fifths of its life are over. A failed
-//! login is not repeated at once: until the back-off ends, callers get its error. After rejected
+//! At most one login runs at a time. It is a separate task, so it continues when a caller's time is
+//! over. A token is renewed in the background when four fifths of its life are over. A failed login
+//! is not repeated at once: until the back-off ends, callers get its error. After rejected
 //! credentials the back-off is 30 s, doubled each time, up to half an hour: Keystone can lock an
 //! account after a number of rejected logins. Callers are advised to retry sooner, which costs no
 //! request: other credentials may be in use by then.
 //!
-//! Discovery is a part of a login: with each new token, the versions of Nova are requested by its
-//! first caller, and the earlier result serves until the answer arrives, or if it never does.
+//! Discovery is a part of a login: the first caller of a new token requests the versions of Nova.
+//! The earlier result is used until the answer arrives, or if it never arrives.
 
 mod catalog;
 mod login;
@@ -42,7 +42,7 @@ const LOGIN: Duration = Duration::from_secs(30);
 /// The back-off after a login that failed for another reason than its credentials.
 const FAILED: Backoff =
     Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(10) };
-/// The longest wait that is advised to callers during a back-off: a change of the configuration
+/// The longest wait that callers are told to keep during a back-off: a change of the configuration
 /// ends the back-off at once.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// The name of a login in metrics.
@@ -51,9 +51,9 @@ const OPERATION: &str = "token_create";
 const LOOK: Duration = Duration::from_secs(30);
 /// The wait after a failed discovery.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A Nova that did not tell its versions is asked again after this time.
+/// Nova is asked again after this time if it did not report its versions.
 const VAGUE: Duration = Duration::from_mins(1);
-/// After a new token that a service refused, too, before another login for its sake.
+/// The pause before another login for a service that also refused a new token.
 const DISTRUST: Backoff =
     Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(10) };
 
@@ -67,8 +67,9 @@ pub struct Session {
     state: Mutex<State>,
     logins: SingleFlight<Arc<Token>>,
     looks: SingleFlight<()>,
-    /// The operations that rejected even a new token, with the number of rejections and the time
-    /// of the last one. By operation, since only one of a service may lack a right.
+    /// The operations that rejected even a new token, with the number of rejections and the time of
+    /// the last one. The key is the operation, because only one operation of a service may lack a
+    /// right.
     distrusted: Mutex<BTreeMap<&'static str, (u32, Instant)>>,
 }
 
@@ -78,7 +79,7 @@ struct NovaVersions {
     endpoint: Endpoint,
     /// The login that it was asked with.
     generation: u64,
-    /// Since when it is asked again, because it told no versions.
+    /// The time at which it was asked, if it did not report its versions.
     vague: Option<Instant>,
 }
 
@@ -87,18 +88,19 @@ struct State {
     nova: Option<NovaVersions>,
     /// The last token that Keystone gave.
     token: Option<Arc<Token>>,
-    /// Tokens up to this generation are not used any more.
+    /// Tokens up to this generation are no longer used.
     given_up: u64,
-    /// Consecutive rejected logins, counted as Keystone's lockout does.
+    /// The number of consecutive rejected logins, counted as Keystone's lockout counts them.
     refusals: u32,
-    /// Consecutive logins that failed for other reasons.
+    /// The number of consecutive logins that failed for other reasons.
     failures: u32,
-    /// True if its credentials are in use: only such sessions appear in the metrics.
+    /// True if the session's credentials are in use: only such sessions appear in the metrics.
     in_use: bool,
 }
 
 impl Session {
-    /// A session that logs in for the first caller; it is a candidate until [`Session::activate`].
+    /// Creates a session that logs in for the first caller; it is a candidate until
+    /// [`Session::activate`].
     pub fn new(wire: Wire, login: Login) -> Arc<Self> {
         let name = format!("{LOGIN_AT}{} by {}", login.auth_url, login.method());
         let logins = SingleFlight::new(format!("{name} failed"));
@@ -107,14 +109,14 @@ impl Session {
         Arc::new(Self { wire, login, name, state, logins, looks, distrusted })
     }
 
-    /// The token, from a login if there is none.
+    /// Returns the token, from a login if there is none.
     pub async fn token(self: &Arc<Self>, call: Call) -> Result<Arc<Token>, Failure> {
         let pending = {
             let state = self.state.lock();
             let is_good = |token: &&Arc<Token>| token.generation > state.given_up && token.lives();
             if let Some(token) = state.token.as_ref().filter(is_good) {
                 if token.ages() && self.login.prolongs() {
-                    // The call does not wait for it.
+                    // The call does not wait for this task.
                     self.start_login().ok();
                 }
                 return Ok(Arc::clone(token));
@@ -124,7 +126,7 @@ impl Session {
         self.logins.wait(pending, call).await
     }
 
-    /// Its credentials are in use from now on. Counts a login that it made as a candidate.
+    /// Puts its credentials into use from now on. Counts a login that it made as a candidate.
     pub fn activate(&self) {
         let mut state = self.state.lock();
         state.in_use = true;
@@ -133,14 +135,15 @@ impl Session {
         }
     }
 
-    /// It is not needed any more. Cancels a running login; its result is not counted.
+    /// Ends the session, which is not needed any more. Cancels a running login; its result is not
+    /// counted.
     pub fn retire(&self) {
         self.state.lock().in_use = false;
         self.logins.abort();
         self.looks.abort();
     }
 
-    /// The last token that Keystone gave, good or not.
+    /// Returns the last token that Keystone gave, good or not.
     pub fn last(&self) -> Option<Arc<Token>> {
         self.state.lock().token.clone()
     }
@@ -167,17 +170,17 @@ impl Session {
         !renewed
     }
 
-    /// A token was accepted for this operation.
+    /// Records that a token was accepted for this operation.
     pub fn trust(&self, operation: &'static str) {
         self.distrusted.lock().remove(operation);
     }
 
-    /// `auth-url` as configured, without credentials.
+    /// Returns `auth-url` as configured, without credentials.
     pub fn auth_url(&self) -> &str {
         &self.login.auth_url
     }
 
-    /// The error of an endpoint that must not get a token of this session.
+    /// Returns the error of an endpoint that must not get a token of this session.
     pub fn leads_out_of_tls(&self, service: Service, url: &str) -> CloudError {
         let (keystone, url) = (&self.login.auth_url, one_line(url, MAX_MESSAGE));
         let why = format!(
@@ -188,7 +191,7 @@ impl Session {
         CloudError::new(ErrorKind::Invalid, why)
     }
 
-    /// Where Nova is, by its URL in the catalog.
+    /// Returns the place of Nova, by its URL in the catalog.
     pub async fn compute(
         self: &Arc<Self>,
         token: &Token,
@@ -208,11 +211,11 @@ impl Session {
             match known {
                 Some((endpoint, true)) => return Ok(endpoint),
                 Some((endpoint, false)) => {
-                    // The call does not wait for it.
+                    // The call does not wait for this task.
                     look().ok();
                     return Ok(endpoint);
                 }
-                // The catalog's URL may have changed since the discovery began.
+                // The catalog's URL may have changed after the discovery began.
                 None => self.looks.wait(look()?, call).await?,
             }
         }
@@ -266,7 +269,7 @@ impl Session {
         Ok(())
     }
 
-    /// Nova's microversion in use, once it is known.
+    /// Returns Nova's microversion in use, once it is known.
     pub fn microversion(&self) -> Option<Microversion> {
         self.state.lock().nova.as_ref()?.endpoint.microversion
     }
@@ -315,15 +318,17 @@ impl Session {
         token.map_err(|failure| {
             let message = self.about(&failure.error, &failure.error.message);
             let error = CloudError { message, ..failure.error };
-            // The next login may be luckier than one that hung, and one too many does no harm.
+            // After a login that hung, the next one may succeed, and an unneeded login does no
+            // harm.
             let again = failure.repeat != Repeat::No || error.kind == ErrorKind::Timeout;
             let repeat = if again { Repeat::Any } else { Repeat::No };
             Failure { error, repeat, ..failure }
         })
     }
 
-    /// The error of a login for its callers. It ends on pages and in events, which more people can read than the
-    /// log, and an answer to a login can repeat the secret in a form that cannot be taken out.
+    /// Returns the error of a login for its callers. It ends on pages and in events, which more
+    /// people can read than the log, and an answer to a login can repeat the secret in a form that
+    /// cannot be taken out.
     fn told(&self, failure: &Failure) -> CloudError {
         let error = failure.error.clone();
         let Some(status) = failure.status else { return error };
@@ -346,7 +351,7 @@ impl State {
             return (REFUSED.after(self.refusals), Renewal::Refused);
         }
         self.failures = self.failures.saturating_add(1);
-        // A pause that Keystone asks for is kept by the gate.
+        // The gate keeps a pause that Keystone asks for.
         let pause = error.retry_after.map_or(FAILED.after(self.failures), |_| Duration::ZERO);
         (pause, Renewal::Failed)
     }

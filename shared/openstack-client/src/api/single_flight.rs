@@ -1,7 +1,7 @@
-//! Single flight: work that many callers wait for.
+//! Single flight: many callers wait for the same work.
 //!
-//! At most one run is in progress, as a task of its own: it outlives a caller whose time is over.
-//! Later callers get the error of a failed run for as long as it holds.
+//! At most one run is in progress. It is a separate task, so it continues when a caller's time is
+//! over. Later callers get the error of a failed run for as long as the error holds.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::retry::{Failure, Repeat};
 /// The result of a run, for all callers.
 pub type Pending<T> = Shared<oneshot::Receiver<Result<T, Failure>>>;
 
-/// Work that is repeated on demand. Dropping this cancels a running one.
+/// Work that is repeated on demand. Dropping this value cancels a run in progress.
 pub struct SingleFlight<T> {
     /// The name of the work, for errors.
     name: String,
@@ -34,13 +34,14 @@ struct Last<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
-    /// Work of this name, not started yet.
+    /// Creates work of this name, which is not started yet.
     pub fn new(name: impl Into<String>) -> Self {
         let last = Last { running: None, failed: None };
         Self { name: name.into(), last: Arc::new(Mutex::new(last)), tasks: Mutex::default() }
     }
 
-    /// The running work. Starts `work` if there is none, unless the last failure still holds.
+    /// Returns the running work. Starts `work` if there is none, unless the last failure still
+    /// holds.
     pub fn join<F>(&self, work: impl FnOnce() -> F) -> Result<Pending<T>, Failure>
     where
         F: Future<Output = Result<T, Failure>> + Send + 'static,
@@ -63,7 +64,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             let failed = outcome.as_ref().err();
             let failed = failed.map(|failure| (failure.clone(), Instant::now() + failure.holds));
             *slot.lock() = Last { running: None, failed };
-            // Fails if no caller waits any more.
+            // This fails if no caller waits any more.
             sender.send(outcome).ok();
         });
         last.running = Some((task, pending.clone()));

@@ -18,7 +18,8 @@ use crate::config::Access;
 
 /// The most idle connections that are kept to each host.
 const IDLE_CONNECTIONS: usize = 16;
-/// The longest answer with an error. Redaction of secrets needs several times its length.
+/// The maximum length of an answer with an error. The removal of secrets needs several times its
+/// length.
 const LONGEST_FAULT: usize = 1 << 20;
 
 /// Clones share their connections.
@@ -37,7 +38,7 @@ pub struct Raw {
     pub body: Bytes,
 }
 
-/// There is no whole answer.
+/// The reason why no complete answer was received.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The two sides do not accept each other's certificates.
@@ -46,7 +47,7 @@ pub enum Broken {
     /// The proxy on the way is of a kind that is not supported.
     #[error("{0}")]
     Proxy(String),
-    /// No connection came about, so nothing was sent.
+    /// No connection could be made, so nothing was sent.
     #[error("{0}")]
     NotConnected(String),
     /// The connection ended before the answer did.
@@ -64,10 +65,10 @@ impl Transport {
         Self::with_proxies(config, Proxies::of_environment())
     }
 
-    /// As [`Transport::new`], but with these proxies.
+    /// Creates a transport as [`Transport::new`] does, but with these proxies.
     fn with_proxies(config: &Access, proxies: Proxies) -> Result<Self, CloudError> {
         let tls = tls::client(&config.tls, config.auth_url.scheme() == "https")?;
-        // The other services' hosts are known once there is a catalog.
+        // The hosts of the other services are known only from the catalog.
         if let Ok(uri) = config.auth_url.as_str().parse() {
             proxies.find(&uri).map_err(|unfit| {
                 CloudError::new(ErrorKind::Invalid, format!("auth-url: {unfit}"))
@@ -92,7 +93,7 @@ impl Transport {
 
     /// Sends the request and reads the whole answer. Knows no time limit.
     pub async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Raw, Broken> {
-        // A tunnel shows the proxy its credentials itself.
+        // A tunnel sends its credentials to the proxy itself.
         if let Ok(Some(proxy)) = self.proxies.passing_on(request.uri())
             && let Some(credentials) = proxy.basic_auth()
         {
@@ -106,7 +107,7 @@ impl Transport {
     }
 }
 
-/// The bytes of an answer, and the room that they take until they are dropped.
+/// The bytes of an answer, and the memory that they take until they are dropped.
 struct Held {
     bytes: Vec<u8>,
     _room: Room,
@@ -138,8 +139,8 @@ where
         }
         room.grow(total).await;
         if total > bytes.capacity() {
-            // While a longer copy is made, both take memory: a single answer makes its last copy
-            // here.
+            // While a longer copy is made, both copies take memory. A single answer makes its last
+            // copy here.
             bytes.reserve_exact(room.size().min(longest) - bytes.len());
         }
         bytes.extend_from_slice(&data);
@@ -178,9 +179,9 @@ fn is_untrusted(text: &str) -> bool {
     ["UnknownIssuer", "BadSignature", "CaUsedAsEndEntity"].iter().any(|why| text.contains(why))
 }
 
-/// The first of the error's causes, itself included, that is of this kind.
+/// Returns the first of the error's causes, itself included, that is of this kind.
 fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    // What an I/O error wraps is not among its sources.
+    // The error inside an I/O error is not among its sources.
     if let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         return cause(inner);
     }

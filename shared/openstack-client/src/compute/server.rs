@@ -28,8 +28,8 @@ pub struct Server {
     pub fields: Fields,
 }
 
-/// A server's fields in Nova's JSON. Optional ones are missing in some versions of Nova or
-/// in some states of the server.
+/// A server's fields in Nova's JSON. Optional fields are missing in some versions of Nova or in
+/// some states of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Fields {
     id: String,
@@ -73,13 +73,13 @@ pub struct Flavor {
 }
 
 impl Server {
-    /// A message about it, with ID and name.
+    /// Returns a message about it, with ID and name.
     pub fn about(&self, what: impl Display) -> String {
         let name = one_line(&self.name, MAX_VALUE);
         format!("server with ID {:?} and name {name:?}: {what}", self.id.as_str())
     }
 
-    /// Its status, for instance `ACTIVE`.
+    /// Returns its status, for instance `ACTIVE`.
     pub fn status(&self) -> &str {
         &self.fields.status
     }
@@ -89,12 +89,12 @@ impl Server {
         !matches!(self.status(), "DELETED" | "SOFT_DELETED")
     }
 
-    /// Its addresses by the name of the network.
+    /// Returns its addresses by the name of the network.
     pub fn addresses(&self) -> impl Iterator<Item = (&String, &Vec<Address>)> {
         self.fields.addresses.iter().flatten()
     }
 
-    /// The memory that it takes beside itself, about, in bytes.
+    /// Returns the memory that it takes beside itself, about, in bytes.
     fn size(&self) -> usize {
         let Fields { id, status, task_state, access_ipv4, access_ipv6, zone, host_id, .. } =
             &self.fields;
@@ -116,7 +116,7 @@ impl Server {
             + self.metadata().map(item).sum::<usize>()
     }
 
-    /// Its user metadata.
+    /// Returns its user metadata.
     pub fn metadata(&self) -> impl Iterator<Item = (&String, &String)> {
         self.fields.metadata.iter().flatten()
     }
@@ -174,7 +174,7 @@ impl Row {
         Self::Malformed { id, name, line: trouble(json, why) }
     }
 
-    /// The ID, if it is known.
+    /// Returns the ID, if it is known.
     pub fn id(&self) -> Option<&ServerId> {
         match self {
             Self::Whole(server) => Some(&server.id),
@@ -183,7 +183,7 @@ impl Row {
         }
     }
 
-    /// The memory that it takes, about, in bytes.
+    /// Returns the memory that it takes, about, in bytes.
     pub fn size(&self) -> usize {
         let own = size_of::<Self>() + OVERHEAD;
         own + match self {
@@ -193,7 +193,7 @@ impl Row {
         }
     }
 
-    /// The name, if it is known.
+    /// Returns the name, if it is known.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Whole(server) => Some(&server.name),
@@ -202,7 +202,7 @@ impl Row {
         }
     }
 
-    /// Why this server cannot be described; `None` if it can.
+    /// Returns why this server cannot be described; `None` if it can.
     pub fn trouble(&self) -> Option<String> {
         match self {
             Self::Whole(_) => None,
@@ -216,7 +216,7 @@ impl Row {
     }
 }
 
-/// ID and name of an entry of the short list; the error is about a malformed entry.
+/// Reads ID and name of an entry of the short list; the error is about a malformed entry.
 pub fn read_name(json: &str) -> Result<(ServerId, String), String> {
     #[derive(Deserialize)]
     struct Short {
@@ -230,7 +230,7 @@ pub fn read_name(json: &str) -> Result<(ServerId, String), String> {
     Ok((id, name))
 }
 
-/// A message about an entry, with ID and name as far as they can be parsed.
+/// Returns a message about an entry, with ID and name as far as they can be parsed.
 fn trouble(json: &str, why: &str) -> String {
     let shown = |text: Option<String>| match text {
         Some(text) => format!("{:?}", one_line(&text, MAX_VALUE)),
@@ -241,7 +241,8 @@ fn trouble(json: &str, why: &str) -> String {
     format!("server with ID {id} and name {name}: {why}")
 }
 
-/// ID and name of an entry, as far as they are texts. Takes no memory for its other members.
+/// Returns ID and name of an entry, as far as they are texts. Takes no memory for its other
+/// members.
 fn texts(json: &str) -> [Option<String>; 2] {
     let text = |value: &RawValue| serde_json::from_str(value.get()).ok();
     let known = members_of(json.as_bytes(), ["id", "name"]).unwrap_or_default();

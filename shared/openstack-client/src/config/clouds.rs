@@ -1,5 +1,5 @@
-//! `clouds.yaml`, with `secure.yaml` over it and the profiles of `clouds-public.yaml`
-//! under it.
+//! Reads `clouds.yaml`, with `secure.yaml` above it and the profiles of `clouds-public.yaml` below
+//! it.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ settings! {
     /// The part of `clouds.yaml` that `[Global]` asks for, if any.
     #[derive(Default)]
     pub struct CloudsFile {
-        /// Take what is not set here from clouds.yaml.
+        /// Take values that are not set here from clouds.yaml.
         pub use_clouds: bool = fixed(Switch, "use-clouds", "false"), flag;
-        /// Path of clouds.yaml. Else OS_CLIENT_CONFIG_FILE, else clouds.yaml or clouds.yml in the working folder,
-        /// ~/.config/openstack or /etc/openstack.
+        /// Path of clouds.yaml. If this is not set, OS_CLIENT_CONFIG_FILE is used, otherwise
+        /// clouds.yaml or clouds.yml in the working folder, ~/.config/openstack or /etc/openstack.
         pub file: Option<PathBuf> = fixed(Path, "clouds-file", "");
         /// The entry of clouds.yaml. Else OS_CLOUD, else the only entry.
         pub cloud: Option<String> = fixed(Text, "cloud", "");
@@ -33,7 +33,7 @@ settings! {
 struct CloudEntry {
     auth: Option<Auth>,
     region_name: Option<String>,
-    /// Goes before `interface`, which is its newer name.
+    /// It takes precedence over `interface`, which is its newer name.
     endpoint_type: Option<String>,
     interface: Option<String>,
     cacert: Option<String>,
@@ -44,7 +44,7 @@ struct CloudEntry {
     verify: Option<String>,
 }
 
-/// The `auth` of an entry. Its fields are read as texts, also where YAML sees a number.
+/// The `auth` of an entry. Its fields are read as texts, even if YAML sees a number.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct Auth {
@@ -112,7 +112,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The folders that are looked in, in their order.
+    /// Returns the folders that are looked in, in their order.
     fn folders(&self) -> Vec<PathBuf> {
         let own = self.environment.home.as_ref().map(|home| home.join(".config/openstack"));
         let system = self.environment.system_folder.clone();
@@ -146,7 +146,7 @@ impl Reader<'_> {
         found
     }
 
-    /// The chosen entry with what the other files add to it.
+    /// Returns the chosen entry with what the other files add to it.
     fn entry(&mut self, file: &Path, wanted: &CloudsFile) -> Option<(String, Texts)> {
         let mut clouds = self.document(file)?.clouds.unwrap_or_default();
         let names: Vec<_> = clouds.keys().map(String::as_str).collect();
@@ -182,14 +182,14 @@ impl Reader<'_> {
         found.map(texts)
     }
 
-    /// Reads a file. Its parser's messages may hold values, so they are left out.
+    /// Reads a file. Its parser's messages may hold values, so they are omitted.
     fn document(&mut self, path: &Path) -> Option<Document> {
         let document = self.files.text(path).and_then(|text| parse(&text));
         document.map_err(|why| self.problems.add(escaped(path), why)).ok()
     }
 }
 
-/// The name of the entry, or why there is none.
+/// Returns the name of the entry, or why there is none.
 fn choice(
     names: &[&str],
     wanted: &CloudsFile,
@@ -213,8 +213,8 @@ fn choice(
     }
 }
 
-/// The names and texts of an entry. `endpoint_type` goes before its newer name `interface`,
-/// as in gophercloud.
+/// Returns the names and texts of an entry. `endpoint_type` takes precedence over its newer name
+/// `interface`, as in gophercloud.
 fn texts(entry: Option<CloudEntry>) -> Texts {
     let entry = serde_json::to_value(entry).unwrap_or_default();
     let mappings = [&entry["auth"], &entry].into_iter().filter_map(Value::as_object);
@@ -229,7 +229,7 @@ fn texts(entry: Option<CloudEntry>) -> Texts {
     texts
 }
 
-/// `default_domain` is the ID of the domain of user and project where no other one is given.
+/// Fills in `default_domain`, the ID of the domain of user and project if no other domain is given.
 fn fill_domains(texts: &mut Texts) {
     let Some(domain) = texts.remove("default_domain") else { return };
     for whose in ["user_", "project_"] {
@@ -240,7 +240,7 @@ fn fill_domains(texts: &mut Texts) {
     }
 }
 
-/// The texts of an entry of this file by the keys of `[Global]`.
+/// Returns the texts of an entry of this file by the keys of `[Global]`.
 fn given(file: &Path, texts: &Texts, environment: &Environment) -> Given {
     let folder = file.parent().unwrap_or(Path::new(""));
     let value = |(name, text): (&String, &String)| {
@@ -277,7 +277,8 @@ fn parse(text: &str) -> Result<Document, String> {
     serde_json::from_value(as_texts(yaml)).map_err(|_| shape.to_owned())
 }
 
-/// The values with all scalars as texts: a number may be meant as one, such as a password 0123.
+/// Returns the values with all scalars as texts: a number may be meant as one, such as a password
+/// 0123.
 fn as_texts(yaml: Yaml) -> Value {
     match yaml {
         Yaml::Null => Value::Null,

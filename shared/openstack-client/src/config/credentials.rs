@@ -1,17 +1,18 @@
-//! Our identity for Keystone: the data in the files, and the one way to log in that follows.
+//! Finds our identity for Keystone: reads the data in the files, and decides on the one way to log
+//! in.
 
 use ccm_settings::{Problems, settings};
 
 use super::{Given, secret::Secret};
 
-/// How the token is had.
+/// How we get the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// A user's password.
     Password {
         /// The user.
         user: User,
-        /// Their password.
+        /// The user's password.
         password: Secret,
         /// The scope of the token.
         scope: Scope,
@@ -34,7 +35,7 @@ pub enum Credentials {
     Trust {
         /// The trustee.
         user: User,
-        /// Their password.
+        /// The user's password.
         password: Secret,
         /// ID of the trust.
         trust: String,
@@ -85,7 +86,7 @@ pub enum Scope {
 pub enum ApplicationCredential {
     /// By ID.
     Id(String),
-    /// By name, which is unique only among its user's.
+    /// By name, which is unique only among the credentials of its user.
     Name {
         /// The name.
         name: String,
@@ -102,27 +103,27 @@ settings! {
         auth_url: Option<String> = fixed(Text, "auth-url", "");
         /// Name of the user. Needs a domain: user-domain-* or domain-*.
         username: Option<String> = fixed(Text, "username", "");
-        /// ID of the user; goes before username.
+        /// ID of the user; takes precedence over username.
         user_id: Option<String> = fixed(Text, "user-id", "");
         /// The user's password.
         password: Option<String> = fixed(Secret, "password", "");
-        /// ID of the project; goes before tenant-name.
+        /// ID of the project; takes precedence over tenant-name.
         project_id: Option<String> = fixed(Text, "tenant-id", "");
         /// Name of the project. Needs a domain: tenant-domain-* or domain-*.
         project_name: Option<String> = fixed(Text, "tenant-name", "");
-        /// ID of the domain of user and project where they have none of their own.
+        /// ID of the domain of user and project if no separate domain is set for them.
         domain_id: Option<String> = fixed(Text, "domain-id", "");
         /// The same by name.
         domain_name: Option<String> = fixed(Text, "domain-name", "");
-        /// ID of the project's domain; goes before the name.
+        /// ID of the project's domain; takes precedence over the name.
         project_domain_id: Option<String> = fixed(Text, "tenant-domain-id", "");
         /// Name of the project's domain.
         project_domain_name: Option<String> = fixed(Text, "tenant-domain-name", "");
-        /// ID of the user's domain; goes before the name.
+        /// ID of the user's domain; takes precedence over the name.
         user_domain_id: Option<String> = fixed(Text, "user-domain-id", "");
         /// Name of the user's domain.
         user_domain_name: Option<String> = fixed(Text, "user-domain-name", "");
-        /// ID of an application credential; goes before its name.
+        /// ID of an application credential; takes precedence over its name.
         application_credential_id: Option<String> = fixed(Text, "application-credential-id", "");
         /// Name of an application credential. Needs its user, and the user's domain if the user is given by name.
         application_credential_name: Option<String> = fixed(Text, "application-credential-name", "");
@@ -175,7 +176,7 @@ impl Login {
         });
     }
 
-    /// The ways to log in that something is set for.
+    /// Returns the ways to log in that something is set for.
     fn methods(&self) -> Vec<&'static str> {
         let application = self.application_credential_id.is_some()
             || self.application_credential_name.is_some()
@@ -185,7 +186,7 @@ impl Login {
             (trust, TRUST),
             (application, APPLICATION_CREDENTIAL),
             (self.token.is_some(), TOKEN),
-            // A trust is used with a password.
+            // A trust needs a password.
             (self.password.is_some() && !trust, PASSWORD),
         ]
         .into_iter()
@@ -193,7 +194,7 @@ impl Login {
         .collect()
     }
 
-    /// The way to log in. Records everything that is wrong with what is given.
+    /// Returns the way to log in. Records everything that is wrong with what is given.
     pub fn decide(self, problems: &mut Problems) -> Option<Credentials> {
         match self.methods().as_slice() {
             [] => {
@@ -245,7 +246,7 @@ impl Login {
 
     fn by_token(self, problems: &mut Problems) -> Option<Credentials> {
         let scope = self.scope(problems)?;
-        let what = "token needs what it is for: tenant-id, or tenant-name with a domain";
+        let what = "token needs a project: tenant-id, or tenant-name with a domain";
         let scope = need((scope != Scope::Default).then_some(scope), what, problems)?;
         Some(Credentials::Token { token: Secret::new(self.token?), scope })
     }
@@ -289,7 +290,8 @@ impl Login {
         Some(Scope::ProjectName { name, domain })
     }
 
-    /// A user may have a default project. A login for a domain would have no service in its catalog.
+    /// Decides without a project. A user may have a default project. A login for a domain would
+    /// have no service in its catalog.
     fn without_project(&self, problems: &mut Problems) -> Option<Scope> {
         let may_be = self.token.is_some() || self.domain().is_none();
         let what = "no project is set, and a login for a domain has no servers: set tenant-id, or \
@@ -297,7 +299,7 @@ impl Login {
         need(may_be.then_some(Scope::Default), what, problems)
     }
 
-    /// The default domain.
+    /// Returns the default domain.
     fn domain(&self) -> Option<Domain> {
         domain(self.domain_id.as_ref(), self.domain_name.as_ref())
     }
@@ -307,7 +309,7 @@ fn domain(id: Option<&String>, name: Option<&String>) -> Option<Domain> {
     id.cloned().map(Domain::Id).or_else(|| name.cloned().map(Domain::Name))
 }
 
-/// The given value; if it is missing, a problem.
+/// Returns the given value; if it is missing, a problem.
 fn need<T>(given: Option<T>, what: &str, problems: &mut Problems) -> Option<T> {
     if given.is_none() {
         problems.add("[Global]", what);

@@ -1,4 +1,4 @@
-//! The settings from the process's environment, apart from files.
+//! Reads the settings from the process's environment, apart from files.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 
 use ccm_settings::Invocation;
 
-/// Where settings outside the files come from.
+/// The source of settings outside the files.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// The environment variables.
@@ -22,7 +22,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The surroundings of this process.
+    /// Returns the surroundings of this process.
     pub fn of_process() -> Self {
         Self {
             variables: Invocation::of_process().environment,
@@ -32,12 +32,12 @@ impl Environment {
         }
     }
 
-    /// An environment variable; empty counts as not set.
+    /// Returns an environment variable; empty counts as not set.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 
-    /// The path that a setting means: `~/` is the home folder, and what is relative begins
+    /// Returns the path that a setting means: `~/` is the home folder, and what is relative begins
     /// at `folder`.
     pub fn resolved(&self, text: &str, folder: &Path) -> PathBuf {
         let in_home = if text == "~" { Some("") } else { text.strip_prefix("~/") };

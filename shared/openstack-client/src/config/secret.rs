@@ -14,7 +14,7 @@ impl Secret {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// The text, for the one place that sends it.
+    /// Returns the text, for the one place that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! How values of a `cloud.conf` are spelt, where it differs from the programs' own settings.
+//! Parses values of a `cloud.conf` whose spelling differs from the programs' own settings.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub fn flag(text: &str, _: &str) -> Result<bool, String> {
     }
 }
 
-/// Whole seconds without a unit, or numbers with Go's units.
+/// Parses whole seconds without a unit, or numbers with Go's units.
 pub fn duration(text: &str, _: &str) -> Result<Duration, String> {
     let unsigned = text.strip_prefix('+').unwrap_or(text);
     let read = match unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -28,12 +28,13 @@ pub fn duration(text: &str, _: &str) -> Result<Duration, String> {
     })
 }
 
-/// True if a value without blanks seems to hold another key, perhaps with a secret, because a line break is missing.
+/// Returns true if a value without blanks seems to hold another key, perhaps with a secret, because
+/// a line break is missing.
 pub fn is_run_together(text: &str) -> bool {
     text.contains(|c: char| c == '=' || c.is_whitespace())
 }
 
-/// The address of Keystone.
+/// Returns the address of Keystone.
 pub fn url(text: &str) -> Result<Url, String> {
     const RIGHT: &str = "must be the URL of Keystone, such as https://keystone.example.com:5000/v3";
     const ALONE: &str = "must be the URL of Keystone, such as https://keystone.example.com:5000/v3, with no blank \
@@ -49,7 +50,7 @@ pub fn url(text: &str) -> Result<Url, String> {
     let wrong = match &url {
         _ if url.host_str().is_none_or(str::is_empty) => RIGHT,
         _ if !url.username().is_empty() || url.password().is_some() => {
-            "must not hold a user or a password; they have keys of their own"
+            "must not hold a user or a password; they have separate keys"
         }
         _ if url.query().is_some() || url.fragment().is_some() => {
             "must end with its path: no ? and no #"

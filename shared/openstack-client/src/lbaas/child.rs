@@ -1,4 +1,4 @@
-//! Where the children of a load balancer are written, and how that is called.
+//! The paths of a load balancer's children, and the names of the operations on them.
 
 use http::Method;
 
@@ -6,7 +6,7 @@ use super::{Child, LBAAS};
 use crate::text::query;
 
 impl Child {
-    /// The member of bodies that holds it.
+    /// Returns the member of bodies that holds it.
     pub const fn key(self) -> &'static str {
         match self {
             Self::Listener => "listener",
@@ -15,13 +15,13 @@ impl Child {
         }
     }
 
-    /// The path of the collection, or of the child with this ID.
+    /// Returns the path of the collection, or of the child with this ID.
     pub fn path(self, id: Option<&str>) -> String {
         let id = id.map_or_else(String::new, |id| format!("/{}", query(id)));
         format!("{LBAAS}/{}s{id}", self.key())
     }
 
-    /// The name of the write in metrics.
+    /// Returns the name of the write in metrics.
     pub fn operation(self, method: &Method) -> &'static str {
         match (self, method) {
             (Self::Listener, &Method::POST) => "loadbalancer_listener_create",

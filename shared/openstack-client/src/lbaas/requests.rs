@@ -57,7 +57,7 @@ struct Statuses {
 }
 
 impl Octavia {
-    /// Octavia, reached through this API.
+    /// Creates a client of Octavia that uses this API.
     pub fn new(api: Arc<dyn Api>) -> Self {
         Self { api, version: tokio::sync::Mutex::default() }
     }
@@ -67,8 +67,8 @@ impl Octavia {
         self.api.offers(Service::LoadBalancer, call).await
     }
 
-    /// The version of its API that it calls the current one. A failure is an error, and says
-    /// nothing about features. Known for an hour.
+    /// Returns the version of its API that it calls the current one. A failure is an error, and
+    /// says nothing about features. Known for an hour.
     pub async fn version(&self, call: Call) -> Result<ApiVersion, CloudError> {
         let mut known = tokio::time::timeout_at(call.end, self.version.lock())
             .await
@@ -91,8 +91,8 @@ impl Octavia {
         Ok(version)
     }
 
-    /// Lists load balancers of the project. An entry that cannot be parsed is left out of the rows.
-    /// To an administrator, Octavia would show all projects' load balancers.
+    /// Lists load balancers of the project. An entry that cannot be parsed is not in the rows. To
+    /// an administrator, Octavia would show all projects' load balancers.
     ///
     /// Octavia answers a filter that is given twice with status 500 (seen in version 2.26), so
     /// several IDs are picked from the list of all.
@@ -109,7 +109,7 @@ impl Octavia {
         let path = match filter {
             Filter::Ids([id]) => format!("{base}&id={}", query(id)),
             Filter::All | Filter::Ids(_) => base,
-            // Octavia takes the tags that must all be there in one value.
+            // Octavia takes all required tags in one value.
             Filter::Tags(tags) => format!("{base}&tags={}", query(&tags.join(","))),
             Filter::AnyTag(tag, any) => {
                 format!("{base}&tags={}&tags-any={}", query(tag), query(&any.join(",")))
@@ -132,23 +132,24 @@ impl Octavia {
         Ok(BalancerRows { request_id, ..read })
     }
 
-    /// The load balancer of this ID; `None` if Octavia itself says that there is none.
+    /// Returns the load balancer of this ID; `None` if Octavia itself says that there is none.
     pub async fn balancer(&self, id: &str, call: Call) -> Result<Option<BalancerRow>, CloudError> {
         let path = format!("{LBAAS}/loadbalancers/{}", query(id));
-        let answer = self.get("loadbalancer_get", &path, call).await?;
-        about(id, answer)?.object_or_none("loadbalancer")
+        let request = Request::get(Service::LoadBalancer, "loadbalancer_get", &path);
+        about(id, self.api.send(request, call).await?)?.object_or_none("loadbalancer")
     }
 
-    /// The load balancer of this ID with all that is below it, by one request; `None` if Octavia
-    /// itself says that there is none.
+    /// Returns the load balancer of this ID with all that is below it, by one request; `None` if
+    /// Octavia itself says that there is none.
     pub async fn tree(&self, id: &str, call: Call) -> Result<Option<Tree>, CloudError> {
         let path = format!("{LBAAS}/loadbalancers/{}/status", query(id));
-        let answer = about(id, self.get("loadbalancer_status_get", &path, call).await?)?;
+        let request = Request::get(Service::LoadBalancer, "loadbalancer_status_get", &path);
+        let answer = about(id, self.api.send(request, call).await?)?;
         let statuses: Option<Statuses> = answer.object_or_none("statuses")?;
         Ok(statuses.map(|statuses| statuses.loadbalancer))
     }
 
-    /// All listeners of a load balancer.
+    /// Returns all listeners of a load balancer.
     pub async fn listeners(
         &self,
         balancer: &str,
@@ -159,21 +160,21 @@ impl Octavia {
         self.rows(list, &Memory::default(), call).await
     }
 
-    /// All pools of a load balancer.
+    /// Returns all pools of a load balancer.
     pub async fn pools(&self, balancer: &str, call: Call) -> Result<Vec<PoolRow>, CloudError> {
         let path = format!("{LBAAS}/pools?loadbalancer_id={}", query(balancer));
         let list = list("pools", "loadbalancer_pool_list", &path);
         self.rows(list, &Memory::default(), call).await
     }
 
-    /// All members of a pool. A pool that does not exist is an error.
+    /// Returns all members of a pool. A pool that does not exist is an error.
     pub async fn members(&self, pool: &str, call: Call) -> Result<Vec<MemberRow>, CloudError> {
         let path = format!("{LBAAS}/pools/{}/members", query(pool));
         let list = list("members", "loadbalancer_member_list", &path);
         self.rows(list, &Memory::default(), call).await
     }
 
-    /// The health monitors of these pools, one request each: Octavia takes no filter twice.
+    /// Returns the health monitors of these pools, one request each: Octavia takes no filter twice.
     pub async fn monitors(
         &self,
         pools: &[String],
@@ -196,14 +197,16 @@ impl Octavia {
         let (path, body) = (format!("{LBAAS}/loadbalancers"), json!({ "loadbalancer": body }));
         let request = Request::post(Service::LoadBalancer, "loadbalancer_create", &path, body);
         let answer = self.api.send(request, call).await?.found()?;
-        // It exists, whatever is wrong with the answer.
+        // The load balancer exists, whatever is wrong with the answer.
         answer.object("loadbalancer").map_err(CloudError::that_may_be_done)
     }
 
     /// Changes these fields of a load balancer.
     pub async fn update(&self, id: &str, body: Value, call: Call) -> Result<(), CloudError> {
         let path = format!("{LBAAS}/loadbalancers/{}", query(id));
-        self.put("loadbalancer_update", &path, json!({ "loadbalancer": body }), call).await
+        let body = json!({ "loadbalancer": body });
+        let request = Request::put(Service::LoadBalancer, "loadbalancer_update", &path, body);
+        self.write(request, call).await
     }
 
     /// Deletes a load balancer; with `cascade` all that is below it as well, without it a load
@@ -216,7 +219,8 @@ impl Octavia {
     ) -> Result<Deletion, CloudError> {
         let how = if cascade { "?cascade=true" } else { "" };
         let path = format!("{LBAAS}/loadbalancers/{}{how}", query(id));
-        self.remove("loadbalancer_delete", id, &path, call).await
+        let request = Request::delete(Service::LoadBalancer, "loadbalancer_delete", &path);
+        Deletion::of(&about(id, self.api.send(request, call).await?)?)
     }
 
     /// Has a load balancer built anew, with its addresses. Octavia does this for some users only, also
@@ -224,17 +228,16 @@ impl Octavia {
     pub async fn fail_over(&self, id: &str, call: Call) -> Result<(), CloudError> {
         let path = format!("{LBAAS}/loadbalancers/{}/failover", query(id));
         let request = Request::get(Service::LoadBalancer, "loadbalancer_failover", &path);
-        let request = Request { method: Method::PUT, ..request };
-        self.api.send(request, call).await?.found().map(drop)
+        self.write(Request { method: Method::PUT, ..request }, call).await
     }
 
-    /// How many load balancers the project may have; negative without a limit, and `None` if Octavia
-    /// does not say so.
+    /// Returns how many load balancers the project may have; negative without a limit, and `None`
+    /// if Octavia does not say so.
     pub async fn quota(&self, call: Call) -> Result<Option<i64>, CloudError> {
         let project = self.api.project_id(call).await?;
         let path = format!("{LBAAS}/quotas/{}", query(&project));
-        let answer = self.get("loadbalancer_quota_get", &path, call).await?.found()?;
-        let quota: Quota = answer.object("quota")?;
+        let request = Request::get(Service::LoadBalancer, "loadbalancer_quota_get", &path);
+        let quota: Quota = self.api.send(request, call).await?.found()?.object("quota")?;
         Ok(quota.load_balancer.or(quota.loadbalancer))
     }
 
@@ -263,7 +266,8 @@ impl Octavia {
         call: Call,
     ) -> Result<(), CloudError> {
         let (operation, path) = (child.operation(&Method::PUT), child.path(Some(id)));
-        self.put(operation, &path, json!({ child.key(): body }), call).await
+        let body = json!({ child.key(): body });
+        self.write(Request::put(Service::LoadBalancer, operation, &path, body), call).await
     }
 
     /// Deletes a child; a pool with its members and its monitor.
@@ -274,7 +278,8 @@ impl Octavia {
         call: Call,
     ) -> Result<Deletion, CloudError> {
         let (operation, path) = (child.operation(&Method::DELETE), child.path(Some(id)));
-        self.remove(operation, id, &path, call).await
+        let request = Request::delete(Service::LoadBalancer, operation, &path);
+        Deletion::of(&about(id, self.api.send(request, call).await?)?)
     }
 
     /// Replaces all members of a pool. Octavia knows a member by address and port. A duplicate is
@@ -296,42 +301,16 @@ impl Octavia {
         }
         let path = format!("{LBAAS}/pools/{}/members", query(pool));
         let body = json!({ "members": members });
-        self.put("loadbalancer_members_update", &path, body, call).await
+        let operation = "loadbalancer_members_update";
+        self.write(Request::put(Service::LoadBalancer, operation, &path, body), call).await
     }
 
-    async fn get(
-        &self,
-        operation: &'static str,
-        path: &str,
-        call: Call,
-    ) -> Result<Answer, CloudError> {
-        self.api.send(Request::get(Service::LoadBalancer, operation, path), call).await
-    }
-
-    async fn put(
-        &self,
-        operation: &'static str,
-        path: &str,
-        body: Value,
-        call: Call,
-    ) -> Result<(), CloudError> {
-        let request = Request::put(Service::LoadBalancer, operation, path, body);
+    async fn write(&self, request: Request<'_>, call: Call) -> Result<(), CloudError> {
         self.api.send(request, call).await?.found().map(drop)
     }
 
-    async fn remove(
-        &self,
-        operation: &'static str,
-        id: &str,
-        path: &str,
-        call: Call,
-    ) -> Result<Deletion, CloudError> {
-        let request = Request::delete(Service::LoadBalancer, operation, path);
-        Deletion::of(&about(id, self.api.send(request, call).await?)?)
-    }
-
-    /// All rows of a list. One that cannot be parsed is an error: left out, it would count as
-    /// missing.
+    /// Returns all rows of a list. A row that cannot be parsed is an error: otherwise it would
+    /// count as missing.
     async fn rows<T: DeserializeOwned + Send>(
         &self,
         list: Collection<'_>,
@@ -355,12 +334,12 @@ impl Octavia {
     }
 }
 
-/// A list of Octavia.
+/// Returns a list of Octavia.
 const fn list<'a>(key: &'static str, operation: &'static str, path: &'a str) -> Collection<'a> {
     Collection { service: Service::LoadBalancer, operation, path, key }
 }
 
-/// The answer, unless it is a 404 about another object than this one.
+/// Returns the answer, unless it is a 404 about another object than this one.
 fn about(id: &str, answer: Answer) -> Result<Answer, CloudError> {
     if answer.status != 404 || answer.denies(id) {
         return Ok(answer);

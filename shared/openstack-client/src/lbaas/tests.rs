@@ -42,7 +42,7 @@ impl Rig {
         change(&mut self.cloud.world.lock().octavia)
     }
 
-    /// The paths of the requests since the last call of this.
+    /// Returns the paths of the requests since the last call of this.
     fn paths(&self) -> Vec<String> {
         let calls = std::mem::take(&mut self.cloud.world.lock().calls);
         calls.into_iter().map(|(_, path)| path).collect()
@@ -83,7 +83,7 @@ async fn an_unknown_version_is_an_error() {
         let error = rig.octavia.version(call()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Malformed, "{error}");
         assert!(error.message.contains("version_list"), "{error}");
-        // It is not remembered.
+        // The failure is not remembered.
         assert_eq!(rig.octavia.version(call()).await.unwrap().minor, 26);
     }
     let rig = Rig::new();
@@ -109,7 +109,7 @@ async fn lists_are_filtered_by_one_request() {
     let one = rig.made("one", &["a", "owner-uid=1"]).await;
     let two = rig.made("two", &["a"]).await;
     rig.made("three", &[]).await;
-    // Another project's, which an administrator would see.
+    // A load balancer of another project, which an administrator would see.
     rig.octavia(|octavia| {
         let mut other = octavia.balancers[0].clone();
         (other["id"], other["project_id"]) = (json!(uuid(8)), json!("p2"));
@@ -258,7 +258,7 @@ async fn what_a_write_needs_and_is_not_there_is_an_error() {
     }
 }
 
-/// A 404 about another object proves nothing about the one that was meant.
+/// A 404 about another object proves nothing about the requested one.
 #[tokio::test(start_paused = true)]
 async fn a_denial_of_another_object_is_no_proof() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! A load balancer with everything below it, by the one request that shows it all.
+//! A load balancer with everything below it, from the one request that shows it all.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub struct Tree {
     pub provisioning_status: Provisioning,
     #[serde(default, deserialize_with = "or_default")]
     pub listeners: Vec<TreeListener>,
-    /// All pools, where Octavia shows them apart from the listeners.
+    /// All pools, if Octavia shows them apart from the listeners.
     #[serde(default, deserialize_with = "or_default")]
     pub pools: Vec<TreePool>,
 }
@@ -41,9 +41,9 @@ pub struct TreePool {
     #[serde(default, deserialize_with = "or_default")]
     pub name: String,
     /// After the creation of a whole tree, version 2.26 leaves it `PENDING_CREATE` for good though
-    /// the load balancer is `ACTIVE` (version 2.30 does not). The members and the monitor of such
-    /// a pool cannot be changed, Octavia says 409, until the pool itself was changed: so change
-    /// it first, to what it is.
+    /// the load balancer is `ACTIVE` (version 2.30 does not). Octavia answers 409 to changes of the
+    /// members and the monitor of such a pool until the pool itself was changed: so change the pool
+    /// first, to the values that it has.
     pub provisioning_status: Provisioning,
     #[serde(default, deserialize_with = "or_default")]
     pub members: Vec<TreeMember>,

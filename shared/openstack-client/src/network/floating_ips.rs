@@ -24,10 +24,10 @@ pub struct FloatingIp {
     pub id: String,
     #[serde(rename = "floating_ip_address")]
     pub address: IpAddr,
-    /// The address of the port that it stands for.
+    /// The address of the port that it is attached to.
     #[serde(rename = "fixed_ip_address")]
     pub fixed_address: Option<IpAddr>,
-    /// The port that it stands for; `None` if it is free.
+    /// The port that it is attached to; `None` if it is free.
     #[serde(default, deserialize_with = "crate::text::id_or_none")]
     pub port_id: Option<String>,
     #[serde(deserialize_with = "crate::text::id")]
@@ -36,7 +36,7 @@ pub struct FloatingIp {
     pub description: String,
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Changes with every write, where Neutron has the extension for it.
+    /// Changes with every write, if Neutron has the extension for it.
     #[serde(rename = "revision_number")]
     pub revision: Option<u64>,
 }
@@ -44,7 +44,8 @@ pub struct FloatingIp {
 /// The floating IPs to list.
 #[derive(Clone, Copy, Debug)]
 pub enum FloatingIps<'a> {
-    /// Floating IPs of these ports, in any project: an administrator may have attached one.
+    /// Floating IPs of these ports, in any project: an administrator may have attached one of
+    /// another project.
     Ports(&'a [String]),
     /// The project's floating IP with this address.
     Address(IpAddr),
@@ -55,7 +56,7 @@ pub enum FloatingIps<'a> {
 /// A quota and what is used of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Quota {
-    /// Negative without a limit.
+    /// The limit; negative if there is no limit.
     pub limit: i64,
     pub used: usize,
 }
@@ -83,13 +84,13 @@ impl Neutron {
             FloatingIps::Address(address) => {
                 vec![format!("{base}&floating_ip_address={}", query(&address.to_string()))]
             }
-            // Neutron takes the tags that must all be there in one value.
+            // Neutron takes all required tags in one value.
             FloatingIps::Tags(tags) => vec![format!("{base}&tags={}", query(&tags.join(",")))],
         };
         readable("floating IP", &self.entries_of("floatingips", parts, call).await?)
     }
 
-    /// How many floating IPs the project may have, and how many it has.
+    /// Returns how many floating IPs the project may have, and how many it has.
     pub async fn floating_quota(&self, call: Call) -> Result<Quota, CloudError> {
         let project = self.api.project_id(call).await?;
         let path = format!("/quotas/{}/details", query(&project));
@@ -108,7 +109,7 @@ impl Neutron {
         let body = json!({ "floatingip": body });
         let request = Request::post(Service::Network, "floating_ip_create", "/floatingips", body);
         let answer = self.api.send(request, call).await?.found()?;
-        // It exists, whatever is wrong with the answer.
+        // The floating IP exists, whatever is wrong with the answer.
         answer.object("floatingip").map_err(CloudError::that_may_be_done)
     }
 
@@ -124,7 +125,7 @@ impl Neutron {
         let body = json!({ "floatingip": { "port_id": port } });
         let request = Request::put(Service::Network, "floating_ip_update", &path, body);
         let answer = self.api.send(request.at_revision(ip.revision), call).await?;
-        // The port may be what is missing.
+        // The missing object may be the port.
         let answer = if answer.denies(&ip.id) { answer } else { answer.found()? };
         answer.object_or_none("floatingip")
     }

@@ -38,7 +38,7 @@ impl Default for NetworkNames {
 }
 
 impl NetworkNames {
-    /// The names of these networks, by ID. Unknown ones are requested together; known ones
+    /// Returns the names of these networks, by ID. Unknown ones are requested together; known ones
     /// are refreshed in the background.
     pub async fn of(
         self: &Arc<Self>,
@@ -54,7 +54,7 @@ impl NetworkNames {
             asked.map_err(|failure| failure.error)?;
         }
         if networks.iter().any(|id| !self.is_fresh(id)) {
-            // The call does not wait for it.
+            // The call does not wait for this request.
             self.ask(networks, neutron).ok();
         }
         let known = self.known.lock();

@@ -23,7 +23,7 @@ pub struct Port {
     pub fixed_ips: Vec<FixedIp>,
     /// Its MAC address.
     pub mac_address: Option<String>,
-    /// Set if it is a trunk.
+    /// Set if the port is a trunk.
     pub trunk_details: Option<TrunkDetails>,
 }
 
@@ -78,14 +78,14 @@ impl Port {
         self.status == "ACTIVE"
     }
 
-    /// The IDs of the ports that it carries as a trunk.
+    /// Returns the IDs of the ports that it carries as a trunk.
     pub fn sub_port_ids(&self) -> impl Iterator<Item = &str> {
         let subs = self.trunk_details.iter().flat_map(|trunk| &trunk.sub_ports);
         subs.map(|sub| sub.port_id.as_str())
     }
 }
 
-/// ID and name of a network.
+/// Reads ID and name of a network.
 pub fn read_network(json: &str) -> Result<(String, String), serde_json::Error> {
     #[derive(Deserialize)]
     struct Network {

@@ -25,7 +25,7 @@ pub struct Router {
     /// Its extra routes, in no order.
     #[serde(default)]
     pub routes: Vec<ExtraRoute>,
-    /// Changes with every write, where Neutron has the extension for it.
+    /// Changes with every write, if Neutron has the extension for it.
     pub revision_number: Option<u64>,
 }
 
@@ -47,16 +47,16 @@ pub struct Hop {
     #[serde(default)]
     fixed_ips: Vec<super::port::FixedIp>,
     pub mac_address: Option<String>,
-    /// The foreign addresses that it may send from and receive for, as Neutron spells them.
+    /// The foreign addresses for which the port may send and receive, as Neutron spells them.
     #[serde(default)]
     pub allowed_address_pairs: Vec<Value>,
-    /// Without the extension for it, each port is protected.
+    /// Without the extension for this field, each port is protected.
     port_security_enabled: Option<bool>,
     pub revision_number: Option<u64>,
 }
 
 impl Hop {
-    /// Its addresses.
+    /// Returns its addresses.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.fixed_ips.iter().filter_map(|ip| ip.ip_address.parse().ok())
     }
@@ -68,7 +68,7 @@ impl Hop {
 }
 
 impl Neutron {
-    /// The aliases of Neutron's extensions.
+    /// Returns the aliases of Neutron's extensions.
     pub async fn extensions(&self, call: Call) -> Result<BTreeSet<String>, CloudError> {
         #[derive(Deserialize)]
         struct Extension {
@@ -88,7 +88,7 @@ impl Neutron {
         Ok(aliases)
     }
 
-    /// The router of this ID.
+    /// Returns the router of this ID.
     pub async fn router(&self, id: &str, call: Call) -> Result<Router, CloudError> {
         let path = format!("/routers/{}?{ROUTER_FIELDS}", query(id));
         let request = Request::get(Service::Network, "router_get", &path);
@@ -133,7 +133,7 @@ impl Neutron {
         found(id, self.api.send(request, call).await?)?.object("router")
     }
 
-    /// The ports with these addresses in any network.
+    /// Returns the ports with these addresses in any network.
     pub async fn hops(
         &self,
         addresses: &BTreeSet<IpAddr>,
@@ -145,13 +145,13 @@ impl Neutron {
         readable("port", &entries)
     }
 
-    /// The router's own ports.
+    /// Returns the router's own ports.
     pub async fn router_ports(&self, id: &str, call: Call) -> Result<Vec<Hop>, CloudError> {
         let ids = std::iter::once(id);
         readable("port", &self.entries("ports", HOP_FIELDS, "device_id", ids, call).await?)
     }
 
-    /// The port of this ID; `None` if Neutron itself says that there is none.
+    /// Returns the port of this ID; `None` if Neutron itself says that there is none.
     pub async fn hop(&self, id: &str, call: Call) -> Result<Option<Hop>, CloudError> {
         let path = format!("/ports/{}?{HOP_FIELDS}", query(id));
         let request = Request::get(Service::Network, "port_get", &path);
@@ -174,7 +174,7 @@ impl Neutron {
     }
 }
 
-/// The answer about a router, unless Neutron says that there is none.
+/// Returns the answer about a router, unless Neutron says that there is none.
 fn found(id: &str, answer: Answer) -> Result<Answer, CloudError> {
     if answer.status == 404 {
         let what = format!("[Route] router-id: the project has no router {id:?}");

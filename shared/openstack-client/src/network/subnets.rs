@@ -1,4 +1,4 @@
-//! Where virtual addresses can be: subnets, external networks, and the places of ports.
+//! Requests about possible places of virtual addresses: subnets, external networks, and ports.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -34,7 +34,7 @@ pub struct Subnet {
 pub struct ExternalNetwork {
     #[serde(deserialize_with = "crate::text::id")]
     pub id: String,
-    /// The IDs of all its subnets, those that the project may not see included.
+    /// The IDs of all its subnets, including subnets that the project may not see.
     #[serde(default)]
     pub subnets: Vec<String>,
 }
@@ -42,7 +42,7 @@ pub struct ExternalNetwork {
 /// A port and the subnets of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct PlacedPort {
-    /// The kind of what it belongs to: `compute:zone-1`, `Octavia`; may be empty.
+    /// The kind of the port's owner: `compute:zone-1`, `Octavia`; may be empty.
     #[serde(default)]
     pub device_owner: String,
     #[serde(default)]
@@ -57,14 +57,15 @@ pub struct PlacedAddress {
 }
 
 impl Neutron {
-    /// The subnet of this ID; `None` if Neutron itself says that the project does not have it.
+    /// Returns the subnet of this ID; `None` if Neutron itself says that the project does not have
+    /// it.
     pub async fn subnet(&self, id: &str, call: Call) -> Result<Option<Subnet>, CloudError> {
         let path = format!("/subnets/{}?{SUBNET_FIELDS}", query(id));
         let request = Request::get(Service::Network, "subnet_get", &path);
         self.api.send(request, call).await?.object_or_none("subnet")
     }
 
-    /// The subnets of these IDs that the project sees.
+    /// Returns the subnets of these IDs that the project sees.
     pub async fn subnets(
         &self,
         ids: &BTreeSet<String>,
@@ -74,14 +75,14 @@ impl Neutron {
         readable("subnet", &self.entries("subnets", SUBNET_FIELDS, "id", ids, call).await?)
     }
 
-    /// The subnets of a network, as far as the project may see them.
+    /// Returns the subnets of a network, as far as the project may see them.
     pub async fn subnets_of(&self, network: &str, call: Call) -> Result<Vec<Subnet>, CloudError> {
         let ids = std::iter::once(network);
         let entries = self.entries("subnets", SUBNET_FIELDS, "network_id", ids, call).await?;
         readable("subnet", &entries)
     }
 
-    /// The external networks that the project may use, in Neutron's order.
+    /// Returns the external networks that the project may use, in Neutron's order.
     pub async fn external_networks(&self, call: Call) -> Result<Vec<ExternalNetwork>, CloudError> {
         let path = "/networks?fields=id&fields=subnets&router%3Aexternal=true";
         readable("network", &self.entries_of("networks", vec![path.to_owned()], call).await?)

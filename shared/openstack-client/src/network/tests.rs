@@ -23,7 +23,8 @@ struct Rig {
 }
 
 impl Rig {
-    /// Two ports, an external network with a subnet that is not shown, and one with one that is.
+    /// Creates two ports, an external network with a subnet that is not shown, and one with a
+    /// subnet that is.
     fn new() -> Self {
         let cloud = Arc::new(Scripted::with_servers(0..2));
         {
@@ -152,7 +153,7 @@ async fn a_floating_ip_may_be_there_though_its_answer_is_not() {
     assert!(error.maybe_done && error.kind == ErrorKind::Malformed, "{error}");
 }
 
-/// A skipped row would count as missing, and another one would be created.
+/// A skipped row would count as missing, and another object would be created.
 #[tokio::test]
 async fn a_malformed_row_fails_the_list() {
     let rig = Rig::new();
@@ -230,7 +231,7 @@ async fn what_is_kept_of_a_list_takes_a_bounded_memory() {
     let ips = vec![json!({}); 300_000];
     for (entry, what) in [
         (json!({ "name": "n".repeat(3 << 20) }), "long"),
-        // Each element has three bytes, and dozens in memory.
+        // Each element has three bytes in the text, and dozens in memory.
         (json!({ "fixed_ips": ips }), "many elements"),
     ] {
         let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! Floating IPs and subnets, as Neutron has them.
+//! Plays Neutron's floating IPs and subnets.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +14,9 @@ type Done<T> = Result<T, (u16, &'static str, String)>;
 /// Neutron's floating IPs.
 pub struct Floating {
     pub ips: Vec<Value>,
-    /// How many the project may have.
+    /// The number of floating IPs that the project may have.
     pub quota: usize,
-    /// How many addresses the external networks have.
+    /// The number of addresses that the external networks have.
     pub room: usize,
     /// True if the project may choose an address.
     pub may_choose: bool,
@@ -39,7 +39,7 @@ impl Default for Floating {
 }
 
 impl Floating {
-    /// These ports are gone.
+    /// Detaches the floating IPs of these ports, which are gone.
     pub fn detach(&mut self, ports: &[Value]) {
         let ips = self.ips.iter_mut();
         for ip in ips.filter(|ip| ports.iter().any(|port| port["id"] == ip["port_id"])) {
@@ -161,8 +161,8 @@ impl World {
         Ok((201, json!({ "floatingip": ip.take() })))
     }
 
-    /// The address of the port that a floating IP with this ID and network should be attached to. A
-    /// port may have one of each network.
+    /// Returns the address of the port that a floating IP with this ID and network should be
+    /// attached to. A port may have one of each network.
     fn fixed_address(&self, port: &Value, own: &str, network: &str) -> Done<Value> {
         let Some(port) = port.as_str() else { return Ok(Value::Null) };
         let Some(row) = self.ports.iter().find(|row| row["id"] == *port) else {

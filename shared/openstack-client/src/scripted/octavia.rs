@@ -1,5 +1,5 @@
-//! Octavia as far as the tests need it, with the rules of the real one: one write at a time for
-//! a load balancer, states that last, its words of refusal.
+//! Plays Octavia as far as the tests need it, with the rules of the real one: one write at a time
+//! for a load balancer, states that last, and its words for refusals.
 
 mod children;
 mod rows;
@@ -36,9 +36,9 @@ pub struct Octavia {
     pub pools: Vec<Value>,
     pub members: Vec<Value>,
     pub monitors: Vec<Value>,
-    /// How many answers show a load balancer as pending after a write.
+    /// The number of answers that show a load balancer as pending after a write.
     pub polls: usize,
-    /// How many of the next changes end in `ERROR`.
+    /// The number of the next changes that end in `ERROR`.
     pub failures: usize,
     /// The load balancers that stay pending until [`World::let_go`]; by ID.
     pub held: BTreeSet<String>,
@@ -47,7 +47,7 @@ pub struct Octavia {
     /// Limits by the names that Octavia uses: `Load Balancer`, `Listener`, `Pool`, `Member`,
     /// `Health Monitor`.
     pub quotas: BTreeMap<&'static str, usize>,
-    /// The load balancers that lists leave out; by ID.
+    /// The load balancers that lists omit; by ID.
     pub unlisted: BTreeSet<String>,
     /// True if the policy lets this user fail load balancers over, which the default one does not.
     pub may_fail_over: bool,
@@ -58,13 +58,13 @@ pub struct Octavia {
     pub forgets_nested: bool,
     /// The addresses of members that the checks cannot reach, as JSON.
     pub unreachable: BTreeSet<String>,
-    /// Entries on a page.
+    /// The number of entries on a page.
     pub page: usize,
     /// Its clock moves by this many seconds with each change.
     pub seconds_per_change: u64,
     clock: u64,
     made: usize,
-    /// Answers to come that show a load balancer as pending.
+    /// The number of following answers that show a load balancer as pending.
     pending: BTreeMap<String, usize>,
 }
 
@@ -111,11 +111,11 @@ impl World {
             ["v2.0", "lbaas", parts @ ..] => self.lbaas(&request.method, parts, &query, &body),
             _ => Err((404, String::new())),
         };
-        // What is refused has had no effect.
+        // A refused request has had no effect.
         if reply.is_err() {
             self.octavia = before;
         }
-        // What a write to a load balancer without delay has begun has ended.
+        // Without a delay, the work that a write has begun has ended.
         if self.octavia.polls == 0 {
             let due: Vec<_> = self.octavia.pending.keys().cloned().collect();
             for id in &due {
@@ -167,7 +167,8 @@ impl World {
         }
     }
 
-    /// Octavia looks for the subnets of members that are set, and not of those that a creation nests.
+    /// Checks the subnets of members as Octavia does: of members that are set, and not of members
+    /// that a creation nests.
     fn check_subnets(&self, body: &Value) -> Result<(), (u16, String)> {
         let members = body["members"].as_array().into_iter().flatten();
         for id in members.filter_map(|member| member["subnet_id"].as_str()) {
@@ -233,7 +234,7 @@ impl World {
         Ok((204, Value::Null))
     }
 
-    /// An answer has shown the load balancer: what it waits for comes nearer.
+    /// Records that an answer has shown the load balancer: what it waits for comes nearer.
     fn shown(&mut self, id: &str) {
         if let Some(left) = self.octavia.pending.get_mut(id) {
             *left = left.saturating_sub(1);
@@ -321,7 +322,7 @@ impl Octavia {
         })
     }
 
-    /// The end of what is under way at the load balancer.
+    /// Ends the work that is under way at the load balancer.
     fn end(&mut self, id: &str, status: &str) {
         self.touch(id, status);
         let forgets = self.forgets_nested;
@@ -361,7 +362,7 @@ impl Octavia {
         }
     }
 
-    /// The time as Octavia writes it, in whole seconds.
+    /// Returns the time as Octavia writes it, in whole seconds.
     fn now(&self) -> String {
         let (minutes, seconds) = (self.clock / 60, self.clock % 60);
         format!("2026-01-01T{:02}:{:02}:{seconds:02}", minutes / 60, minutes % 60)
@@ -428,13 +429,13 @@ impl Octavia {
     }
 }
 
-/// The row of this ID, or Octavia's word that it does not exist.
+/// Returns the row of this ID, or Octavia's word that it does not exist.
 fn found<'a>(name: &str, rows: &'a [Value], id: &str) -> Result<&'a Value, (u16, String)> {
     let row = rows.iter().find(|row| row["id"] == *id);
     row.ok_or_else(|| (404, format!("{name} {id} not found.")))
 }
 
-/// A policy refuses the request.
+/// Returns the answer if a policy refuses the request.
 fn denied() -> (u16, String) {
     (403, "Policy does not allow this request to be performed.".to_owned())
 }

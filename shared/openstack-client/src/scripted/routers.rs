@@ -1,4 +1,4 @@
-//! Routers with extra routes, and ports as their next hops.
+//! Plays routers with extra routes, and ports as their next hops.
 
 use ccm_cloud::{CloudError, ErrorKind};
 use http::Method;

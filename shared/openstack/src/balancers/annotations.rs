@@ -1,10 +1,10 @@
-//! The annotations of a Service, with the options that replace missing ones: read, typed and
-//! checked. Names, meaning and defaults are the same as in openstack-cloud-controller-manager.
+//! Reads, types and checks the annotations of a Service, with the options that replace missing
+//! annotations. Names, meaning and defaults are the same as in openstack-cloud-controller-manager.
 //! Pure.
 //!
-//! What openstack-cloud-controller-manager reads as its default although it is wrong (numbers,
-//! yes and no) is read so here as well, with a remark: a load balancer that works goes on. What
-//! no load balancer can be is an error.
+//! Some wrong values (numbers, yes and no) count as the default in
+//! openstack-cloud-controller-manager. They do so here as well, with a remark, so that a load
+//! balancer that works continues to work. A request that no load balancer can meet is an error.
 
 mod reading;
 pub mod selector;
@@ -18,7 +18,7 @@ use self::reading::Reading;
 pub use self::selector::Selector;
 use crate::config::{Config, LoadBalancer, unmanaged};
 
-/// How the annotations begin.
+/// The prefix of the annotations.
 pub const PREFIX: &str = "loadbalancer.openstack.org/";
 /// The prefix of the annotations that are older than [`PREFIX`].
 pub const OLD_PREFIX: &str = "service.beta.kubernetes.io/openstack-";
@@ -66,28 +66,28 @@ pub const KNOWN: [&str; 33] = [
     "x-forwarded-for",
 ];
 
-/// A remark that a user should act on.
+/// Returns a remark that a user should act on.
 pub fn remark(reason: &str, message: impl Into<String>) -> Note {
     Note { reason: reason.to_owned(), message: message.into(), warning: true }
 }
 
-/// Where a value is from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The annotation of this key.
     Annotation(String),
-    /// This option of the class that the Service chooses.
+    /// An option of the class that the Service chooses.
     Class(String, &'static str),
-    /// This option of `[LoadBalancer]`.
+    /// An option of `[LoadBalancer]`.
     Option(&'static str),
-    /// This field of the Service.
+    /// A field of the Service.
     Field(&'static str),
     /// The external network that was found.
     Found,
 }
 
 impl Source {
-    /// The annotation of this name.
+    /// Returns the annotation of this name.
     fn annotation(name: &str) -> Self {
         Self::Annotation(format!("{PREFIX}{name}"))
     }
@@ -118,7 +118,7 @@ impl fmt::Display for Source {
 /// A value, and where it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// Not empty.
+    /// The value; not empty.
     pub value: String,
     pub source: Source,
 }
@@ -130,17 +130,18 @@ pub enum Proxy {
     V2,
 }
 
-/// How members are checked.
+/// The settings of the checks of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
-    /// In seconds, as the time-out.
+    /// The delay in seconds. The time-out is in seconds, too.
     pub delay: u32,
     pub timeout: u32,
     pub max_retries: u32,
     pub max_retries_down: u32,
 }
 
-/// The checks of a Service with local traffic that does not set `enable-health-monitor`.
+/// The settings of the checks of a Service with local traffic that does not set
+/// `enable-health-monitor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalChecks {
     pub checks: Checks,
@@ -160,7 +161,7 @@ pub struct Timeouts {
 /// A floating network: a named one, or the one that should be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FloatingNetwork {
-    /// This one.
+    /// This network.
     Named(Given),
     /// The first external one with room for IPv4.
     Found,
@@ -213,7 +214,8 @@ pub struct Settings {
     pub tags: Tags,
     /// The settings that a new load balancer cannot have yet, one line each.
     pub unmanaged: Vec<Given>,
-    /// An unknown annotation that seems to ask for an internal load balancer, and the correct name.
+    /// An annotation that seems to ask for an internal load balancer and cannot be read, because its
+    /// key or its value is misspelt, and what would be right.
     pub misspelt_internal: Option<Given>,
     pub notes: Vec<Note>,
 }
@@ -263,13 +265,14 @@ pub fn read(
         let what = "excludes x-forwarded-for: choose one of the two".to_owned();
         reading.problem("proxy-protocol", what);
     }
-    let misspelt_internal = reading.unknown().filter(|_| !settings.internal);
+    let misspelt_internal = reading.unknown().or_else(|| reading.unreadable_internal());
+    let misspelt_internal = misspelt_internal.filter(|_| !settings.internal);
     let notes = reading.done()?;
     Ok(Settings { misspelt_internal, notes, ..settings })
 }
 
-/// The nodes that may be members; also read while other annotations are wrong. An annotation that
-/// selects by no labels is ignored: it would leave no member.
+/// Returns the nodes that may be members; also read while other annotations are wrong. An
+/// annotation that selects by no labels is ignored: it would leave no member.
 pub fn selector(annotations: &BTreeMap<String, String>, options: &Config) -> Selector {
     let annotation = annotations.get(&format!("{PREFIX}node-selector"));
     let annotation = annotation.filter(|text| selector::is_valid(text));
@@ -277,8 +280,8 @@ pub fn selector(annotations: &BTreeMap<String, String>, options: &Config) -> Sel
     Selector::parse(text.map_or("", String::as_str))
 }
 
-/// The subnet that annotation or option gives to new members; also read while other annotations
-/// are wrong.
+/// Returns the subnet that annotation or option gives to new members; also read while other
+/// annotations are wrong.
 pub fn member_subnet(annotations: &BTreeMap<String, String>, options: &Config) -> Option<Given> {
     Reading::new(annotations, options).networks(false).members(options)
 }
@@ -289,7 +292,7 @@ pub fn keeps_floating(annotations: &BTreeMap<String, String>) -> bool {
 }
 
 impl Networks {
-    /// The subnet of the members, as far as it is given.
+    /// Returns the subnet of the members, as far as it is given.
     pub fn members(&self, options: &Config) -> Option<Given> {
         let of_options = || {
             let value = options.networks.subnet_id.clone()?;
@@ -299,7 +302,7 @@ impl Networks {
     }
 }
 
-/// The requested settings that are not managed yet.
+/// Returns the requested settings that are not managed yet.
 fn unmanaged(reading: &Reading<'_>, config: &LoadBalancer, networks: &Networks) -> Vec<Given> {
     let mut all = Vec::new();
     let mut add = |source: Source, what: &str| {

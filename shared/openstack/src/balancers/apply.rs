@@ -54,7 +54,7 @@ pub async fn make(job: &Job<'_>, row: &BalancerRow, step: Step) -> Result<(), Cl
     made.map_err(|error| add_source(error, about, &job.settings))
 }
 
-/// Makes a change of a floating IP. Returns the one that stands for the virtual address now.
+/// Makes a change of a floating IP. Returns the one that is attached to the virtual address now.
 pub async fn make_floating(
     cx: Context<'_>,
     act: FloatingAct,

@@ -27,11 +27,11 @@ use super::{
     view,
 };
 
-/// When it is worth to look at a creation first: amphorae are never ready before.
+/// The time until the first look at a creation: amphorae are never ready earlier.
 const CREATION: Duration = Duration::from_secs(2);
 
-/// The remark about an address that the cloud does not give again: no warning, because it is over and
-/// would stay in the condition.
+/// Returns the remark about an address that the cloud does not give again. It is not a warning,
+/// because the event is over and the warning would stay in the condition.
 fn address_changed(what: String) -> Note {
     Note { warning: false, ..remark("LoadBalancerAddressChanged", what) }
 }
@@ -53,13 +53,11 @@ fn check_families(job: &Job<'_>, place: &Place) -> Result<(), CloudError> {
     const FIELD: &str = "spec.ipFamilyPolicy";
     let front_end = &job.wanted.front_end;
     let mut wanted = front_end.families.iter();
-    let Some(family) = wanted.find(|one| !place.families.contains(one)) else { return Ok(()) };
-    if !front_end.requires_families {
-        return Ok(());
-    }
+    let lacking = wanted.find(|one| !place.families.contains(one));
+    let Some(family) = lacking.filter(|_| front_end.requires_families) else { return Ok(()) };
     let why = place.notes.iter().find(|note| note.reason == SINGLE_STACK);
     let why = why.map_or_else(
-        || format!("a load balancer at a port of its own has no {family} address"),
+        || format!("a load balancer at its own port has no {family} address"),
         |note| note.message.clone(),
     );
     let what = format!(
@@ -81,7 +79,7 @@ pub struct Design {
 }
 
 impl Design {
-    /// The changes, one line each.
+    /// Returns the changes, one line each.
     pub fn steps(self, owner: &Owner) -> Vec<Step> {
         let listeners = self.tree.listeners.iter();
         let listeners: Vec<String> =
@@ -256,7 +254,7 @@ fn reused(job: &Job<'_>, design: &Design) -> Option<Place> {
     };
     let remembered = job.cx.memory.before(&owner.uid).and_then(|before| before.vip);
     let vip = remembered.or_else(|| match wish {
-        // Clients were shown the floating IP instead.
+        // Clients were given the floating IP instead.
         Wish::External { .. } => {
             let all = elsewhere.tagged.iter().chain(&elsewhere.wished);
             all.filter(|ip| floating::is_ours(ip, owner))
@@ -272,7 +270,7 @@ fn reused(job: &Job<'_>, design: &Design) -> Option<Place> {
     (!reused.addresses().is_empty()).then_some(reused)
 }
 
-/// The load balancer with all that is below it.
+/// Returns the load balancer with all that is below it.
 fn body(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
     let (front_end, settings) = (&job.wanted.front_end, &job.settings);
     let owner = &front_end.owner;
@@ -333,7 +331,7 @@ fn listeners(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
     whole.collect()
 }
 
-/// The numbers of parts that are created.
+/// Returns the numbers of parts that are created.
 fn parts(tree: &Tree) -> PartCounts {
     let with_members = |listener: &&Listener| listener.pool.member_port.is_some();
     PartCounts {
@@ -347,7 +345,8 @@ fn parts(tree: &Tree) -> PartCounts {
 mod tests {
     use super::*;
 
-    /// Of a hundred creations of one call the last ones go with the next call: nothing has hung.
+    /// The last of a hundred creations of one call are sent by the next call, although nothing has
+    /// hung.
     #[tokio::test(start_paused = true)]
     async fn a_creation_for_which_no_time_is_left_is_no_time_out() {
         let call = Call::routine(Duration::from_secs(30));

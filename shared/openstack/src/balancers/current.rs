@@ -1,4 +1,4 @@
-//! The data that was read of one load balancer.
+//! The data of one load balancer as it was read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,14 +16,14 @@ use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
 use super::{merge::SeenMember, names};
 
-/// The numbers of parts, by which a status tree shows that some are missing.
+/// The numbers of parts, which show that parts are missing in a status tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartCounts {
     /// The number of all listeners, others' included.
     pub listeners: usize,
-    /// Listeners without a pool.
+    /// The number of listeners without a pool.
     pub bare: usize,
-    /// Pools with members.
+    /// The number of pools with members.
     pub filled: usize,
 }
 
@@ -34,7 +34,7 @@ pub struct Seen {
     pub listeners: Vec<ListenerRow>,
     pub pools: Vec<PoolRow>,
     pub monitors: Vec<MonitorRow>,
-    /// By pool.
+    /// The members by pool.
     pub members: BTreeMap<String, Vec<SeenMember>>,
     /// The IDs of pools that have members and whose members all fail the checks.
     pub failing: BTreeSet<String>,
@@ -43,20 +43,20 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The pool of a listener.
+    /// Returns the pool of a listener.
     pub fn pool_of(&self, listener: &ListenerRow) -> Option<&PoolRow> {
         let by_id = |pool: &&PoolRow| Some(&pool.id) == listener.default_pool_id.as_ref();
         let refers = |pool: &&PoolRow| pool.listeners.iter().any(|own| own.id == listener.id);
         self.pools.iter().find(by_id).or_else(|| self.pools.iter().find(refers))
     }
 
-    /// The monitor of a pool.
+    /// Returns the monitor of a pool.
     pub fn monitor_of(&self, pool: &PoolRow) -> Option<&MonitorRow> {
         let id = pool.healthmonitor_id.as_ref()?;
         self.monitors.iter().find(|monitor| monitor.id == *id)
     }
 
-    /// The numbers of its parts.
+    /// Returns the numbers of its parts.
     pub fn parts(&self) -> PartCounts {
         PartCounts {
             listeners: self.listeners.len(),
@@ -65,13 +65,13 @@ impl Seen {
         }
     }
 
-    /// The members of a pool.
+    /// Returns the members of a pool.
     pub fn members_of(&self, pool: &str) -> &[SeenMember] {
         self.members.get(pool).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The families of the virtual addresses, the main one's first.
+/// Returns the families of the virtual addresses, the main one's first.
 pub fn families(row: &BalancerRow) -> Vec<IpFamily> {
     let additional = row.additional_vips.iter().filter_map(|vip| vip.ip_address);
     let mut families: Vec<IpFamily> = Vec::new();
@@ -84,13 +84,13 @@ pub fn families(row: &BalancerRow) -> Vec<IpFamily> {
     families
 }
 
-/// The addresses of a load balancer, as far as Octavia shows them.
+/// Returns the addresses of a load balancer, as far as Octavia shows them.
 pub fn vips(row: &BalancerRow) -> Vec<IpAddr> {
     let additional = row.additional_vips.iter().filter_map(|vip| vip.ip_address);
     row.vip_address.into_iter().chain(additional).collect()
 }
 
-/// All pools of a tree, each once.
+/// Returns all pools of a tree, each once.
 pub fn pools(tree: &Tree) -> Vec<&TreePool> {
     let of_listeners = tree.listeners.iter().flat_map(|listener| &listener.pools);
     let mut pools: Vec<&TreePool> = Vec::new();
@@ -102,7 +102,7 @@ pub fn pools(tree: &Tree) -> Vec<&TreePool> {
     pools
 }
 
-/// The numbers of parts of a tree.
+/// Returns the numbers of parts of a tree.
 pub fn parts(tree: &Tree) -> PartCounts {
     PartCounts {
         listeners: tree.listeners.len(),
@@ -111,7 +111,7 @@ pub fn parts(tree: &Tree) -> PartCounts {
     }
 }
 
-/// The members of a tree by pool.
+/// Returns the members of a tree by pool.
 pub fn members(tree: &Tree) -> BTreeMap<String, Vec<SeenMember>> {
     let pools = pools(tree).into_iter();
     pools
@@ -128,8 +128,8 @@ pub fn failing(tree: &Tree) -> BTreeSet<String> {
     pools(tree).into_iter().filter(fail).map(|pool| pool.id.clone()).collect()
 }
 
-/// The members of a load balancer for a controller: a node is one that is a member of every pool
-/// that has members.
+/// Returns the members of a load balancer for a controller: a node is one that is a member of every
+/// pool that has members.
 pub fn nodes(pools: &BTreeMap<String, Vec<SeenMember>>) -> Arc<[Member]> {
     let filled = pools.values().filter(|members| !members.is_empty()).count();
     let mut found: BTreeMap<(String, IpAddr), usize> = BTreeMap::new();
@@ -163,7 +163,7 @@ pub fn since(text: Option<&str>, now: Timestamp) -> Option<Duration> {
     Some(now.duration_since(time(text)?).try_into().unwrap_or_default())
 }
 
-/// The failed parts below a load balancer, the deepest first.
+/// Returns the failed parts below a load balancer, the deepest first.
 pub fn failed(tree: &Tree) -> Vec<String> {
     let mut failed = Vec::new();
     for pool in pools(tree) {

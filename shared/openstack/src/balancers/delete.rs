@@ -1,8 +1,8 @@
-//! Deletes a load balancer and what was made for it.
+//! Deletes a load balancer and the objects that were made for it.
 
 use std::net::IpAddr;
 
-use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Owner, Progress, ProofMethod, Unwanted};
+use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Progress, ProofMethod, Unwanted};
 use ccm_openstack_client::{
     api::Deletion,
     lbaas::{BalancerRow, Child, Provisioning},
@@ -15,7 +15,7 @@ use super::{
     floating, names, ownership, read, view,
 };
 
-/// One load balancer of [`delete`](ccm_cloud::LoadBalancers::delete).
+/// Deletes one load balancer of [`delete`](ccm_cloud::LoadBalancers::delete).
 pub async fn delete(
     cx: Context<'_>,
     unwanted: &Unwanted,
@@ -36,7 +36,7 @@ pub async fn delete(
             progress => return Ok(progress),
         }
     }
-    // A creation of a former leader may have arrived late.
+    // A creation by a former leader may have arrived late.
     for row in find::tagged(cx, owner, rows).await? {
         if gone.is_some() && unwanted.known.as_ref() == Some(&row.id) {
             continue;
@@ -131,7 +131,7 @@ async fn release(
         true => Vec::new(),
         false => read::floating_of_owner(cx, owner).await?,
     };
-    // The tags of an adopted one may not be recorded yet.
+    // The tags of an adopted floating IP may not be recorded yet.
     if !all.iter().any(is_attached) {
         all.extend(read::floating_of(cx, row).await?);
     }
@@ -175,7 +175,7 @@ async fn release_left(cx: Context<'_>, unwanted: &Unwanted) -> Result<(), CloudE
         return Ok(());
     }
     for ip in read::floating_of_owner(cx, &unwanted.owner).await? {
-        // One that stands for something else by now is another one's.
+        // It may be attached to another object by now.
         if floating::is_free(&ip)
             && floating::is_ours(&ip, &unwanted.owner)
             && !stays(&ip, unwanted)
@@ -186,14 +186,16 @@ async fn release_left(cx: Context<'_>, unwanted: &Unwanted) -> Result<(), CloudE
     Ok(())
 }
 
-/// The proof that nothing is left.
+/// Returns the proof that nothing is left.
 async fn prove(cx: Context<'_>, unwanted: &Unwanted) -> Result<Progress<AbsenceProof>, CloudError> {
     let Some(id) = known_id(unwanted) else {
-        return Ok(Progress::Done(by_owner(&unwanted.owner)));
+        let owner = &unwanted.owner;
+        let evidence = format!("Octavia lists no load balancer with the tags of Service {owner}");
+        return Ok(Progress::Done(AbsenceProof::new(ProofMethod::ByOwner, evidence)));
     };
     match cx.octavia.balancer(id, cx.call).await? {
         Some(row) if row.provisioning_status != Provisioning::Deleted => {
-            // A list that lacks it proves nothing.
+            // A list without the load balancer proves nothing.
             let more = Some("the list of load balancers does not show it");
             Ok(view::in_progress(&row, more))
         }
@@ -204,8 +206,8 @@ async fn prove(cx: Context<'_>, unwanted: &Unwanted) -> Result<Progress<AbsenceP
     }
 }
 
-/// The ID of the load balancer. `None` if Octavia cannot have assigned it: the owner's tags then find
-/// what is deleted.
+/// Returns the ID of the load balancer. `None` if Octavia cannot have assigned it: the owner's tags
+/// then find what is deleted.
 fn known_id(unwanted: &Unwanted) -> Option<&str> {
     unwanted.known.as_deref().filter(|id| names::is_id(id))
 }
@@ -227,9 +229,4 @@ fn by_id(id: &str, request_id: Option<String>, kept: &[IpAddr]) -> AbsenceProof 
     let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
     let kept = (!kept.is_empty()).then(|| format!("floating IP {}", kept.join(" and ")));
     AbsenceProof { request_id, kept, ..AbsenceProof::new(ProofMethod::ById, evidence) }
-}
-
-fn by_owner(owner: &Owner) -> AbsenceProof {
-    let evidence = format!("Octavia lists no load balancer with the tags of Service {owner}");
-    AbsenceProof::new(ProofMethod::ByOwner, evidence)
 }

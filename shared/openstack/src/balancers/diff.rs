@@ -1,8 +1,8 @@
-//! Computes the changes that make a load balancer as wanted. Pure.
+//! Computes the changes that bring a load balancer to the wanted state. Pure.
 //!
-//! The order leaves the fewest ports down: what stands in the way of a port goes first, then what
-//! is missing is created, what differs is changed, and what is left over is deleted. Tags and
-//! digest come last, so that a digest which a change records says that all before it was done.
+//! The order keeps as many ports up as possible. Objects that block a port are deleted first. Then
+//! missing objects are created, different ones are changed, and leftover ones are deleted. Tags and
+//! digest come last, so a recorded digest says that all earlier changes were done.
 
 mod children;
 
@@ -43,7 +43,7 @@ pub struct Goal<'a> {
 }
 
 impl<'a> Goal<'a> {
-    /// The common shape of the members of a listener's pool; `None` if it has no members.
+    /// Returns the common shape of the members of a listener's pool; `None` if it has no members.
     pub fn shape(&self, listener: &Listener) -> Option<Shape<'a>> {
         let Self { family, selector, subnet, .. } = *self;
         let (port, monitor_port) = (listener.pool.member_port?, listener.pool.monitor_port);
@@ -51,8 +51,8 @@ impl<'a> Goal<'a> {
     }
 }
 
-/// The changes below and at a load balancer, in order. The changes of its floating IP go before the
-/// last one. Fails if a listener of another owner is in the way.
+/// Returns the changes below and at a load balancer, in order. The changes of its floating IP go
+/// before the last one. Fails if a listener of another owner is in the way.
 pub fn diff(seen: &Seen, goal: &Goal<'_>, floating: Vec<Step>) -> Result<Vec<Step>, CloudError> {
     let name = names::of_existing(&seen.row.name, &seen.row.tags, goal.owner);
     let wanted: BTreeSet<(Protocol, u16)> =
@@ -86,7 +86,7 @@ pub fn diff(seen: &Seen, goal: &Goal<'_>, floating: Vec<Step>) -> Result<Vec<Ste
             }
         }
     }
-    // What is in the way goes before anything is created.
+    // Objects that block a port are deleted before anything is created.
     steps.append(&mut creations);
     steps.append(&mut updates);
     for listener in &seen.listeners {
@@ -106,7 +106,7 @@ pub fn diff(seen: &Seen, goal: &Goal<'_>, floating: Vec<Step>) -> Result<Vec<Ste
     Ok(steps)
 }
 
-/// The mark of a listener or pool that was made for this owner's load balancer.
+/// The mark of listeners and pools that were made for this owner's load balancer.
 struct Mark<'a> {
     name: &'a str,
     /// The names that the load balancer has or had.
@@ -177,7 +177,7 @@ fn no_tls(listener: &Listener) -> CloudError {
     CloudError::new(ErrorKind::Invalid, what).about(key)
 }
 
-/// The last change: tags and digest.
+/// Returns the last change: tags and digest.
 fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step> {
     let stored = names::digest(&seen.row.tags);
     let is_stale = stored != Some(goal.digest);
@@ -193,7 +193,8 @@ fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step>
         .tags
         .iter()
         .filter(|tag| !tag.is_empty() && !tag.starts_with(names::DIGEST))
-        // Removes the mark of an earlier configuration: the new one gets health monitors again.
+        // Removes the mark of an earlier configuration: the new configuration gets health monitors
+        // again.
         .filter(|tag| {
             !tag.starts_with(names::TAKEN_BACK)
                 || **tag == names::tag(names::TAKEN_BACK, goal.digest)
@@ -213,7 +214,7 @@ fn tags(seen: &Seen, goal: &Goal<'_>, name: &str, changes: bool) -> Option<Step>
     Some(Step::new(line, Act::Balancer(json!({ "tags": tags }))))
 }
 
-/// The members of a pool, if they must be changed.
+/// Returns the members of a pool, if they must be changed.
 fn members(seen: &Seen, pool: &str, listener: &Listener, goal: &Goal<'_>) -> Option<Step> {
     let shape = goal.shape(listener)?;
     let members = changed(seen.members_of(pool), goal.members, shape)?;

@@ -23,18 +23,18 @@ use super::{
 
 /// The reason of a note about what stays as it is.
 const KEPT: &str = "LoadBalancerNotChanged";
-/// How a load balancer gets what only a new one can have.
+/// The way to get a property that only a new load balancer can have.
 const ANEW: &str = "cannot be changed in place; delete and recreate the Service";
 
-/// A difference. Config of `cloud.conf` are for new load balancers: an existing one keeps what it
-/// has, without a warning.
+/// Returns a difference. Options of `cloud.conf` are for new load balancers: an existing one keeps
+/// its properties, without a warning.
 fn kept(given: &Given, what: &str) -> Note {
     let (value, warning) = (one_line(&given.value, MAX_VALUE), given.source.is_of_service());
     let note = remark(KEPT, format!("{}: {value} {what}", given.source));
     Note { warning, ..note }
 }
 
-/// All differences except the floating IP's.
+/// Returns all differences except the floating IP's.
 pub fn differences(seen: &Seen, job: &Job<'_>, families: &[IpFamily]) -> Vec<Note> {
     let (row, settings) = (&seen.row, &job.settings);
     let mut notes = of_place(row, job);
@@ -70,8 +70,8 @@ fn anew(seen: &str) -> String {
     format!("has no effect on this load balancer, which has {seen}: {ANEW}")
 }
 
-/// The properties that are fixed at the creation: driver, flavor, zone, and the place of the
-/// virtual address.
+/// Returns the properties that are fixed at the creation: driver, flavor, zone, and the place of
+/// the virtual address.
 fn of_place(row: &BalancerRow, job: &Job<'_>) -> Vec<Note> {
     let provider = &job.cx.config.load_balancer.provider;
     let Job { settings, features, .. } = job;
@@ -83,7 +83,7 @@ fn of_place(row: &BalancerRow, job: &Job<'_>) -> Vec<Note> {
         let source = Source::Option("lb-provider");
         notes.push(kept(&Given { value: provider.clone(), source }, &anew(seen)));
     }
-    // A port decides over network and subnet.
+    // A port takes precedence over network and subnet.
     let has_no_port = networks.port.is_none();
     for (given, counts, seen) in [
         (&settings.flavor, features.flavors(), &row.flavor_id),
@@ -101,12 +101,12 @@ fn of_place(row: &BalancerRow, job: &Job<'_>) -> Vec<Note> {
     notes
 }
 
-/// The members' subnet that the Service asks for, and which is read only then.
+/// Returns the members' subnet that the Service asks for, and which is read only then.
 pub fn members_subnet(settings: &Settings) -> Option<&Given> {
     settings.networks.member_subnet.as_ref().filter(|given| given.source.is_of_service())
 }
 
-/// A member that is in another subnet than those that join.
+/// Returns a member that is in another subnet than those that join.
 fn of_members(seen: &Seen, job: &Job<'_>) -> Option<Note> {
     let given = members_subnet(&job.settings)?;
     let is_node =
@@ -124,8 +124,8 @@ fn of_members(seen: &Seen, job: &Job<'_>) -> Option<Note> {
     Some(kept(given, &what))
 }
 
-/// The wishes that the floating IP does not meet while the load balancer is external. `subnet` is
-/// the floating subnet that the Service asks for, if the project may see it.
+/// Returns the wishes that the floating IP does not meet while the load balancer is external.
+/// `subnet` is the floating subnet that the Service asks for, if the project may see it.
 pub fn of_floating(
     wish: &Wish,
     settings: &Settings,
@@ -142,7 +142,7 @@ pub fn of_floating(
             );
             Some(remark(KEPT, what))
         }
-        // An address that is asked for is of whatever network it is.
+        // A requested address belongs to whatever network it is in.
         (Wish::External { address: Some(wished), .. }, _) => {
             let is_there = attached.iter().any(|ip| ip.address == *wished);
             let what = format!(

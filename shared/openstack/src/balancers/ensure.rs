@@ -38,7 +38,7 @@ struct Comparison {
     verified: Verified,
 }
 
-/// One load balancer of [`ensure`](ccm_cloud::LoadBalancers::ensure).
+/// Ensures one load balancer of [`ensure`](ccm_cloud::LoadBalancers::ensure).
 pub async fn ensure(
     cx: Context<'_>,
     wanted: &Wanted,
@@ -66,7 +66,7 @@ pub async fn ensure(
     }
 }
 
-/// One load balancer of [`preview`](ccm_cloud::LoadBalancers::preview).
+/// Previews one load balancer of [`preview`](ccm_cloud::LoadBalancers::preview).
 pub async fn preview(
     cx: Context<'_>,
     wanted: &Wanted,
@@ -106,7 +106,7 @@ async fn looked_up<'a>(
     let mut job = Job::of(cx, wanted, features)?;
     place::check_member_subnet(&job).await?;
     let found = find::find(cx, wanted, rows).await?;
-    // One that has failed is replaced, by the driver of new ones.
+    // A failed load balancer is replaced, with the driver for new load balancers.
     if let Found::Own(row) | Found::Adoptable(row) = &found
         && !matches!(row.provisioning_status, Provisioning::Error | Provisioning::Deleted)
     {
@@ -139,7 +139,7 @@ async fn update(mut job: Job<'_>, row: BalancerRow) -> Result<Progress<LoadBalan
     }
     while let Some(step) = compared.steps.first().cloned() {
         let line = step.line.clone();
-        // Neutron's part is done at once, and needs no turn of Octavia's.
+        // Neutron's part is done at once and does not need to wait for Octavia.
         let is_floating = matches!(step.act, Act::Floating(_));
         let is_unasked = job.settings.checks.is_none() && creates_monitor(&step);
         match apply::make(&job, &compared.seen.row, step).await {
@@ -249,6 +249,10 @@ async fn floating_steps(
     let mut steps = floating::plan(&wish, &front_end.owner, attached, &elsewhere)?;
     let is_changing = front_end.digest.differs_from(names::digest(&seen.row.tags));
     steps.extend(floating::asked_for(&wish, &front_end.owner, attached, is_changing, &steps));
+    // An internal load balancer must not become public by a misspelling.
+    if settings.misspelt_internal.is_some() {
+        steps.retain(|step| !step.creates_floating());
+    }
     if steps.iter().any(Step::creates_floating) {
         check_floating(settings)?;
     }

@@ -8,7 +8,7 @@ use ccm_openstack_client::text::MAX_VALUE;
 
 use super::annotations::{self, FloatingNetwork, Given, PREFIX, Settings};
 
-/// How many characters of a service's text are compared: services cut long messages.
+/// The number of characters of a service's text that are compared: services cut long messages.
 const COMPARED: usize = 100;
 
 /// The request to the cloud.
@@ -20,9 +20,9 @@ pub enum About {
 
 /// The words of Neutron for a subnet or network without free addresses.
 const FULL: [&str; 2] = ["No more IP addresses", "IpAddressGenerationFailure"];
-/// Octavia's words for a time between two checks of UDP members that is too short.
+/// Octavia's words for a too short time between two checks of UDP members.
 const SHORT_DELAY: &str = "The request delay value ";
-/// Octavia's words for an unknown flavor and zone. It does not repeat the value.
+/// Octavia's words for an unknown flavor or zone. It does not repeat the value.
 const NO_FLAVOR: &str = "Invalid flavor_id";
 const NO_ZONE: &str = "Invalid availability zone";
 /// The fields of flavor and zone.
@@ -69,7 +69,7 @@ fn unreachable(message: &str) -> Option<(&str, &str)> {
     (!network.contains(' ') && !subnet.is_empty()).then_some((network, subnet))
 }
 
-/// An address that the project does not have and cannot create.
+/// Returns an address that the project does not have and cannot create.
 pub fn not_available(error: CloudError, address: &str) -> CloudError {
     let is_refusal =
         matches!(error.kind, ErrorKind::Forbidden | ErrorKind::Conflict | ErrorKind::Invalid);
@@ -84,7 +84,7 @@ pub fn not_available(error: CloudError, address: &str) -> CloudError {
     CloudError { message, kind: ErrorKind::Conflict, ..error }.about(format!("address {address}"))
 }
 
-/// A floating IP of the project that the load balancer cannot have.
+/// Returns a floating IP of the project that the load balancer cannot have.
 pub fn not_attached(error: CloudError, address: IpAddr) -> CloudError {
     let what = match unreachable(&error.message) {
         Some((network, subnet)) => format!("{}choose another address", no_router(network, subnet)),
@@ -141,7 +141,7 @@ pub fn add_source(error: CloudError, about: About, settings: &Settings) -> Cloud
         ZONE if error.message.contains(NO_ZONE) => true,
         _ => refuses(&error.message, **one),
     };
-    // The value decides where an address is from.
+    // The value decides on the network of an address.
     let is_place = |one: &&Sent<'_>| about == About::FloatingIp || one.field.starts_with("vip_");
     let found = match is_full {
         // Neutron names the network, but the request may name one of its subnets.

@@ -1,8 +1,9 @@
-//! Failed load balancers: when this process saw them in `ERROR`, and what it has tried. Locks and
-//! times.
+//! Remembers failed load balancers: when this process saw them in `ERROR`, and what it has tried.
+//! Locks and times.
 //!
-//! Nothing of it is needed: a process that knows nothing of a failure waits for a minute, and tries a
-//! fail-over once more. The cloud's own times are not used, because its clock may differ from ours.
+//! None of this memory is required: a process that does not know about a failure waits for a minute
+//! and tries a fail-over once more. The cloud's own times are not used, because its clock may
+//! differ from ours.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,30 +13,31 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A load balancer that has just failed is left alone for this long: Octavia may be repairing it, and
-/// a cloud in which every creation fails is not to be kept busy.
+/// A load balancer that has just failed is left alone for this long: Octavia may be repairing it,
+/// and a cloud in which every creation fails should not be kept busy.
 const REST: Duration = Duration::from_mins(1);
-/// How long a driver that offers no fail-over is not asked for one again. Policies change.
+/// How long a driver that does not offer a fail-over is not asked for one again. Policies may
+/// change.
 const REFUSED: Duration = Duration::from_hours(1);
-/// How long it counts that others have listeners on a load balancer. Then it is read again.
+/// How long the memory of other owners' listeners on a load balancer is valid.
 const OTHERS: Duration = Duration::from_mins(10);
 /// The maximum number of load balancers that are failed over at a time. Each one needs new machines.
 const AT_ONCE: usize = 3;
-/// A fail-over whose end this process has not seen after this time does not count as one of these.
+/// A fail-over does not count any more if this process has not seen its end after this time.
 const LONGEST: Duration = Duration::from_mins(10);
-/// How often a fail-over is tried that Octavia neither accepts nor refuses.
+/// The number of attempts of a fail-over that Octavia neither accepts nor refuses.
 const TRIES: u32 = 3;
 
 /// The next step for a load balancer in `ERROR`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It is left alone for this long.
+    /// The load balancer is left alone for this long.
     Rest(Duration),
-    /// It waits until another one has been failed over.
+    /// The load balancer waits until another one has been failed over.
     Turn,
-    /// It is failed over.
+    /// The load balancer is failed over.
     FailOver,
-    /// Only a new one helps.
+    /// Only a new load balancer helps.
     Replacement,
 }
 
@@ -43,11 +45,11 @@ pub enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tried {
     Accepted,
-    /// Octavia refuses it for this load balancer.
+    /// Octavia refuses a fail-over of this load balancer.
     Refused,
     /// The driver or the policy does not offer it.
     NotOffered,
-    /// There was no answer, or one that may be another one later.
+    /// Octavia did not answer, or its answer may differ later.
     Failed,
 }
 
@@ -58,7 +60,7 @@ pub struct Failures(Mutex<FailureState>);
 #[derive(Default)]
 struct FailureState {
     by_id: HashMap<String, Failure>,
-    /// By driver: when it was found to offer no fail-over.
+    /// The time at which each driver was found to offer no fail-over.
     not_offered: HashMap<String, Instant>,
 }
 
@@ -66,9 +68,9 @@ struct FailureState {
 struct Failure {
     /// The beginning of its rest.
     since: Instant,
-    /// How often a fail-over was tried.
+    /// The number of attempts of a fail-over.
     tries: u32,
-    /// When a fail-over began whose end was not seen yet.
+    /// The time at which a fail-over began whose end was not seen yet.
     under_way: Option<Instant>,
     /// The objects of others on the load balancer, and when they were read.
     others: Option<(String, Instant)>,
@@ -82,8 +84,8 @@ impl Default for Failure {
     }
 }
 
-/// The decision about one failure: how long it has lasted, whether a fail-over may be tried, and how
-/// many others are under way. Pure.
+/// Returns the decision about one failure: how long it has lasted, whether a fail-over may be
+/// tried, and how many others are under way. Pure.
 fn next(lasts: Duration, may_fail_over: bool, under_way: usize) -> Next {
     match REST.saturating_sub(lasts) {
         left if !left.is_zero() => Next::Rest(left),
@@ -94,7 +96,8 @@ fn next(lasts: Duration, may_fail_over: bool, under_way: usize) -> Next {
 }
 
 impl FailureState {
-    /// The driver `ovn` has no machines that could be replaced.
+    /// Returns true if the driver can fail over. The driver `ovn` has no machines that could be
+    /// replaced.
     fn may_fail_over(&self, id: &str, driver: &str) -> bool {
         let at = self.not_offered.get(driver);
         let is_offered = driver != "ovn" && at.is_none_or(|at| at.elapsed() >= REFUSED);
@@ -144,7 +147,7 @@ impl Failures {
         self.0.lock().may_fail_over(id, driver)
     }
 
-    /// Why no fail-over helps, in words.
+    /// Returns why no fail-over helps, in words.
     pub fn why(&self, id: &str) -> &'static str {
         let state = self.0.lock();
         let has_tried = state.by_id.get(id).is_some_and(|failure| failure.tries > 0);
@@ -178,13 +181,13 @@ impl Failures {
         self.0.lock().by_id.get(id).is_some_and(|failure| failure.is_replaced)
     }
 
-    /// It is `ACTIVE`, or gone with everything that would follow.
+    /// Forgets a load balancer that is `ACTIVE`, or gone with everything that would follow.
     pub fn forget(&self, id: &str) {
         self.0.lock().by_id.remove(id);
     }
 
-    /// A complete list shows the load balancers of these IDs. The replacement of a deleted one must
-    /// still be created.
+    /// Handles a complete list, which shows the load balancers of these IDs. The replacement of a
+    /// deleted one must still be created.
     pub fn keep_only(&self, ids: &HashSet<&str>) {
         let mut state = self.0.lock();
         state.by_id.retain(|id, failure| ids.contains(id.as_str()) || failure.is_replaced);
@@ -209,7 +212,7 @@ mod tests {
         }
     }
 
-    /// A fail-over that nobody has seen end does not hold up the others for good.
+    /// A fail-over without a known end does not block the others forever.
     #[tokio::test(start_paused = true)]
     async fn a_fail_over_counts_for_ten_minutes() {
         let failures = Failures::default();

@@ -20,7 +20,7 @@ pub struct Features {
     pub amphora: bool,
 }
 
-/// The driver of this name: Octavia has three names for its own.
+/// Returns the driver of this name: Octavia has three names for its own.
 pub fn driver(name: &str) -> &str {
     match name {
         "octavia" | "amphorav2" => "amphora",
@@ -34,7 +34,7 @@ impl Features {
         Self { version, ovn: driver == "ovn", amphora: driver == "amphora" }
     }
 
-    /// The same with the driver of a load balancer.
+    /// Returns the features with the driver of a load balancer.
     pub fn with(self, driver: Option<&str>) -> Self {
         driver.map_or(self, |driver| Self::of(self.version, driver))
     }
@@ -43,7 +43,7 @@ impl Features {
         self.version >= ApiVersion { major: 2, minor }
     }
 
-    /// Time limits of listeners.
+    /// Returns true if listeners have time limits.
     pub fn timeouts(self) -> bool {
         self.since(1) && !self.ovn
     }
@@ -52,12 +52,13 @@ impl Features {
         self.since(6) && !self.ovn
     }
 
-    /// Source ranges.
+    /// Returns true if listeners have source ranges.
     pub fn allowed_cidrs(self) -> bool {
         self.since(12) && !self.ovn
     }
 
-    /// Source ranges of the family of any address of a load balancer, not just of the first one's.
+    /// Returns true if source ranges may be of the family of any address of a load balancer, not
+    /// just of the first one's.
     pub fn cidrs_of_all_vips(self) -> bool {
         self.since(27)
     }
@@ -66,17 +67,17 @@ impl Features {
         self.since(14) && !self.ovn
     }
 
-    /// HTTP checks of the members of a pool of this protocol.
+    /// Returns true if the members of a pool of this protocol can have HTTP checks.
     pub fn http_checks(self, protocol: Protocol) -> bool {
         !self.ovn && (protocol == Protocol::Tcp || self.since(16))
     }
 
-    /// Health monitors of the members of a pool of this protocol.
+    /// Returns true if the members of a pool of this protocol can have health monitors.
     pub fn checks(self, protocol: Protocol) -> bool {
         !self.ovn || protocol != Protocol::Sctp
     }
 
-    /// Version 2 of the PROXY protocol.
+    /// Returns true if pools have version 2 of the PROXY protocol.
     pub fn proxy_v2(self) -> bool {
         self.since(22)
     }
@@ -85,12 +86,12 @@ impl Features {
         self.since(23)
     }
 
-    /// Addresses of several subnets.
+    /// Returns true if a load balancer can have addresses of several subnets.
     pub fn additional_vips(self) -> bool {
         self.since(26) && !self.ovn
     }
 
-    /// The provider's traits.
+    /// Returns the provider's traits.
     pub fn traits(self) -> LoadBalancerTraits {
         let mut protocols = vec![Protocol::Tcp, Protocol::Udp];
         protocols.extend(self.sctp().then_some(Protocol::Sctp));

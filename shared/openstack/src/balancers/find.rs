@@ -21,12 +21,12 @@ pub struct BalancerQuery<'a> {
     pub whole: bool,
 }
 
-/// Load balancers by ID, and the lines about those that cannot be parsed.
+/// Load balancers by ID, and the lines about load balancers that cannot be parsed.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     by_id: BTreeMap<String, BalancerRow>,
     malformed: Vec<String>,
-    /// The load balancers of owners that were looked for together, by the UID of the Service.
+    /// The load balancers of owners in a common search, by the UID of the Service.
     tagged: BTreeMap<String, Vec<BalancerRow>>,
 }
 
@@ -35,7 +35,7 @@ pub struct Rows {
 pub enum Found {
     /// Nothing.
     Nothing,
-    /// Nothing, and the one that the Service has had is gone, for this reason.
+    /// Nothing, and the earlier load balancer of the Service is gone, for this reason.
     Gone(String),
     /// Its own.
     Own(Box<BalancerRow>),
@@ -44,7 +44,8 @@ pub enum Found {
 }
 
 impl Rows {
-    /// The load balancer with this ID. One that Octavia only remembers as deleted does not count.
+    /// Returns the load balancer with this ID. One that Octavia only remembers as deleted does not
+    /// count.
     pub fn get(&self, id: &str) -> Result<Option<&BalancerRow>, CloudError> {
         let row = self.by_id.get(id).filter(|row| exists(row));
         match self.malformed.iter().find(|line| row.is_none() && line.contains(id)) {
@@ -54,21 +55,21 @@ impl Rows {
     }
 }
 
-/// The UID of an owner, and its load balancers among these.
+/// Returns the UID of an owner, and its load balancers among these.
 fn of_owner(rows: &[BalancerRow], owner: &Owner) -> (String, Vec<BalancerRow>) {
     let own = names::owner_tags(owner);
     let is_own = |row: &&BalancerRow| own.iter().all(|tag| row.tags.contains(tag));
     (owner.uid.clone(), oldest_first(rows.iter().filter(is_own).cloned().collect()))
 }
 
-/// Those that exist, the oldest first.
+/// Returns the load balancers that exist, the oldest first.
 fn oldest_first(mut rows: Vec<BalancerRow>) -> Vec<BalancerRow> {
     rows.retain(exists);
     rows.sort_by(|one, other| (&one.created_at, &one.id).cmp(&(&other.created_at, &other.id)));
     rows
 }
 
-/// The error about a load balancer that does not exist.
+/// Returns the error about a load balancer that does not exist.
 pub fn unknown(id: &str) -> CloudError {
     balancer_error(ErrorKind::NotFound, id, format!("the project has no load balancer {id}"))
 }
@@ -77,8 +78,8 @@ fn exists(row: &BalancerRow) -> bool {
     row.provisioning_status != Provisioning::Deleted
 }
 
-/// The first search of a call, for all its items together: one request for the load balancers
-/// with these IDs, and another one for these owners'.
+/// Returns the first search of a call, for all its items together: one request for the load
+/// balancers with these IDs, and another one for these owners'.
 pub async fn rows(cx: Context<'_>, look: &BalancerQuery<'_>) -> Result<Rows, CloudError> {
     if look.whole {
         let listed = cx.octavia.balancers(Filter::All, cx.call).await?;
@@ -94,13 +95,13 @@ pub async fn rows(cx: Context<'_>, look: &BalancerQuery<'_>) -> Result<Rows, Clo
     Ok(Rows { by_id, malformed: listed.malformed, tagged })
 }
 
-/// The load balancers of each of some owners by their tags. None of an owner for whom this saves
-/// nothing, or may not be complete: [`Self::tagged`] looks for that owner's.
+/// Returns the load balancers of each of some owners by their tags. None of an owner for whom this
+/// saves nothing, or may not be complete: [`Self::tagged`] looks for that owner's.
 async fn tagged_of(
     cx: Context<'_>,
     owners: &[&Owner],
 ) -> Result<BTreeMap<String, Vec<BalancerRow>>, CloudError> {
-    // Of more owners, the last ones would be created long after this look.
+    // With more owners, the last load balancers would be created long after this look.
     let Some(first) = owners.first().filter(|first| {
         let are_of_one = owners.iter().all(|owner| owner.cluster == first.cluster);
         are_of_one && (2..=AT_ONCE).contains(&owners.len())
@@ -116,7 +117,7 @@ async fn tagged_of(
     Ok(complete.map(|owner| of_owner(&listed.rows, owner)).collect())
 }
 
-/// The load balancers of an owner by their tags, the oldest first.
+/// Returns the load balancers of an owner by their tags, the oldest first.
 pub async fn tagged(
     cx: Context<'_>,
     owner: &Owner,
@@ -136,8 +137,8 @@ pub async fn tagged(
     Ok(oldest_first(listed.rows))
 }
 
-/// The load balancer that the Service has had and that no list shows. A list may be short, or of
-/// another project, so Octavia is asked for this one before another one is created.
+/// Returns the load balancer that the Service has had and that no list shows. A list may be short,
+/// or of another project, so Octavia is asked for this one before another one is created.
 async fn unlisted(cx: Context<'_>, id: &str, owner: &Owner) -> Result<Found, CloudError> {
     if !names::is_id(id) {
         let id = one_line(id, MAX_VALUE);

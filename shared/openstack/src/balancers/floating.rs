@@ -21,7 +21,8 @@ pub enum Wish {
         /// True if one that was made for it is kept.
         keep: bool,
     },
-    /// As it is: the virtual address cannot have one, or there is not a network for it.
+    /// The floating IP stays as it is: the virtual address cannot have one, or no network offers
+    /// one.
     Untouched,
     /// A floating IP of this network.
     External {
@@ -34,12 +35,12 @@ pub enum Wish {
     },
 }
 
-/// Floating IPs that are not the virtual address's, as far as they were looked for.
+/// Floating IPs that are not attached to the virtual address, as far as they were searched for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Elsewhere {
     /// The one with the address that the user asks for.
     pub wished: Option<FloatingIp>,
-    /// Those with the owner's tags.
+    /// The floating IPs with the owner's tags.
     pub tagged: Vec<FloatingIp>,
 }
 
@@ -52,8 +53,8 @@ pub struct Search {
     pub tags: bool,
 }
 
-/// The necessary search. `may_be_left` says that this owner may have an unattached floating IP,
-/// from an earlier load balancer or an interrupted exchange.
+/// Returns the necessary search. `may_be_left` says that this owner may have an unattached floating
+/// IP, from an earlier load balancer or an interrupted exchange.
 pub fn search(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Search {
     let Wish::External { address, .. } = wish else { return Search::default() };
     let is_attached = |address: &IpAddr| attached.iter().any(|ip| ip.address == *address);
@@ -61,7 +62,7 @@ pub fn search(wish: &Wish, attached: &[FloatingIp], may_be_left: bool) -> Search
     Search { address: address.filter(|address| !is_attached(address)), tags }
 }
 
-/// The changes.
+/// Returns the changes.
 pub fn plan(
     wish: &Wish,
     owner: &Owner,
@@ -78,7 +79,7 @@ pub fn plan(
     let mut steps = Vec::new();
     match (attached, address, &elsewhere.wished) {
         (attached, Some(address), _) if attached.iter().any(|ip| ip.address == *address) => {
-            // What is left of an exchange that was interrupted.
+            // These are left from an interrupted exchange.
             let own = attached.iter().filter(|ip| is_ours(ip, owner) && ip.address != *address);
             steps.extend(own.map(|ip| release(ip, owner, keep)));
             steps.extend(left(elsewhere, owner, keep, *address));
@@ -91,10 +92,10 @@ pub fn plan(
         }
         (attached, Some(_), Some(wished)) => {
             steps.extend(exchange(wished, attached, elsewhere, owner, keep));
-            // After the attachment, which requires the revision that was read.
+            // The record follows the attachment, which requires the revision that was read.
             steps.extend(record(wished, owner, true));
         }
-        // Without a wish any will do, and this one is not given up for one that does not exist.
+        // The attached one stays: no address is requested, or the requested one does not exist.
         ([_, ..], ..) => {}
         ([], ..) if elsewhere.tagged.iter().any(is_free) => {
             let free = elsewhere.tagged.iter().find(|ip| is_free(ip));
@@ -183,8 +184,8 @@ fn left(
     elsewhere.tagged.iter().filter(is_left).map(move |ip| release(ip, owner, keep))
 }
 
-/// The wished one instead of the attached ones. A port may have one of each external network, so
-/// another network's stays until the wished one is attached.
+/// Returns the wished one instead of the attached ones. A port may have one of each external
+/// network, so another network's stays until the wished one is attached.
 fn exchange(
     wished: &FloatingIp,
     attached: &[FloatingIp],
@@ -199,7 +200,7 @@ fn exchange(
     let instead_of = same.or_else(|| free().filter(|_| attached.is_empty()));
     let instead_of = instead_of.cloned().map(Box::new);
     let mut steps = vec![attach(wished, Act::Wished { ip: wished.clone(), instead_of })];
-    // This detaches the same network's floating IP.
+    // This detaches the floating IP of the same network.
     let goes =
         |ip: &&FloatingIp| same.is_none_or(|same| same.id != ip.id) || !keep && may_go(ip, owner);
     steps.extend(attached.iter().filter(goes).map(|ip| release(ip, owner, keep)));
@@ -223,7 +224,7 @@ fn creation(wish: &Wish, owner: &Owner) -> Option<Step> {
     Some(step(format!("create a floating IP of network {}", network.value), Act::Create(body)))
 }
 
-/// The tags of a floating IP of this owner.
+/// Returns the tags of a floating IP of this owner.
 pub fn tags(there: &[String], owner: &Owner, is_asked_for: bool) -> Vec<String> {
     let is_kept = |tag: &&String| !names::is_owner_tag(tag) && *tag != names::ASKED_FOR;
     let kept = there.iter().filter(is_kept).cloned();
@@ -287,7 +288,7 @@ fn whose(ip: &FloatingIp, owner: &Owner) -> Option<String> {
     }
     let is_of_cluster = clusters.next().is_some();
     let is_of_name = match (is_of_cluster, made_for) {
-        // The name of the cluster may have changed: compare the Service only.
+        // The name of the cluster may have changed: compare only the Service.
         (true, Some((service, _))) => Some(service == owner.to_string()),
         (false, Some(_)) => Some(names::is_floating_of(&ip.description, owner)),
         (_, None) => None,
@@ -314,7 +315,7 @@ fn of_another(ip: &FloatingIp, owner: &Owner) -> CloudError {
     let (address, whose) = (ip.address, whose(ip, owner).unwrap_or_default());
     let what = format!(
         "spec.loadBalancerIP: floating IP {address} belongs to {whose}, as its tags and its \
-         description say: choose another address; if that Service is not to have it any more, remove \
+         description say: choose another address; if that Service should no longer have it, remove \
          the tags kubernetes-cluster-id= and kubernetes-service-uid= and the description from \
          floating IP {}",
         ip.id

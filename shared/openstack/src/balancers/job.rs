@@ -14,7 +14,7 @@ use crate::config::unmanaged;
 /// The reason of a note about an address family that a load balancer does not have.
 pub const SINGLE_STACK: &str = "LoadBalancerSingleStack";
 
-/// One load balancer that is wanted, as its annotations and the options say.
+/// A wanted load balancer, as its annotations and the options say.
 pub struct Job<'a> {
     pub cx: Context<'a>,
     pub wanted: &'a Wanted,
@@ -24,7 +24,7 @@ pub struct Job<'a> {
     pub adds_monitors: bool,
 }
 
-/// The error about a setting of this subject that cannot be had.
+/// Returns the error about a setting of this subject that cannot be had.
 pub fn invalid(subject: impl Into<String>, what: impl Into<String>) -> CloudError {
     CloudError::new(ErrorKind::Invalid, what).about(subject)
 }
@@ -71,7 +71,7 @@ impl<'a> Job<'a> {
         Ok(Self { cx, wanted, settings, features, adds_monitors: false })
     }
 
-    /// The wished virtual address itself, if it can be chosen.
+    /// Returns the wished virtual address itself, if it can be chosen.
     pub fn own_address(&self, family: IpFamily) -> Option<IpAddr> {
         let is_published = self.settings.internal || family == IpFamily::V6;
         self.wanted.front_end.address.filter(|_| is_published)

@@ -18,7 +18,7 @@ use super::{
     view,
 };
 
-/// See [`LoadBalancers::list`](ccm_cloud::LoadBalancers::list).
+/// Lists load balancers: see [`LoadBalancers::list`](ccm_cloud::LoadBalancers::list).
 pub async fn list(
     cx: Context<'_>,
     cluster: &ClusterId,
@@ -55,8 +55,8 @@ pub async fn list(
     Ok(list)
 }
 
-/// Adds the members, and withdraws the digest of what is not as it was. One whose status cannot
-/// be read is left out with a line that says so; fails if that is true of all.
+/// Adds the members, and withdraws the digest of what is not as it was. A load balancer whose
+/// status cannot be read is not listed, and a line says so. Fails if no status can be read.
 async fn look_below(
     cx: Context<'_>,
     rows: &[BalancerRow],
@@ -92,7 +92,7 @@ async fn look_below(
             pools: Vec::new(),
         });
         balancer.members = Some(current::nodes(&current::members(&tree)));
-        // Withdraws the digest: the controller then calls ensure, which adds the monitors.
+        // This withdraws the digest: the controller then calls ensure, which adds the monitors.
         let has_turn = turns > 0 && known.as_ref().is_some_and(|it| it.waits_for_monitors);
         turns = turns.saturating_sub(usize::from(has_turn));
         balancer.pools = known.as_ref().and_then(|known| {

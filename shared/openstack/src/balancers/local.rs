@@ -1,8 +1,8 @@
 //! Health monitors that the provider adds to Services with `externalTrafficPolicy: Local`. Pure.
 //!
-//! Only nodes with a pod of such a Service serve clients, and Octavia needs checks to find them. New
-//! load balancers and those whose Service changes get monitors. By default, other load balancers do
-//! not: if the checks do not reach the nodes, Octavia would stop the traffic.
+//! Only nodes with a pod of such a Service serve clients, and Octavia needs checks to find them.
+//! New load balancers get monitors, and load balancers whose Service changes. By default, other
+//! load balancers do not: if the checks do not reach the nodes, Octavia would stop the traffic.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub fn decide(seen: &Seen, job: &Job<'_>) -> Unasked {
         return Unasked::TakenBack;
     }
     let changes = wanted.differs_from(names::digest(&seen.row.tags));
-    // Completes the monitors that this process or an earlier one has begun to add.
+    // This completes the monitors that this process or an earlier one has begun to add.
     let is_begun = || checked(seen, &job.wanted.front_end).next().is_some();
     if changes || job.adds_monitors || is_begun() { Unasked::Added } else { Unasked::Kept }
 }
@@ -160,7 +160,7 @@ pub fn remarks(
 /// The results of new monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrialResult {
-    /// There are no new monitors, or they do not fail all members of a pool.
+    /// The load balancer has no new monitors, or they do not fail all members of a pool.
     Nothing,
     /// The results are not known yet. Contains the remaining time.
     Later(Duration),
@@ -249,13 +249,13 @@ pub fn refused(why: &str) -> Note {
     remark("LoadBalancerHealthMonitorIgnored", what)
 }
 
-/// Marks the monitors as taken back. The next comparison deletes them.
+/// Marks the monitors as withdrawn. The next comparison deletes them.
 pub fn taking_back(seen: &Seen, job: &Job<'_>, listener: &str) -> Step {
     let mut tags: Vec<String> =
         seen.row.tags.iter().filter(|tag| !tag.starts_with(names::TAKEN_BACK)).cloned().collect();
     tags.push(names::tag(names::TAKEN_BACK, job.wanted.front_end.digest));
     let line = format!(
-        "record with load balancer {} that its health monitors are taken back: all members of \
+        "record with load balancer {} that its health monitors are withdrawn: all members of \
          listener {listener} fail",
         seen.row.id
     );

@@ -1,4 +1,4 @@
-//! Changes members, and nothing else: by one pool per call.
+//! Changes members and nothing else: one pool per call.
 
 use ccm_cloud::{CloudError, ErrorKind, IpFamily, MemberChange, MembersSet, Progress};
 use ccm_openstack_client::lbaas::{BalancerRow, Child, Provisioning, TreePool};
@@ -31,8 +31,8 @@ struct Change<'a> {
     ports: Vec<PortPool>,
 }
 
-/// One load balancer of [`set_members`](ccm_cloud::LoadBalancers::set_members). Needs nothing
-/// of the configuration but what says which nodes may be members.
+/// Changes one load balancer of [`set_members`](ccm_cloud::LoadBalancers::set_members). Needs only
+/// the part of the configuration that says which nodes may be members.
 pub async fn set_members(
     cx: Context<'_>,
     change: &MemberChange,
@@ -115,7 +115,8 @@ async fn set_pool(
         let shape = Shape { port, family: family(row), selector, subnet, monitor_port };
         changed(members, &change.members, shape)
     };
-    // An empty pool does not show the port of its members: the process must have compared it.
+    // An empty pool does not show the port of its members, so the process must have compared it
+    // earlier.
     let same = |members: &[SeenMember]| match members.is_empty() && port.is_none() {
         true => PoolResult::NotSeen,
         false => PoolResult::Same,
@@ -143,7 +144,8 @@ async fn set_pool(
         && refuses_subnet(error, given)
         && let Some(wanted) = differing(&pool.members, own)
     {
-        // The next full look reports the annotation on the Service; its members go on.
+        // The next full look reports the annotation on the Service. Its members continue to be
+        // updated.
         set = cx.octavia.set_members(id, wanted, cx.call).await;
     }
     set?;
@@ -154,7 +156,7 @@ async fn set_pool(
     Ok(PoolResult::Changed(""))
 }
 
-/// The members of the pools that were made for the load balancer.
+/// Returns the members of the pools that were made for the load balancer.
 async fn pools(Change { cx, row, ports, .. }: &Change<'_>) -> Result<Pools, CloudError> {
     let read = Instant::now();
     let tree = read::tree(*cx, &row.id).await?;
@@ -178,12 +180,12 @@ async fn pools(Change { cx, row, ports, .. }: &Change<'_>) -> Result<Pools, Clou
 
 /// The result for one pool.
 enum PoolResult {
-    /// Its members were written, or the pool itself was updated, so that its members can be changed
+    /// The members were written, or the pool itself was updated, so that its members can be changed
     /// next.
     Changed(&'static str),
     /// Nothing differs.
     Same,
-    /// It has no members, and the port of its members is not known.
+    /// The pool has no members, and the port of its members is not known.
     NotSeen,
 }
 
@@ -202,7 +204,7 @@ fn missing(row: &BalancerRow, pools: &Pools, ports: &[PortPool]) -> Option<Strin
     filled.find(|port| !is_there(port)).map(|port| format!("{} has no pool", port.shown()))
 }
 
-/// The address family of the members.
+/// Returns the address family of the members.
 fn family(row: &BalancerRow) -> IpFamily {
     row.vip_address.map_or(IpFamily::V4, IpFamily::of)
 }
@@ -223,7 +225,7 @@ fn is_made_for(pool: &str, row: &BalancerRow) -> bool {
     )
 }
 
-/// The port at which most members are checked, if that is another one.
+/// Returns the port at which most members are checked, if that is another one.
 fn usual_check(members: &[SeenMember]) -> Option<u16> {
     let checks = members.iter().filter_map(|member| member.details.as_ref()?.monitor_port);
     let mut checks: Vec<u16> = checks.collect();
@@ -232,7 +234,7 @@ fn usual_check(members: &[SeenMember]) -> Option<u16> {
     checks.into_iter().nth(count / 2)
 }
 
-/// A member as it is after it was written.
+/// Returns a member as it is after it was written.
 fn written(body: &Value) -> Option<SeenMember> {
     let name = body["name"].as_str()?.to_owned();
     let address = body["address"].as_str()?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! Facts about load balancers that this process remembers, because Octavia's lists do not show them
-//! or to save requests. All of them can be read again.
+//! Remembers facts about load balancers, because Octavia's lists do not show them or to save
+//! requests. All of them can be read again.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -13,18 +13,18 @@ use tokio::time::Instant;
 
 use super::{current::PartCounts, merge::SeenMember, pools::PortPool};
 
-/// How long members that were read serve again. Octavia shows the end of a change of members only
-/// after seconds, in which the other pools of the same load balancer wait for their turn.
+/// How long members that were read are used again. Octavia shows the end of a change of members
+/// only after seconds, during which the other pools of the same load balancer wait for their turn.
 const FRESH: Duration = Duration::from_mins(3);
 
 /// The pools of a load balancer.
 #[derive(Clone, Debug)]
 pub struct Pools {
-    /// When they were read. Later changes by other clients are unknown, whatever this process has
-    /// written since.
+    /// The time at which they were read. Later changes by other clients are unknown, whatever this
+    /// process has written since.
     pub read: Instant,
     pub by_id: BTreeMap<String, KnownPool>,
-    /// True if there are other pools: pools of another owner, or renamed ones.
+    /// True if the load balancer has other pools: pools of another owner, or renamed ones.
     pub has_others: bool,
 }
 
@@ -43,9 +43,9 @@ pub struct KnownPool {
 /// The remembered facts.
 #[derive(Default)]
 pub struct Memory {
-    /// By the ID of the load balancer.
+    /// Facts by the ID of the load balancer.
     balancers: Mutex<HashMap<String, BalancerFacts>>,
-    /// By the UID of the Service, until it has a new load balancer.
+    /// Facts by the UID of the Service, until the Service has a new load balancer.
     before: Mutex<HashMap<String, Before>>,
     /// The load balancers that this process deletes with their floating IPs, with the addresses of
     /// the floating IPs that it keeps.
@@ -57,7 +57,7 @@ pub struct Memory {
 pub struct Before {
     /// The virtual address that the next one should have.
     pub vip: Option<IpAddr>,
-    /// Why the cloud does not give the next one the previous addresses.
+    /// The reason why the cloud does not give the next load balancer the previous addresses.
     pub refused: Option<String>,
     /// The configuration for which the provider took back the health monitors.
     pub taken_back: Option<Digest>,
@@ -77,7 +77,7 @@ pub struct Verified {
     pub waits_for_monitors: bool,
     /// The pool of each port.
     pub ports: Vec<PortPool>,
-    /// Why no node is a member, if this is so.
+    /// The reason why no node is a member, if that is the case.
     pub why_empty: Option<String>,
     /// The members by port with which this process has created the load balancer, until it changes it.
     pub created: Option<Vec<Pool>>,
@@ -88,7 +88,7 @@ pub struct Verified {
 pub enum Trial {
     /// This process first saw the monitors at this time.
     Since(Instant),
-    /// They have let members through: if all fail later, the checks are right.
+    /// The monitors have passed members: if all members fail later, the checks are right.
     Passed,
 }
 
@@ -97,14 +97,14 @@ pub struct BalancerFacts {
     pub verified: Option<Verified>,
     /// True if its configuration is being changed.
     pub touched: bool,
-    /// Its members as they were read, with the changes that this process has made since.
+    /// The members as they were read, with the changes that this process has made since.
     pools: Option<Pools>,
     /// The trial of its new health monitors.
     pub tried: Option<Trial>,
     /// The configuration for which the cloud refused to create monitors that the Service had not
     /// requested, and why.
     pub unmonitored: Option<(Digest, String)>,
-    /// When something was remembered last.
+    /// The time of the last change of this memory.
     at: Instant,
 }
 
@@ -116,7 +116,7 @@ impl Default for BalancerFacts {
 }
 
 impl BalancerFacts {
-    /// It is as wanted.
+    /// Records that the load balancer is as wanted.
     pub fn verify(&mut self, verified: Verified) {
         (self.verified, self.touched) = (Some(verified), false);
     }
@@ -146,7 +146,7 @@ impl Memory {
         all.get_mut(id).and_then(|known| known.verified.as_mut()).map(change);
     }
 
-    /// Its configuration is being changed.
+    /// Records that the configuration of the load balancer is being changed.
     pub fn touch(&self, id: &str) {
         self.change(id, |known| {
             (known.verified, known.touched, known.pools) = (None, true, None);
@@ -163,25 +163,25 @@ impl Memory {
         pools.filter(|pools| pools.read.elapsed() < FRESH)
     }
 
-    /// Its members may be others.
+    /// Forgets the members of the load balancer, which may have changed.
     pub fn forget_pools(&self, id: &str) {
         if let Some(known) = self.balancers.lock().get_mut(id) {
             known.pools = None;
         }
     }
 
-    /// A complete list that began at this time shows the load balancers of these IDs: the others are
-    /// gone, unless they came since.
+    /// Handles a complete list that began at this time and shows the load balancers of these IDs:
+    /// the others are gone, unless they came since.
     pub fn keep_only(&self, ids: &HashSet<&str>, began: Instant) {
         self.balancers.lock().retain(|id, known| ids.contains(id.as_str()) || known.at >= began);
     }
 
-    /// It is gone.
+    /// Forgets a load balancer that is gone.
     pub fn forget(&self, id: &str) {
         self.balancers.lock().remove(id);
     }
 
-    /// Returns what is remembered of the earlier load balancer of this Service.
+    /// Returns the memory of the earlier load balancer of this Service.
     pub fn before(&self, service: &str) -> Option<Before> {
         self.before.lock().get(service).cloned()
     }
@@ -190,12 +190,12 @@ impl Memory {
         change(self.before.lock().entry(service.to_owned()).or_default());
     }
 
-    /// The Service has a new load balancer, or should no longer have one.
+    /// Records that the Service has a new load balancer, or should no longer have one.
     pub fn forget_before(&self, service: &str) {
         self.before.lock().remove(service);
     }
 
-    /// It is being deleted, and its floating IPs but these are.
+    /// Records that the load balancer is being deleted, with its floating IPs except these.
     pub fn keep_deleted(&self, id: &str, kept: Vec<IpAddr>) {
         self.deleted.lock().insert(id.to_owned(), kept);
     }

@@ -1,4 +1,4 @@
-//! The members of one pool after a change. Pure.
+//! Computes the members of one pool after a change. Pure.
 //!
 //! Octavia knows a member by address and port, and takes all members of a pool by one request. So
 //! the request also names the members that stay.
@@ -41,11 +41,11 @@ pub struct Shape<'a> {
     pub selector: &'a Selector,
     /// The subnet that new members are in; `None` leaves it to Octavia.
     pub subnet: Option<&'a str>,
-    /// The port of the health check, `None` for the member's own. Compared where it was read.
+    /// The port of the health check, `None` for the member's own. It is compared if it was read.
     pub monitor_port: Option<u16>,
 }
 
-/// The port of most members.
+/// Returns the port of most members.
 pub fn usual_port(members: &[SeenMember]) -> Option<u16> {
     let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
     for member in members {
@@ -73,7 +73,7 @@ struct WantedMember<'a> {
     seen: Option<&'a SeenMember>,
 }
 
-/// The members to write; `None` if nothing must change. The last member never leaves.
+/// Returns the members to write; `None` if nothing must change. The last member never leaves.
 pub fn changed(current: &[SeenMember], members: &Members, shape: Shape<'_>) -> Option<Vec<Value>> {
     let entries = entries(current, members, shape);
     let is_same = entries.len() == current.len() && entries.iter().all(|entry| entry.stays(shape));
@@ -113,7 +113,7 @@ fn entries<'a>(
     for seen in current {
         let node = names::node(&seen.name);
         let stays = match present.get(node) {
-            // One without an address stays as it is, as long as its node may be a member.
+            // A member without an address stays as it is, as long as its node may be a member.
             Some(member) => {
                 member.address(shape.family).is_none() && shape.selector.matches(&member.labels)
             }
@@ -156,7 +156,7 @@ impl WantedMember<'_> {
         });
         let details = self.seen.and_then(|seen| seen.details.as_deref());
         if let Some(row) = details {
-            // Octavia sets what is not named to its default.
+            // Octavia sets fields that are not named to their defaults.
             for field in ["weight", "backup", "admin_state_up", "monitor_address"] {
                 if let Some(value) = row.others.get(field) {
                     body[field] = value.clone();
@@ -177,7 +177,7 @@ impl WantedMember<'_> {
     }
 }
 
-/// Members of a load balancer that is still to be created.
+/// Returns members of a load balancer that is still to be created.
 pub fn first(members: &Members, shape: Shape<'_>) -> Vec<Value> {
     entries(&[], members, shape).iter().map(|entry| entry.body(shape)).collect()
 }

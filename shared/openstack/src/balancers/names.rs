@@ -1,6 +1,6 @@
 //! Names, descriptions and tags. Names and descriptions are the same as
-//! openstack-cloud-controller-manager's, so that either controller can go on with the other one's
-//! objects. Ownership is in tags with UIDs, which no name can prove.
+//! openstack-cloud-controller-manager's, so that each controller can continue with the other one's
+//! objects. Tags with UIDs record the owner, because a name cannot prove it.
 
 use std::{fmt::Display, str::FromStr};
 
@@ -8,7 +8,7 @@ use ccm_cloud::{Digest, Owner};
 
 /// The most bytes of a name and of a description.
 const LONGEST: usize = 255;
-/// How the name of each load balancer of openstack-cloud-controller-manager begins.
+/// The prefix of the names of all load balancers of openstack-cloud-controller-manager.
 pub const PREFIX: &str = "kube_service_";
 /// The tag with the UID of the cluster, which all its load balancers have.
 pub const CLUSTER: &str = "kubernetes-cluster-id=";
@@ -22,8 +22,8 @@ pub const TAKEN_BACK: &str = "quartet-monitors-taken-back=";
 pub const VIP: &str = "quartet-vip=";
 /// The tag of a floating IP whose address a Service has asked for. The provider never deletes it.
 pub const ASKED_FOR: &str = "quartet-asked-for";
-/// How the description of a floating IP begins that was made for a load balancer. By this
-/// openstack-cloud-controller-manager knows that it may be deleted.
+/// The prefix of the description of a floating IP that was made for a load balancer. It tells
+/// openstack-cloud-controller-manager that the floating IP may be deleted.
 const FLOATING: &str = "Floating IP for Kubernetes external service";
 
 /// Returns true if Octavia may have assigned this ID. A user may write any text in place of an ID.
@@ -32,7 +32,7 @@ pub fn is_id(text: &str) -> bool {
     !text.is_empty() && text.len() <= LONGEST && text.bytes().all(fits)
 }
 
-/// The text, cut to what OpenStack stores.
+/// Returns the text, cut to what OpenStack stores.
 pub fn cut(mut text: String) -> String {
     let mut end = text.len().min(LONGEST);
     while !text.is_char_boundary(end) {
@@ -42,15 +42,15 @@ pub fn cut(mut text: String) -> String {
     text
 }
 
-/// The name of a load balancer.
+/// Returns the name of a load balancer.
 pub fn balancer(owner: &Owner) -> String {
     let Owner { cluster, namespace, name, .. } = owner;
     cut(format!("{PREFIX}{}_{namespace}_{name}", cluster.name))
 }
 
-/// The name of an existing load balancer, for its tags and for its children: the name in its tags,
-/// else its own if it was made for this Service. So a new name of the cluster renames nothing, and
-/// openstack-cloud-controller-manager finds one name everywhere.
+/// Returns the name of an existing load balancer, for its tags and for its children: the name in
+/// its tags, else its own if it was made for this Service. So a new name of the cluster renames
+/// nothing, and openstack-cloud-controller-manager finds one name everywhere.
 pub fn of_existing(name: &str, tags: &[String], owner: &Owner) -> String {
     let end = format!("_{}_{}", owner.namespace, owner.name);
     let is_made_for =
@@ -76,17 +76,17 @@ pub fn is_child<'a>(kind: &str, child: &str, balancers: impl IntoIterator<Item =
     })
 }
 
-/// The name of a listener, pool or monitor: `kind` and its place among the ports.
+/// Returns the name of a listener, pool or monitor: `kind` and its place among the ports.
 pub fn child(kind: &str, place: usize, balancer: &str) -> String {
     cut(format!("{kind}_{place}_{balancer}"))
 }
 
-/// The description of a load balancer.
+/// Returns the description of a load balancer.
 pub fn description(owner: &Owner) -> String {
     cut(format!("Kubernetes external service {owner} from cluster {}", owner.cluster.name))
 }
 
-/// The description of a floating IP.
+/// Returns the description of a floating IP.
 pub fn floating(owner: &Owner) -> String {
     cut(format!("{FLOATING} {owner} from cluster {}", owner.cluster.name))
 }
@@ -113,7 +113,7 @@ pub fn is_floating_of(description: &str, owner: &Owner) -> bool {
     })
 }
 
-/// The tags that record an owner.
+/// Returns the tags that record an owner.
 pub fn owner_tags(owner: &Owner) -> [String; 2] {
     [format!("{CLUSTER}{}", owner.cluster.uid), format!("{SERVICE}{}", owner.uid)]
 }
@@ -121,23 +121,23 @@ pub fn owner_tags(owner: &Owner) -> [String; 2] {
 /// The number of [`tags`], which come before those that a user adds.
 pub const OWN_TAGS: usize = 3;
 
-/// The tags of a load balancer of this name, and of what is below it.
+/// Returns the tags of a load balancer of this name, and of what is below it.
 pub fn tags(balancer: String, owner: &Owner) -> [String; OWN_TAGS] {
     let [cluster, service] = owner_tags(owner);
     [balancer, cluster, service]
 }
 
-/// The tag of this kind with a value.
+/// Returns the tag of this kind with a value.
 pub fn tag(kind: &str, value: impl Display) -> String {
     format!("{kind}{value}")
 }
 
-/// The first value in the tags of this kind that can be parsed.
+/// Returns the first value in the tags of this kind that can be parsed.
 pub fn value<T: FromStr>(tags: &[String], kind: &'static str) -> Option<T> {
     values(tags, kind).find_map(|text| text.parse().ok())
 }
 
-/// The digest in these tags.
+/// Returns the digest in these tags.
 pub fn digest(tags: &[String]) -> Option<Digest> {
     value(tags, DIGEST)
 }
@@ -147,12 +147,12 @@ pub fn taken_back(tags: &[String]) -> Option<Digest> {
     value(tags, TAKEN_BACK)
 }
 
-/// The UIDs of clusters in these tags.
+/// Returns the UIDs of clusters in these tags.
 pub fn clusters(tags: &[String]) -> impl Iterator<Item = &str> {
     values(tags, CLUSTER)
 }
 
-/// The UIDs of Services in these tags.
+/// Returns the UIDs of Services in these tags.
 pub fn services(tags: &[String]) -> impl Iterator<Item = &str> {
     values(tags, SERVICE)
 }
@@ -166,26 +166,26 @@ fn values<'a>(tags: &'a [String], prefix: &'static str) -> impl Iterator<Item = 
     tags.iter().filter_map(move |tag| tag.strip_prefix(prefix))
 }
 
-/// Namespace and name of the Service in the description of a load balancer, and the name of the
-/// cluster.
+/// Returns namespace and name of the Service in the description of a load balancer, and the name of
+/// the cluster.
 fn parts(description: &str) -> Option<((&str, &str), &str)> {
     let text = description.strip_prefix("Kubernetes external service ")?;
     let (service, cluster) = text.split_once(" from cluster ")?;
     Some((service.split_once('/')?, cluster))
 }
 
-/// Namespace and name of the Service in the description of a load balancer.
+/// Returns namespace and name of the Service in the description of a load balancer.
 pub fn service(description: &str) -> Option<(&str, &str)> {
     parts(description).map(|(service, _)| service)
 }
 
-/// The same of a load balancer of a cluster of this name.
+/// Returns the namespace and name of the Service if the description names a cluster of this name.
 pub fn described<'a>(description: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
     parts(description).filter(|(_, named)| *named == cluster).map(|(service, _)| service)
 }
 
-/// Namespace and name of the Service in the name of a load balancer of a cluster of this name.
-/// Neither of them has an underscore; the cluster's name may have some.
+/// Returns namespace and name of the Service in the name of a load balancer of a cluster of this
+/// name. Neither of them has an underscore; the cluster's name may have some.
 pub fn named<'a>(name: &'a str, cluster: &str) -> Option<(&'a str, &'a str)> {
     let rest = name.strip_prefix(PREFIX)?.strip_prefix(cluster)?.strip_prefix('_')?;
     let (namespace, service) = rest.split_once('_')?;
@@ -200,7 +200,8 @@ pub fn is_legacy(name: &str) -> bool {
     digits.len() == 31 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The node in the name of a member: `node`, or `member_node_address_port` of the serial mode.
+/// Returns the node in the name of a member: `node`, or `member_node_address_port` of the serial
+/// mode.
 pub fn node(member: &str) -> &str {
     let serial = || {
         let (rest, _port) = member.strip_prefix("member_")?.rsplit_once('_')?;
@@ -252,7 +253,7 @@ mod tests {
         for (name, cluster, expect) in [
             ("kube_service_prod_default_web", "prod", Some(("default", "web"))),
             ("kube_service_a_b_ns_web", "a_b", Some(("ns", "web"))),
-            // The name of another cluster.
+            // This name belongs to another cluster.
             ("kube_service_a_b_ns_web", "a", None),
             ("kube_service_prod_default_web", "pro", None),
             ("kube_service_prod_default", "prod", None),
@@ -294,7 +295,7 @@ mod tests {
             (old, &[], old),
             ("by hand", &tagged, old),
             ("by hand", &[], new),
-            // Another Service's name, and one of an old layout.
+            // The names of another Service and of an old layout.
             ("kube_service_old_default_api", &["kube_service_prod_default_api".to_owned()], new),
             ("a0123456789abcdef0123456789abcde", &[], new),
         ] {

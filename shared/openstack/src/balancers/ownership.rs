@@ -1,4 +1,4 @@
-//! Whose a load balancer is. Pure.
+//! Finds the owner of a load balancer. Pure.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use ccm_openstack_client::lbaas::BalancerRow;
 
 use super::{balancer_error, names};
 
-/// The recorded owner and the title of a load balancer, for a cluster.
+/// Returns the recorded owner and the title of a load balancer, for a cluster.
 ///
-/// The tags with the UIDs decide. Without them a load balancer is adoptable if name and
-/// description say that it was made for a Service of a cluster of this name. With the UID of
-/// another cluster it is that cluster's: two clusters of one project may have the same name. Or
-/// this one was rebuilt, which nothing shows.
+/// The tags with the UIDs decide. Without them a load balancer is adoptable if name and description
+/// say that it was made for a Service of a cluster of this name. With the UID of another cluster it
+/// belongs to that cluster: two clusters of one project may have the same name. The cluster may
+/// also be this one before it was rebuilt, but nothing shows that.
 pub fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Title) {
     let description = row.description.as_deref().unwrap_or_default();
     let made_for = names::named(&row.name, &cluster.name).or_else(|| {
@@ -56,8 +56,7 @@ pub fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Title) {
         _ if others > 0 => (Some(owner("", "")), shared()),
         true => {
             let why = format!(
-                "its name and description are those that openstack-cloud-controller-manager \
-                 gives for a cluster named {}",
+                "its name and description come from openstack-cloud-controller-manager in a cluster named {}",
                 cluster.name
             );
             (Some(owner("", "")), Title::Adoptable { why })
@@ -80,7 +79,7 @@ pub fn is_adoptable(row: &BalancerRow, owner: &Owner) -> bool {
     matches!(title, Title::Adoptable { .. }) && recorded.is_some_and(is_named)
 }
 
-/// Whose it is instead, for an error: one line, whatever its tags and its name contain.
+/// Returns the owner in words, for an error: one line, whatever its tags and its name contain.
 pub fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
     let (recorded, title) = of(row, cluster);
     let words = match (title, recorded) {
@@ -106,7 +105,7 @@ pub fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
     one_line(&words, LONGEST_LINE)
 }
 
-/// The error about a load balancer that is not this owner's alone.
+/// Returns the error about a load balancer that is not this owner's alone.
 pub fn not_ours(row: &BalancerRow, owner: &Owner) -> CloudError {
     let whose = in_words(row, &owner.cluster);
     let what = format!("load balancer {} is not Service {owner}'s: {whose}", row.id);
@@ -118,7 +117,7 @@ pub fn check(row: &BalancerRow, owner: &Owner) -> Result<(), CloudError> {
     if is_ours(row, owner) { Ok(()) } else { Err(not_ours(row, owner)) }
 }
 
-/// The tags of a load balancer after its adoption: those that it has, and the owner's.
+/// Returns the tags of a load balancer after its adoption: those that it has, and the owner's.
 pub fn adopted(row_tags: &[String], owner: &Owner) -> Vec<String> {
     let mut tags: Vec<String> = row_tags
         .iter()
@@ -166,7 +165,8 @@ mod tests {
         let made_for =
             Owner { cluster: ClusterId { uid: String::new(), ..cluster() }, ..owner("", "web") };
         let full = Some(owner("web", "web"));
-        // A cluster of this name with another UID: this one before it was rebuilt, or a neighbour.
+        // A cluster of this name with another UID is this cluster before it was rebuilt, or another
+        // cluster.
         let other_uid = ClusterId { uid: "c-2".to_owned(), ..cluster() };
         let before = Some(Owner { cluster: other_uid, ..owner("web", "web") });
         let shared = |others| Title::Shared { others };

@@ -9,17 +9,17 @@ use tokio::time::Instant;
 pub const WINDOW: Duration = Duration::from_mins(10);
 /// The limit for few load balancers: this many may change in one window.
 const FEWEST: usize = 3;
-/// The limit for many load balancers: one of this many may change in one window.
+/// The limit for many load balancers: one out of this number may change in one window.
 const PART: usize = 10;
 
-/// Limits how many load balancers begin to change in one window. A new process does not know what the
-/// process before it has begun, so it begins nothing in its first window.
+/// Limits how many load balancers begin to change in one window. A new process does not know which
+/// changes the previous process has begun, so it does not begin any in its first window.
 #[derive(Default)]
 pub struct Pace(Mutex<PaceState>);
 
 #[derive(Default)]
 struct PaceState {
-    /// When this process first asked for room.
+    /// The time at which this process first asked for room.
     since: Option<Instant>,
     /// The number of load balancers of the cluster.
     count: usize,
@@ -77,7 +77,7 @@ mod tests {
             let begin = |round: usize| {
                 (0..100).filter(|number| pace.begin(&format!("{round}-{number}"))).count()
             };
-            assert_eq!((begin(0), pace.room()), (0, 0), "the process before may have begun some");
+            assert_eq!((begin(0), pace.room()), (0, 0), "the previous process may have begun some");
             tokio::time::advance(WINDOW).await;
             assert_eq!((begin(1), begin(2), pace.room()), (expect, 0, 0), "{count}");
             assert!(pace.has_begun("1-0") && !pace.has_begun("1-99"));

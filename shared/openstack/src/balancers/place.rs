@@ -1,4 +1,5 @@
-//! Determines the place of a load balancer: resolves what annotations and options leave open.
+//! Determines the place of a load balancer: finds the values that annotations and options leave
+//! open.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +24,7 @@ use super::{
     job::{Job, SINGLE_STACK, invalid},
 };
 
-/// How long the external network that was found serves again.
+/// How long the external network that was found is used again.
 const FRESH: Duration = Duration::from_mins(10);
 
 /// The external network that was found, and when.
@@ -44,19 +45,19 @@ pub struct Place {
 }
 
 impl Place {
-    /// The family of the virtual address.
+    /// Returns the family of the virtual address.
     pub fn family(&self) -> IpFamily {
         self.families.first().copied().unwrap_or(IpFamily::V4)
     }
 
-    /// The addresses that are not left to Octavia.
+    /// Returns the addresses that are not left to Octavia.
     pub fn addresses(&self) -> Vec<String> {
         let additional = self.additional.iter().filter_map(|vip| vip.ip_address);
         self.address.into_iter().chain(additional).map(|address| address.to_string()).collect()
     }
 }
 
-/// The place of a new load balancer.
+/// Returns the place of a new load balancer.
 pub async fn find_place(job: &Job<'_>) -> Result<Place, CloudError> {
     let cx = job.cx;
     let networks = &job.settings.networks;
@@ -97,18 +98,15 @@ pub async fn check_member_subnet(job: &Job<'_>) -> Result<(), CloudError> {
     else {
         return Ok(());
     };
-    match cx.neutron.subnet(value, cx.call).await? {
-        Some(_) => Ok(()),
-        None => {
-            let (value, right) =
-                (one_line(value, MAX_VALUE), "must be one that this project may use");
-            let what = format!("{source}: {value}: {right}: Neutron has no such subnet");
-            Err(invalid(source.to_string(), what))
-        }
+    if cx.neutron.subnet(value, cx.call).await?.is_some() {
+        return Ok(());
     }
+    let (value, right) = (one_line(value, MAX_VALUE), "must be one that this project may use");
+    let what = format!("{source}: {value}: {right}: Neutron has no such subnet");
+    Err(invalid(source.to_string(), what))
 }
 
-/// The subnet of the first node's address.
+/// Returns the subnet of the first node's address.
 async fn subnet_of_nodes(job: &Job<'_>, family: IpFamily) -> Result<String, CloudError> {
     let cx = job.cx;
     let lacking = |what: &str| {
@@ -116,7 +114,7 @@ async fn subnet_of_nodes(job: &Job<'_>, family: IpFamily) -> Result<String, Clou
             "set subnet-id or network-id in [LoadBalancer] or by annotation {PREFIX}subnet-id"
         );
         let what = format!("[LoadBalancer] subnet-id is not set, and {what}: {right}");
-        // Nodes may come without a change of the Service, so this is not final.
+        // Nodes may join without a change of the Service, so this error is not final.
         CloudError::new(ErrorKind::Conflict, what).about("[LoadBalancer] subnet-id")
     };
     let mut nodes = job.wanted.members.present.iter();
@@ -231,7 +229,8 @@ pub async fn wish(
     Ok(Wish::External { network, subnet, address, keep })
 }
 
-/// The subnet that the Service asks for, if an existing floating IP can be compared with it.
+/// Returns the subnet that the Service asks for, if an existing floating IP can be compared with
+/// it.
 pub async fn floating_subnet(
     job: &Job<'_>,
     wish: &Wish,
@@ -247,7 +246,7 @@ pub async fn floating_subnet(
     }
 }
 
-/// The first external network, in Neutron's order, that has or may have IPv4.
+/// Returns the first external network, in Neutron's order, that has or may have IPv4.
 async fn external_network(cx: Context<'_>) -> Result<Option<String>, CloudError> {
     let known = cx.external.lock().clone();
     if let Some((network, at)) = known

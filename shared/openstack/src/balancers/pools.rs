@@ -1,4 +1,4 @@
-//! The pool of each port, and its number of members. Pure.
+//! Finds the pool of each port, and its number of members. Pure.
 //!
 //! A status tree does not show the ports of listeners, and it shows the port of members only if there
 //! are some. The process therefore remembers the ports from a creation or a full comparison.
@@ -44,7 +44,7 @@ impl PortPool {
         self.pool == id || self.pool == name
     }
 
-    /// The port, for messages.
+    /// Returns the port, for messages.
     pub fn shown(&self) -> String {
         format!("{} port {}", self.protocol, self.port)
     }

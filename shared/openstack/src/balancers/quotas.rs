@@ -19,8 +19,8 @@ fn full(subject: &str, limit: i64, used: usize) -> CloudError {
     CloudError::new(ErrorKind::QuotaExceeded, what).about(subject)
 }
 
-/// A quota, or `None` if the cloud does not show it to this user, as many do not. One that cannot be
-/// read at the moment is an error.
+/// Returns a quota, or `None` if the cloud does not show it to this user, as many do not. One that
+/// cannot be read at the moment is an error.
 fn shown<T>(of: &str, answer: Result<T, CloudError>) -> Result<Option<T>, CloudError> {
     use ErrorKind::{Forbidden, Invalid, Malformed, NotFound, Unauthorized, Unsupported};
     match answer {
@@ -44,7 +44,7 @@ pub async fn check_quotas(cx: Context<'_>, needs_floating: bool) -> Result<(), C
         let listed = cx.octavia.balancers(Filter::All, cx.call).await?;
         let exist = listed.rows.iter();
         let exist = exist.filter(|row| row.provisioning_status != Provisioning::Deleted);
-        // Its own place is free then.
+        // Its own place is free after the deletion.
         let used = (exist.count() + listed.malformed.len()).saturating_sub(1);
         if !fits(limit, used) {
             return Err(full("Load Balancer", limit, used));

@@ -18,7 +18,7 @@ use super::{
     spec::{HTTP, Unasked},
 };
 
-/// All that belongs to a load balancer.
+/// Returns all that belongs to a load balancer.
 pub async fn read(job: &Job<'_>, row: BalancerRow) -> Result<Seen, CloudError> {
     let cx = job.cx;
     let floating = floating_of(cx, &row);
@@ -43,7 +43,7 @@ pub async fn read(job: &Job<'_>, row: BalancerRow) -> Result<Seen, CloudError> {
         .pools
         .iter()
         .filter(|pool| {
-            // So may the members of a pool that will get its first monitor.
+            // The members of a pool that will get its first monitor may have one, too.
             let is_http = || match seen.monitor_of(pool) {
                 Some(monitor) => monitor.kind == HTTP,
                 None => job.settings.checks.is_some(),
@@ -60,13 +60,13 @@ pub async fn read(job: &Job<'_>, row: BalancerRow) -> Result<Seen, CloudError> {
     Ok(seen)
 }
 
-/// The members of a pool with all their fields.
+/// Returns the members of a pool with all their fields.
 pub async fn details(cx: Context<'_>, pool: &str) -> Result<Vec<SeenMember>, CloudError> {
     let rows = cx.octavia.members(pool, cx.call).await?;
     Ok(rows.into_iter().map(SeenMember::of_row).collect())
 }
 
-/// The status tree of a load balancer that exists.
+/// Returns the status tree of a load balancer that exists.
 pub async fn tree(cx: Context<'_>, id: &str) -> Result<Tree, CloudError> {
     cx.octavia.tree(id, cx.call).await?.ok_or_else(|| {
         let what = format!("load balancer {id} was deleted in the meantime");
@@ -74,7 +74,7 @@ pub async fn tree(cx: Context<'_>, id: &str) -> Result<Tree, CloudError> {
     })
 }
 
-/// The floating IPs that may be used.
+/// Returns the floating IPs that may be used.
 pub async fn elsewhere(job: &Job<'_>, search: Search) -> Result<Elsewhere, CloudError> {
     let cx = job.cx;
     let mut elsewhere = Elsewhere::default();
@@ -88,7 +88,7 @@ pub async fn elsewhere(job: &Job<'_>, search: Search) -> Result<Elsewhere, Cloud
     Ok(elsewhere)
 }
 
-/// The floating IPs with the tags of an owner.
+/// Returns the floating IPs with the tags of an owner.
 pub async fn floating_of_owner(
     cx: Context<'_>,
     owner: &Owner,
@@ -98,7 +98,7 @@ pub async fn floating_of_owner(
     cx.neutron.floating_ips(FloatingIps::Tags(&tags), cx.call).await
 }
 
-/// The floating IPs of a load balancer's virtual address.
+/// Returns the floating IPs of a load balancer's virtual address.
 pub async fn floating_of(
     cx: Context<'_>,
     row: &BalancerRow,

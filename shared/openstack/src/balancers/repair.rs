@@ -1,5 +1,5 @@
 //! Repairs a load balancer in `ERROR`. Octavia only allows a fail-over, for some users, or a
-//! deletion. Its data plane may still serve.
+//! deletion. The data plane of the load balancer may still serve.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -17,14 +17,14 @@ use super::{
     view,
 };
 
-/// When one that waits for its turn asks again.
+/// The time until a load balancer that waits for its turn asks again.
 const TURN: Duration = Duration::from_secs(15);
 
 /// The verdict about a load balancer that no fail-over repairs.
 enum Verdict {
-    /// Nothing is done: only a new one helps, but it may not be created.
+    /// Nothing is done: only a new load balancer helps, but it may not be created.
     Lost(Loss),
-    /// It is deleted, so that the next call creates a new one.
+    /// The load balancer is deleted, so that the next call creates a new one.
     Replace {
         /// Its floating IPs.
         attached: Vec<FloatingIp>,
@@ -33,12 +33,12 @@ enum Verdict {
     },
 }
 
-/// How the replacement is shown.
+/// Returns how the replacement is shown.
 pub fn line(row: &BalancerRow) -> String {
     format!("delete {}", state(row))
 }
 
-/// How the fail-over is shown.
+/// Returns how the fail-over is shown.
 pub fn fail_over_line(row: &BalancerRow) -> String {
     format!("fail over {}", state(row))
 }
@@ -51,7 +51,8 @@ fn driver(row: &BalancerRow) -> &str {
     row.provider.as_deref().unwrap_or_default()
 }
 
-/// Why it is neither repaired nor replaced. What is missing may come without a change of the Service.
+/// Returns why it is neither repaired nor replaced. What is missing may come without a change of
+/// the Service.
 fn kept(row: &BalancerRow, why: &str, error: CloudError) -> CloudError {
     let message = format!(
         "load balancer {} is in {} and is kept: {why}: {}",
@@ -62,19 +63,19 @@ fn kept(row: &BalancerRow, why: &str, error: CloudError) -> CloudError {
     CloudError { message, kind, ..error }
 }
 
-/// The error while it is left alone.
+/// Returns the error while it is left alone.
 fn waits(row: &BalancerRow, what: &str, after: Duration) -> CloudError {
     let what = format!("load balancer {} is in {}{what}", row.id, row.provisioning_status);
     balancer_error(ErrorKind::Unavailable, &row.id, what).with_retry_after(after)
 }
 
-/// The failed parts, in brackets.
+/// Returns the failed parts, in brackets.
 fn parts(failed: &[String]) -> String {
     if failed.is_empty() { String::new() } else { format!(" ({})", failed.join(", ")) }
 }
 
-/// The outcome that an answer to a fail-over reports. A policy and access rules refuse it before
-/// anything else, and an old Octavia or driver does not know it.
+/// Returns the outcome that an answer to a fail-over reports. A policy and access rules refuse it
+/// before anything else, and an old Octavia or driver does not know it.
 fn outcome(answer: &Result<(), CloudError>) -> Tried {
     use ErrorKind::{Conflict, Forbidden, Invalid, Malformed, Unauthorized, Unsupported};
     match answer.as_ref().map_err(|error| error.kind) {
@@ -119,7 +120,7 @@ pub async fn repair(
     }
 }
 
-/// The changes that [`repair`] should make.
+/// Returns the changes that [`repair`] should make.
 pub async fn preview(job: &Job<'_>, row: &BalancerRow) -> Result<Vec<Step>, CloudError> {
     if job.cx.failures.may_fail_over(&row.id, driver(row)) {
         return Ok(vec![Step::new(fail_over_line(row), Act::Later)]);
@@ -195,7 +196,7 @@ async fn replace(
 ) -> Result<Progress<LoadBalancer>, CloudError> {
     let cx = job.cx;
     let owner = &job.wanted.front_end.owner;
-    // A floating IP stays when its port goes. By its tags it is found again, by any process.
+    // A floating IP stays when its port is deleted. Any process finds it again by its tags.
     for ip in attached {
         let is_named = named(job) == Some(ip.address);
         let tags = floating::kept_tags(&ip.tags, owner, is_named, row.vip_address);

@@ -36,7 +36,7 @@ pub struct Listener {
     pub transport: Protocol,
     pub port: u16,
     pub name: String,
-    /// Octavia's protocol.
+    /// Octavia's name of the protocol.
     pub protocol: &'static str,
     pub connection_limit: i64,
     pub timeouts: Option<Timeouts>,
@@ -55,7 +55,7 @@ pub struct Pool {
     pub algorithm: String,
     /// True if connections of a client go to the same member.
     pub affinity: bool,
-    /// For how many seconds, where Octavia can be told.
+    /// The number of seconds, if Octavia can be told.
     pub affinity_timeout: Option<u32>,
     pub tags: Vec<String>,
     /// `None` if it has no members.
@@ -75,14 +75,14 @@ pub struct Monitor {
     pub checks: Checks,
 }
 
-/// A port that does not fit.
+/// Returns a port that does not fit.
 fn invalid(subject: impl Into<String>, what: impl Into<String>) -> CloudError {
     let subject = subject.into();
     CloudError::new(ErrorKind::Invalid, format!("{subject}: {}", what.into())).about(subject)
 }
 
 impl Tree {
-    /// The children that this front end wants of a load balancer with this name and virtual
+    /// Returns the children that this front end wants of a load balancer with this name and virtual
     /// addresses of these families.
     pub fn of(
         balancer: String,
@@ -106,7 +106,7 @@ impl Tree {
     }
 }
 
-/// Config that read the content of a connection need a driver that ends connections.
+/// Refuses settings that read the content of a connection if the driver does not end connections.
 fn check_layer_7(settings: &Settings, features: Features) -> Result<(), CloudError> {
     let annotation = |key: &str| format!("annotation {PREFIX}{key}");
     if features.ovn && settings.proxy.is_some() {
@@ -126,7 +126,7 @@ fn check_layer_7(settings: &Settings, features: Features) -> Result<(), CloudErr
     Ok(())
 }
 
-/// The clients that may connect; `None` if Octavia cannot express this.
+/// Returns the clients that may connect; `None` if Octavia cannot express this.
 fn allowed_cidrs(
     front_end: &FrontEnd,
     features: Features,
@@ -149,7 +149,7 @@ fn allowed_cidrs(
     let counted =
         if features.cidrs_of_all_vips() { families } else { families.get(..1).unwrap_or(families) };
     if ranges.is_empty() {
-        // If the full list cannot be expressed, send none of it: that also admits everyone.
+        // If the full list cannot be expressed, send no list: that also admits everyone.
         let all = families.iter().filter(|_| counted.len() == families.len());
         return Ok(Some(all.map(|family| everything(*family)).collect()));
     }
@@ -157,13 +157,13 @@ fn allowed_cidrs(
     let fitting: BTreeSet<IpNet> = ranges.iter().filter(fits).copied().collect();
     let of = || counted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
     if fitting.is_empty() {
-        // An empty list would let in everyone.
+        // An empty list would admit everyone.
         let what = format!("none of its networks is {}, as the load balancer's address is", of());
         return Err(invalid(FIELD, what));
     }
     if fitting.len() < ranges.len() {
         let what = format!(
-            "{FIELD}: {} of its networks are left out: the load balancer's address is {}",
+            "{FIELD}: {} of its networks are ignored: the load balancer's address is {}",
             ranges.len() - fitting.len(),
             of()
         );
@@ -172,7 +172,7 @@ fn allowed_cidrs(
     Ok(Some(fitting))
 }
 
-/// All addresses of a family.
+/// Returns all addresses of a family.
 fn everything(family: IpFamily) -> IpNet {
     let address: std::net::IpAddr = match family {
         IpFamily::V4 => std::net::Ipv4Addr::UNSPECIFIED.into(),
@@ -181,8 +181,8 @@ fn everything(family: IpFamily) -> IpNet {
     IpNet::new_assert(address, 0)
 }
 
-/// The algorithm. One that the driver does not have is replaced: amphora accepts any in a creation,
-/// and fails later.
+/// Returns the algorithm. One that the driver does not have is replaced: amphora accepts any in a
+/// creation, and fails later.
 fn algorithm(settings: &Settings, features: Features, notes: &mut Vec<Note>) -> String {
     const OVN: &str = "SOURCE_IP_PORT";
     let (given, is_of_ovn) = (&settings.method, settings.method.value == OVN);
@@ -201,7 +201,8 @@ fn algorithm(settings: &Settings, features: Features, notes: &mut Vec<Note>) -> 
     used.to_owned()
 }
 
-/// The features that a new load balancer would have if this Octavia and its driver supported them.
+/// Returns the features that a new load balancer would have if this Octavia and its driver
+/// supported them.
 fn ignored(settings: &Settings, features: Features) -> Vec<Note> {
     let all = [
         (&settings.flavor, features.flavors(), "LoadBalancerFlavorIgnored"),
@@ -215,7 +216,7 @@ fn ignored(settings: &Settings, features: Features) -> Vec<Note> {
     lacking.filter_map(note).collect()
 }
 
-/// The ports whose members cannot be checked as the Service asks for.
+/// Returns the ports whose members cannot be checked as the Service asks for.
 fn unchecked(front_end: &FrontEnd, settings: &Settings, features: Features) -> Option<Note> {
     settings.checks?;
     let ports = front_end.ports.iter().filter(|port| !features.checks(port.protocol));
@@ -242,7 +243,7 @@ struct Rules<'a> {
 impl Rules<'_> {
     fn listener(&self, place: usize, port: &FrontEndPort) -> Listener {
         let Settings { tls, forwarded_for, .. } = self.settings;
-        // Octavia pairs UDP and SCTP listeners with pools of their own protocol only.
+        // Octavia pairs UDP and SCTP listeners only with pools of the same protocol.
         let is_tcp = port.protocol == Protocol::Tcp;
         let (protocol, pool) = match port.protocol {
             Protocol::Udp => ("UDP", "UDP"),
@@ -328,8 +329,8 @@ pub enum Unasked {
     TakenBack,
 }
 
-/// The protocol of the transport layer below one of Octavia's: two listeners of one port differ
-/// in it.
+/// Returns the protocol of the transport layer below one of Octavia's: two listeners of one port
+/// differ in it.
 pub fn transport(protocol: &str) -> Protocol {
     match protocol {
         "UDP" => Protocol::Udp,
@@ -338,7 +339,7 @@ pub fn transport(protocol: &str) -> Protocol {
     }
 }
 
-/// The protocol and port of a listener, by which it belongs to a port of the Service.
+/// Returns the protocol and port of a listener, by which it belongs to a port of the Service.
 pub fn key(row: &ListenerRow) -> (Protocol, u16) {
     (transport(&row.protocol), row.protocol_port)
 }

@@ -21,7 +21,7 @@ pub enum Act {
         members: Vec<Value>,
     },
     Balancer(Value),
-    /// A change of tags that marks the monitors as taken back. The next comparison deletes them.
+    /// A change of tags that marks the monitors as withdrawn. The next comparison deletes them.
     TakeBack(Value),
     Floating(FloatingAct),
     /// It needs what an earlier change creates.
@@ -31,21 +31,21 @@ pub enum Act {
 /// A change of a floating IP.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FloatingAct {
-    /// It is created for the virtual address.
+    /// Create it for the virtual address.
     Create(Value),
     /// Attach it to the virtual address.
     Attach(FloatingIp),
     /// Attach the one that the user asks for to the virtual address.
     Wished {
         ip: FloatingIp,
-        /// Its own, which cannot stay beside it, and comes back if the wished one cannot be had.
+        /// The present one, which cannot stay beside it. It is attached again if the other one cannot be.
         instead_of: Option<Box<FloatingIp>>,
     },
-    /// It stands for nothing any more, and stays.
+    /// Detach it and keep it.
     Detach(FloatingIp),
-    /// It is deleted.
+    /// Delete it.
     Release(String),
-    /// The owner is recorded.
+    /// Record the owner.
     Tag(String, Vec<String>),
 }
 
@@ -59,7 +59,7 @@ impl Act {
 }
 
 impl Step {
-    /// The line may contain the cloud's words, and stays one line.
+    /// Creates a step. The line may contain the cloud's words, and stays one line.
     pub fn new(line: impl Into<String>, act: Act) -> Self {
         Self { line: line.into().replace(char::is_control, " "), act }
     }
@@ -69,7 +69,8 @@ impl Step {
     }
 }
 
-/// A change of a pool to what it is, after which its members and its monitor can be changed.
+/// Returns a change of a pool to what it is, after which its members and its monitor can be
+/// changed.
 pub fn unchanged(pool: &str) -> Value {
     json!({ "name": pool })
 }

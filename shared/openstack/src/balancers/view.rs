@@ -1,4 +1,5 @@
-//! The controller's view of a load balancer: its state, its addresses, what it waits for.
+//! Makes the controller's view of a load balancer: its state, its addresses, and what the provider
+//! waits for.
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -22,12 +23,12 @@ use super::{
 };
 use crate::config::Config;
 
-/// When it is worth to look again at what Octavia works on.
+/// The time until the next look at a load balancer on which Octavia works.
 const CHECK_AFTER: Duration = Duration::from_secs(1);
 /// The cloud's work that takes longer than this needs a person.
 const LONG: Duration = Duration::from_mins(10);
 
-/// The entries of the status for these addresses.
+/// Returns the entries of the status for these addresses.
 pub fn ingress(addresses: &[IpAddr], settings: &Settings, config: &Config) -> Vec<Ingress> {
     let entry = |address, ip_mode| Ingress { address, ip_mode, failed_ports: Vec::new() };
     if let Some(name) = &settings.hostname {
@@ -44,13 +45,13 @@ pub fn ingress(addresses: &[IpAddr], settings: &Settings, config: &Config) -> Ve
     addresses.iter().map(of).collect()
 }
 
-/// The annotations by which openstack-cloud-controller-manager finds the load balancer.
+/// Returns the annotations by which openstack-cloud-controller-manager finds the load balancer.
 pub fn annotations(id: &str, address: Option<IpAddr>) -> BTreeMap<String, Option<String>> {
     let address = address.map(|address| address.to_string());
     [(ID.to_owned(), Some(id.to_owned())), (ADDRESS.to_owned(), address)].into()
 }
 
-/// Octavia's current work, and since when.
+/// Returns Octavia's current work, and since when.
 pub fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> Waiting {
     let status = &row.provisioning_status;
     let begun = row.updated_at.as_deref().or(row.created_at.as_deref());
@@ -68,27 +69,27 @@ pub fn waiting(row: &BalancerRow, more: Option<&str>, now: Timestamp) -> Waiting
     waiting_for(row, what, CHECK_AFTER)
 }
 
-/// A wait for the cloud.
+/// Returns a wait for the cloud.
 pub fn waiting_for(row: &BalancerRow, what: String, check_after: Duration) -> Waiting {
     Waiting { what, check_after, id: Some(row.id.clone()), request_id: None, changed: false }
 }
 
-/// Octavia's current work is waited for.
+/// Returns the answer that the provider waits for Octavia's current work.
 pub fn in_progress<T>(row: &BalancerRow, more: Option<&str>) -> Progress<T> {
     Progress::InProgress(waiting(row, more, clock::wall()))
 }
 
-/// The wait after a change.
+/// Returns the wait after a change.
 pub fn after_change(row: &BalancerRow, line: String) -> Waiting {
     after(&Provisioning::Pending("PENDING_UPDATE".to_owned()), row, line)
 }
 
-/// The wait for this state after a change.
+/// Returns the wait for this state after a change.
 pub fn after(state: &Provisioning, row: &BalancerRow, line: String) -> Waiting {
     Waiting { changed: true, ..waiting_for(row, format!("{state}: {line}"), CHECK_AFTER) }
 }
 
-/// A load balancer as a row of Octavia and the memory show it. What only annotations and
+/// Returns a load balancer as a row of Octavia and the memory show it. What only annotations and
 /// floating IPs tell is empty until this process has compared it with what is wanted.
 pub fn view(cx: Context<'_>, row: &BalancerRow, cluster: &ClusterId) -> LoadBalancer {
     let now = clock::wall();
@@ -97,7 +98,7 @@ pub fn view(cx: Context<'_>, row: &BalancerRow, cluster: &ClusterId) -> LoadBala
     balancer.digest = names::digest(&row.tags).filter(|_| title == Title::Ours);
     balancer.phase = phase(row, &title, cx.failures.others(&row.id), now);
     balancer.version.clone_from(&row.updated_at);
-    // One that was never changed has the time of its creation.
+    // A load balancer that was never changed has the time of its creation.
     balancer.version = balancer.version.or_else(|| row.created_at.clone());
     balancer.age = current::since(row.created_at.as_deref(), now);
     let driver = row.provider.as_deref().unwrap_or("load balancer");
@@ -126,7 +127,7 @@ pub fn with_addresses(
         |ip: &&FloatingIp| ip.fixed_address.is_none() || ip.fixed_address == row.vip_address;
     let wished = job.wanted.front_end.address;
     let attached = floating.iter().filter(stands);
-    // Two are attached while one is exchanged for another.
+    // Two floating IPs are attached while one is exchanged for another.
     let attached = attached.min_by_key(|ip| wished != Some(ip.address));
     let mut addresses = vips(row);
     if let (Some(ip), Some(first)) = (attached, addresses.first_mut()) {
@@ -137,7 +138,7 @@ pub fn with_addresses(
     Verified { ingress, address, floating, ..verified }
 }
 
-/// The state of a load balancer. `others` is what others have on it.
+/// Returns the state of a load balancer. `others` is what others have on it.
 pub fn phase(row: &BalancerRow, title: &Title, others: Option<String>, now: Timestamp) -> Phase {
     match &row.provisioning_status {
         Provisioning::Active => Phase::Ready,

@@ -35,8 +35,8 @@ settings! {
         pub version: () = fixed(Text, "lb-version", ""), one_of(&[("", ()), ("v2", ())]);
         /// Octavia's provider. Known are `amphora`, `octavia`, `ovn`, `f5`, `amphorav2`.
         pub provider: String = fixed(Text, "lb-provider", "amphora");
-        /// How a pool chooses its member; ovn needs SOURCE_IP_PORT, and amphora does not have it. Known are
-        /// `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP`, `SOURCE_IP_PORT`.
+        /// How a pool chooses its member; ovn needs SOURCE_IP_PORT, which amphora does not have.
+        /// Known are `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP`, `SOURCE_IP_PORT`.
         pub method: String = fixed(Text, "lb-method", "ROUND_ROBIN");
         /// Give pools health monitors unless their Service says otherwise.
         pub create_monitor: bool = fixed(Switch, "create-monitor", "false"), flag;
@@ -48,9 +48,9 @@ settings! {
         pub monitor_delay: Duration = fixed(Duration, "monitor-delay", "5s"), duration;
         /// How long one check may take, in whole seconds.
         pub monitor_timeout: Duration = fixed(Duration, "monitor-timeout", "3s"), duration;
-        /// Good checks after which a member is ONLINE, 1 to 10.
+        /// Number of good checks after which a member is ONLINE, 1 to 10.
         pub monitor_max_retries: u32 = fixed(Count, "monitor-max-retries", "1");
-        /// Failed checks after which a member is in ERROR, 1 to 10.
+        /// Number of failed checks after which a member is in ERROR, 1 to 10.
         pub monitor_max_retries_down: u32 = fixed(Count, "monitor-max-retries-down", "3");
         /// Open the nodes' security groups for load balancers. Not managed yet: new load balancers
         /// are refused while it is true.
@@ -122,11 +122,11 @@ settings! {
     pub struct LoadBalancerClass {
         /// Subnet of the virtual address, and of the members unless member-subnet-id is set.
         pub subnet_id: Option<String> = fixed(Text, "subnet-id", "");
-        /// Network of the virtual address, where no subnet is given.
+        /// Network of the virtual address, if no subnet is given.
         pub network_id: Option<String> = fixed(Text, "network-id", "");
         /// Subnet of the members.
         pub member_subnet_id: Option<String> = fixed(Text, "member-subnet-id", "");
-        /// External network of floating IPs; found out when empty.
+        /// External network of floating IPs; if it is empty, the provider finds one.
         pub floating_network_id: Option<String> = fixed(Text, "floating-network-id", "");
         /// Subnet of the external network.
         pub floating_subnet_id: Option<String> = fixed(Text, "floating-subnet-id", "");

@@ -1,7 +1,7 @@
-//! Words that `cloud.conf` does not have: what they are called here, or why they have no effect.
+//! Explains words that `cloud.conf` does not have: their name here, or why they have no effect.
 //!
-//! Some are of earlier versions of openstack-cloud-controller-manager, others of clouds.yaml, of the
-//! environment variables `OS_*` and of Terraform.
+//! Some come from earlier versions of openstack-cloud-controller-manager, others from clouds.yaml,
+//! from the environment variables `OS_*` and from Terraform.
 
 use ccm_openstack_client::config::{GLOBAL, flag};
 
@@ -83,13 +83,13 @@ const KEYS: [(&str, &[(&str, &str)]); 4] = [
 const NO_SECRET: &str =
     "has no effect: credentials are read from this file or clouds.yaml, never from a Secret";
 
-/// The name of this section here.
+/// Returns the name of this section here.
 pub fn section(name: &str) -> Option<&'static str> {
     let found = SECTIONS.iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
     found.map(|(_, section)| *section)
 }
 
-/// The name of this key in its section.
+/// Returns the name of this key in its section.
 pub fn key(section: &str, name: &str) -> Option<&'static str> {
     let plain = name.to_ascii_lowercase().replace('_', "-");
     let plain = plain.strip_prefix("os-").unwrap_or(&plain);
@@ -98,13 +98,13 @@ pub fn key(section: &str, name: &str) -> Option<&'static str> {
     keys.iter().find(|(other, _)| *other == plain).map(|(_, key)| *key)
 }
 
-/// Why an entry has no effect that had one in earlier versions.
+/// Returns why an entry has no effect that had one in earlier versions.
 pub fn retired(section: &str, KeyLine { key, value, .. }: &KeyLine) -> Option<&'static str> {
     let is_off = || value.as_deref().is_some_and(|text| flag(text, "") == Ok(false));
     let is = |of: &str, name: &str| section == of && name.eq_ignore_ascii_case(key);
     match () {
         () if is("LoadBalancer", "use-octavia") && is_off() => {
-            Some("has no effect: there are no other load balancers than Octavia's")
+            Some("has no effect: the only load balancers are Octavia's")
         }
         () if is("LoadBalancer", "use-octavia") => {
             Some("has no effect: Octavia is always used; remove it")
@@ -113,7 +113,7 @@ pub fn retired(section: &str, KeyLine { key, value, .. }: &KeyLine) -> Option<&'
             Some("has no effect: security groups are not managed yet")
         }
         () if is(GLOBAL, "secret-name") || is(GLOBAL, "secret-namespace") => Some(NO_SECRET),
-        () if is(GLOBAL, "kubeconfig-path") => Some("has no effect: it is the flag --kubeconfig"),
+        () if is(GLOBAL, "kubeconfig-path") => Some("has no effect: use the flag --kubeconfig"),
         () => None,
     }
 }

@@ -1,13 +1,13 @@
-//! The dialect of `cloud.conf`, which is the same as of Git's configuration files.
+//! Parses the dialect of `cloud.conf`, which is the same as in Git's configuration files.
 //!
 //! * `[Name]` and `[Name "sub"]`; `key = value`; a key alone.
 //! * `#` and `;` begin a comment, unless they are in double quotes. Quotes may stand
 //!   anywhere in a value; blanks around a value count only within them.
-//! * `\\`, `\"`, `\n`, `\t` and `\b` are escapes, in quotes and outside; a backslash
-//!   at the end of a line takes the next line in.
+//! * `\\`, `\"`, `\n`, `\t` and `\b` are escapes, in quotes and outside; a backslash at the end of
+//!   a line continues it on the next line.
 //!
-//! Names are kept as written: who looks them up ignores their case. Nothing that is
-//! said about an error holds any of the file's text, which may be a password.
+//! Names are kept as written: the lookup ignores their case. No message about an error contains
+//! text of the file, which may be a password.
 
 use std::{iter::Peekable, str::Chars};
 
@@ -46,14 +46,14 @@ impl Drop for KeyLine {
 /// A character of a value that may be meant otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trap {
-    /// It begins with a quote of another kind, which is a part of it.
+    /// The value begins with a quote of another kind, which is a part of it.
     Quote,
     /// A comment begins without a blank before it.
     Comment,
 }
 
 impl Trap {
-    /// The warning about it. It does not contain the value.
+    /// Returns the warning about it. It does not contain the value.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Quote => {
@@ -68,7 +68,7 @@ impl Trap {
     }
 }
 
-/// A line that cannot be read, and why.
+/// A line that cannot be read, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     pub line: usize,
@@ -189,7 +189,7 @@ impl Reader<'_> {
         let (mut value, mut in_quotes) = (String::new(), false);
         let mut after_blank = self.rest.peek().is_some_and(|c| c.is_whitespace());
         let is_quoted = matches!(self.past_blanks(), Some('\'' | '`'));
-        // How much of the value stays when the blanks at its end are taken away.
+        // The length of the value without the blanks at its end.
         let mut kept = 0;
         while let Some(c) =
             self.rest.next_if(|c| *c != '\n' && (in_quotes || !matches!(c, '#' | ';')))
@@ -225,7 +225,7 @@ impl Reader<'_> {
         if in_quotes { Err(OPEN_QUOTE) } else { Ok((value, trap)) }
     }
 
-    /// The character of an escape; `None` for a line break.
+    /// Returns the character of an escape; `None` for a line break.
     fn escape(&mut self) -> Result<Option<char>, &'static str> {
         self.rest.next_if_eq(&'\r');
         let known = self.rest.next_if(|c| matches!(c, '\\' | '"' | 'n' | 't' | 'b' | '\n'));

@@ -1,4 +1,4 @@
-//! The sections of `cloud.conf`: which keys they have, and what the file gives.
+//! Reads the sections of `cloud.conf`: their keys, and the values that the file gives.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
@@ -13,11 +13,11 @@ use super::{
     ini::{self, KeyLine, Section},
 };
 
-/// The key whose values have a rule of their own.
+/// The key whose values have their own rule.
 const AUTH_URL: &str = "auth-url";
 /// The key whose values are of the form key=value.
 const SELECTOR: &str = "node-selector";
-/// Sections that belong to other programs and are passed over in silence.
+/// Sections that belong to other programs and are ignored silently.
 pub const IGNORED: [&str; 2] = ["BlockStorage", "KeyManager"];
 
 /// All sections with their keys.
@@ -31,13 +31,13 @@ pub const SECTIONS: [(&str, &[&[Setting]]); 7] = [
     (CLASSES, &[LoadBalancerClass::TABLE]),
 ];
 
-/// The settings of a section.
+/// Returns the settings of a section.
 pub fn keys(section: &str) -> impl Iterator<Item = &'static Setting> {
     let tables = SECTIONS.iter().filter(move |(name, _)| *name == section);
     tables.flat_map(|(_, tables)| *tables).copied().flatten()
 }
 
-/// The values of `section`, merged over the defaults.
+/// Returns the values of `section`, merged over the defaults.
 pub fn merged(section: &str, given: &Given, problems: &mut Problems) -> RawSettings {
     let find = |setting: &Setting| Ok(given.get(setting.flag).cloned());
     RawSettings::of_file(&format!("[{section}] "), keys(section), find, problems)
@@ -74,24 +74,24 @@ impl Sections {
         this
     }
 
-    /// The values of a section.
+    /// Returns the values of a section.
     pub fn given(&self, section: &'static str) -> Given {
         self.given.get(&(section, String::new())).cloned().unwrap_or_default()
     }
 
-    /// A section as its typed value, or a part of it.
+    /// Returns a section as its typed value, or a part of it.
     pub fn typed<T: Schema>(&self, section: &'static str, problems: &mut Problems) -> Option<T> {
         T::read(&merged(section, &self.given(section), problems), problems)
     }
 
-    /// The names of the classes, each with what is set in it.
+    /// Returns the names of the classes, each with what is set in it.
     pub fn classes(&self) -> impl Iterator<Item = (&str, &Given)> {
         let classes = self.given.iter().filter(|((section, _), _)| *section == CLASSES);
         classes.map(|((_, class), given)| (class.as_str(), given))
     }
 }
 
-/// The known section and class that a heading means, or what is odd about it.
+/// Returns the known section and class that a heading means, or what is odd about it.
 fn place(section: &Section) -> Result<(&'static str, String), String> {
     let names = SECTIONS.map(|(name, _)| name);
     let Some(name) = names.into_iter().find(|name| name.eq_ignore_ascii_case(&section.name)) else {
@@ -149,7 +149,7 @@ fn take(
         (Some(text), ValueKind::Repeated, Some(before)) => format!("{}\n{text}", *before.text),
         (Some(text), ..) => text.to_owned(),
     };
-    // Without a value the default holds, where no text can be meant.
+    // Without a value, the default is used if the option is not a text.
     let is_text =
         matches!(kind, ValueKind::Text | ValueKind::Secret | ValueKind::Path | ValueKind::Repeated);
     if !text.is_empty() || !is_text {
@@ -158,8 +158,9 @@ fn take(
     }
 }
 
-/// The key of a secret that this value holds together with its `=`, because the line break before it is
-/// missing. It would be shown wherever the value is: in the messages of requests, for example.
+/// Returns the key of a secret that this value holds together with its `=`, because the line break
+/// before it is missing. It would be shown wherever the value is: in the messages of requests, for
+/// example.
 fn run_in(flag: &str, text: &str) -> Option<&'static str> {
     if flag == AUTH_URL {
         return None;
@@ -174,31 +175,31 @@ fn run_in(flag: &str, text: &str) -> Option<&'static str> {
         }
         let key = key.to_ascii_lowercase().replace('_', "-");
         let found = secrets().filter(|secret| key.ends_with(secret));
-        // password is also the end of trustee-password.
+        // The text "password" is also the end of "trustee-password".
         found.max_by_key(|secret| secret.len())
     })
 }
 
-/// The keys of secrets.
+/// Returns the keys of secrets.
 fn secrets() -> impl Iterator<Item = &'static str> {
     let secrets = keys(GLOBAL).filter(|setting| setting.kind == ValueKind::Secret);
     secrets.map(|setting| setting.flag)
 }
 
-/// True if problems with this value must not show it.
+/// Returns true if problems with this value must not show it.
 fn is_hidden(flag: &str, text: &str) -> bool {
     flag == AUTH_URL && is_run_together(text)
 }
 
-/// True if this can be a key that somebody has written. Otherwise it may be the second line of a secret
-/// that was broken in two, such as `c2VjcmV0==`, and is not shown.
+/// Returns true if this can be a key that somebody has written. Otherwise it may be the second line
+/// of a secret that was broken in two, such as `c2VjcmV0==`, and is not shown.
 fn is_key(KeyLine { key, value, .. }: &KeyLine) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
     let has_value = value.as_ref().is_some_and(|value| !value.trim_start_matches('=').is_empty());
     has_value && key.starts_with(|c: char| c.is_ascii_lowercase()) && key.chars().all(fits)
 }
 
-/// The message about a key that its section does not have.
+/// Returns the message about a key that its section does not have.
 fn unknown(section: &str, entry: &KeyLine) -> String {
     let key = &entry.key;
     if let Some(why) = foreign_words::retired(section, entry) {
@@ -222,7 +223,7 @@ fn unknown(section: &str, entry: &KeyLine) -> String {
     format!("[{section}] {key}: unknown key{hint}")
 }
 
-/// The keys of all sections, as tables for the reference page.
+/// Returns the keys of all sections, as tables for the reference page.
 pub fn reference() -> String {
     let mut page = String::new();
     for (section, _) in SECTIONS {
@@ -232,5 +233,5 @@ pub fn reference() -> String {
         write!(page, "### `[{section}{name}]`\n\n{table}\n").unwrap_or_default();
     }
     let ignored = IGNORED.map(|name| format!("`[{name}]`")).join(" and ");
-    page + &ignored + " belong to other programs and are passed over in silence.\n"
+    page + &ignored + " belong to other programs and are ignored silently.\n"
 }

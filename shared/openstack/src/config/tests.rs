@@ -16,7 +16,7 @@ mod told;
 const LOGIN: &str =
     "[Global]\nauth-url = https://k:5000/v3\nuser-id = u\ntenant-id = t\npassword = hush\n";
 
-/// Surroundings with folders of their own.
+/// A test environment with its own folders.
 struct Place {
     folder: TempDir,
     variables: BTreeMap<String, String>,
@@ -57,7 +57,7 @@ impl Place {
         Config::load(&self.path("etc/cloud.conf"), &self.environment(), &mut Files::default())
     }
 
-    /// The files that count, whether they can be used or not.
+    /// Returns the files that count, whether they can be used or not.
     fn files(&self) -> String {
         let mut files = Files::default();
         Config::load(&self.path("etc/cloud.conf"), &self.environment(), &mut files).ok();
@@ -68,7 +68,7 @@ impl Place {
         self.files().contains(&format!("{:?}", self.path(name)))
     }
 
-    /// The error for a file of this text, without the path that it must begin with.
+    /// Returns the error for a file of this text, without the path that it must begin with.
     fn refused(&self, text: &str) -> String {
         self.put("etc/cloud.conf", text);
         let error = self.load().unwrap_err();
@@ -184,7 +184,7 @@ fn every_declared_key_is_known_and_its_default_is_right() {
         };
         let complaint = format!("line 2: [{section}] {flag}: has no value");
         let may_stand_alone = matches!(kind, ValueKind::Switch | ValueKind::Repeated);
-        // A flag that stands alone is true, and use-clouds leads to a file that is not there.
+        // A flag without a value is true, and use-clouds leads to a file that does not exist.
         assert_eq!(said.contains(&complaint), !may_stand_alone, "{setting:?}: {said}");
     }
 }
@@ -224,7 +224,7 @@ fn what_is_odd_is_a_warning() {
         ("cloud = c\n", "[Global] cloud and clouds-file: not used without use-clouds = true"),
         (
             "[Networking]\naddress-sort-order = 10.0.0.0/8,x\n",
-            "line 7: [Networking] address-sort-order = \"10.0.0.0/8,x\": left out \"x\": no network prefix such as 10.0.0.0/8",
+            "line 7: [Networking] address-sort-order = \"10.0.0.0/8,x\": ignored \"x\": not a network prefix such as 10.0.0.0/8",
         ),
         (
             "[LoadBalancer]\nlb-provider = mine\n",
@@ -295,7 +295,7 @@ fn all_problems_are_refused_and_reported_together() {
         ("auth-url = keystone:5000\n", format!("line 6: [Global] auth-url = \"keystone:5000\": {url}")),
         ("auth-url = https://K\u{e9}y.example\n", format!("line 6: [Global] auth-url = \"https://K\u{e9}y.example\": {url}")),
         ("auth-url = ftp://k\n", format!("line 6: [Global] auth-url = \"ftp://k\": {url}")),
-        ("auth-url = https://me:hush@k\n", "line 6: [Global] auth-url: must not hold a user or a password; they have keys of their own".to_owned()),
+        ("auth-url = https://me:hush@k\n", "line 6: [Global] auth-url: must not hold a user or a password; they have separate keys".to_owned()),
         ("auth-url = https://k/v2.0\n", "line 6: [Global] auth-url = \"https://k/v2.0\": is Keystone's API v2.0, which no longer exists; must end in /v3 or have no version".to_owned()),
         ("auth-url = https://k/v3password=hush\n", format!("line 6: [Global] auth-url: {url}, with no blank and no =: is a line break missing?")),
         ("auth-url = https://k/v3 password=hush\n", format!("line 6: [Global] auth-url: {url}, with no blank and no =: is a line break missing?")),

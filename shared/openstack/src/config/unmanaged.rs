@@ -1,5 +1,6 @@
-//! Config of `cloud.conf` about load balancers that are not managed yet. They are reported at the
-//! start, because the refusal of a Service reaches people who cannot change the file.
+//! Reports options of `cloud.conf` about load balancers that are not managed yet. The program
+//! reports them at its start, because the refusal of a Service reaches people who cannot change the
+//! file.
 
 use ccm_settings::{Problems, RawSettings, Schema as _};
 
@@ -12,7 +13,7 @@ use super::{
 /// The right value instead, by option.
 pub const SECURITY_GROUPS: &str = "security groups are not managed yet: set it to false, and open the node ports to the load \
      balancers yourself";
-pub const SERIAL_CALLS: &str = "load balancers are made by one request each: set it to false";
+pub const SERIAL_CALLS: &str = "each load balancer is created by one request: set it to false";
 pub const TLS: &str =
     "TLS is not terminated by the load balancer yet: remove it, or set it to the empty text";
 pub const PATTERNS: &str =
@@ -30,7 +31,8 @@ pub fn warn(sections: &Sections, problems: &mut Problems) -> Vec<String> {
     if !options.enabled {
         return Vec::new();
     }
-    // 1 is what each gets, and the default is in files of people who share nothing.
+    // With 1 each Service has its own load balancer, and files that do not mean to share have the
+    // default.
     if ![1, 2].contains(&options.max_shared) {
         raw.warn("max-shared-lb", SHARED, problems);
     }
@@ -57,7 +59,8 @@ pub fn warn(sections: &Sections, problems: &mut Problems) -> Vec<String> {
     lines
 }
 
-/// The lines about how a section chooses the subnet of floating IPs. The ID goes before.
+/// Returns the lines about how a section chooses the subnet of floating IPs. The ID takes
+/// precedence.
 fn patterns(raw: &RawSettings) -> Vec<String> {
     let read = LoadBalancerClass::read(raw, &mut Problems::new());
     let Some(networks) = read.filter(|it| it.floating_subnet_id.is_none()) else {

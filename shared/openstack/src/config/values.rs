@@ -1,14 +1,14 @@
-//! How the values of `cloud.conf` are spelt, where it differs from the programs' own settings.
+//! Parses the values of `cloud.conf` whose spelling differs from the programs' own settings.
 
 use ccm_settings::{SettingValue as _, quoted};
 use ipnet::IpNet;
 
-/// The values of a key that may be given several times.
+/// Returns the values of a key that may be given several times.
 pub fn repeated(text: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// The network prefixes of a list, and its invalid entries.
+/// Returns the network prefixes of a list, and its invalid entries.
 pub fn networks(text: &str) -> (Vec<IpNet>, Vec<&str>) {
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -20,7 +20,7 @@ pub fn networks(text: &str) -> (Vec<IpNet>, Vec<&str>) {
     (good, bad)
 }
 
-/// Keys of metadata, and beginnings of keys.
+/// Parses keys of metadata, and beginnings of keys.
 pub fn patterns(text: &str, _: &str) -> Result<Vec<String>, String> {
     let patterns = Vec::<String>::parse(text)?;
     let is_wrong = |part: &&String| part.find('*').is_some_and(|at| at + 1 < part.len());
@@ -30,7 +30,7 @@ pub fn patterns(text: &str, _: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Where metadata is looked for: checked, and not used.
+/// Checks where metadata is looked for. The value is not used.
 pub fn search_order(text: &str, _: &str) -> Result<(), String> {
     const KNOWN: [&str; 2] = ["configDrive", "metadataService"];
     let parts: Vec<_> = text.split(',').map(str::trim).collect();

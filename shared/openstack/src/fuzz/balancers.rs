@@ -1,4 +1,4 @@
-//! Octavia's answers, and Neutron's about the networks of load balancers.
+//! Reads Octavia's answers, and Neutron's answers about the networks of load balancers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use futures::StreamExt as _;
 use super::played::{Played, Settings, call, paused};
 use crate::balancers::OctaviaBalancers;
 
-/// Octavia's answers while a load balancer is made, changed and deleted.
+/// Reads Octavia's answers while a load balancer is made, changed and deleted.
 pub fn octavia(data: &[u8]) {
     let (settings, cloud) = Played::of(data);
     paused(live(&settings, cloud));
@@ -113,7 +113,7 @@ impl Play {
                 Progress::InProgress(waiting) => self.known = waiting.id.or(self.known.take()),
             }
         }
-        // A load balancer that rests after a failure is tried again.
+        // A load balancer that was left alone after a failure is tried again.
         tokio::time::sleep(std::time::Duration::from_mins(5)).await;
     }
 

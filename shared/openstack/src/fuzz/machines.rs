@@ -1,4 +1,4 @@
-//! Nova's and Neutron's answers: instances and routes.
+//! Reads Nova's and Neutron's answers about instances and routes.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use futures::StreamExt as _;
 use super::played::{Played, Settings, call, paused};
 use crate::{instances::OpenStackInstances, routes::NeutronRoutes};
 
-/// Nova's answers, and what Neutron says about the servers' ports.
+/// Reads Nova's answers, and what Neutron says about the servers' ports.
 pub fn nova(data: &[u8]) {
     let (settings, cloud) = Played::of(data);
     paused(look_up(&settings, cloud));
 }
 
-/// Neutron's answers about routes.
+/// Reads Neutron's answers about routes.
 pub fn neutron(data: &[u8]) {
     let (_, cloud) = Played::of(data);
     paused(change_routes(cloud));
 }
 
-/// The ID of this number.
+/// Returns the ID of this number.
 pub fn id(number: usize) -> String {
     format!("{number:08x}-0000-4000-8000-{number:012x}")
 }
 
-/// Nodes with provider IDs, with names only, and with an ID of another kind.
+/// Returns nodes with provider IDs, with names only, and with an ID of another kind.
 fn nodes() -> Vec<NodeIdentity> {
     let named = |number: usize| NodeIdentity::named(format!("node-{number:05}"));
     let with =
@@ -48,7 +48,8 @@ fn nodes() -> Vec<NodeIdentity> {
 pub async fn look_up(settings: &Settings, api: Arc<dyn Api>) {
     let Some(config) = settings.config() else { return };
     let (instances, nodes) = (OpenStackInstances::new(api, config), nodes());
-    // A few nodes are requested one by one, more by a list; the second time ports are known.
+    // A few nodes are requested one by one, more nodes with a list. The second time, the ports are
+    // known.
     for _ in 0..2 {
         for (some, detail) in [
             (&nodes[..], Detail::Everything),

@@ -1,4 +1,4 @@
-//! A cloud that answers what the input says.
+//! A cloud that gives the answers of the input.
 //!
 //! The first line of an input is JSON: settings. Each other line is one answer: the name of the
 //! request as metrics have it, the status, and the body. Requests of a name get its answers in
@@ -25,7 +25,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 
-/// The most requests for one input. Correct code needs far fewer, whatever is answered.
+/// The maximum number of requests for one input. Correct code needs far fewer, whatever the answers
+/// are.
 const MOST: usize = 2_000;
 /// How long each answer takes.
 const DELAY: Duration = Duration::from_millis(10);
@@ -50,7 +51,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The configuration, or the smallest one if this input does not have a valid one.
+    /// Returns the configuration, or the smallest one if this input does not have a valid one.
     pub fn config(&self) -> Option<Config> {
         let parsed = |rest: &str| {
             let (path, text) = (Path::new("/nowhere/cloud.conf"), format!("{LOGIN}{rest}"));
@@ -60,7 +61,7 @@ impl Settings {
     }
 }
 
-/// Answers from lines.
+/// The answers from the lines of an input.
 pub struct Played {
     microversion: Option<Microversion>,
     answers: Mutex<HashMap<String, VecDeque<(StatusCode, Bytes)>>>,
@@ -92,7 +93,7 @@ impl Played {
     }
 }
 
-/// The name of the request, and its answer.
+/// Returns the name of the request, and its answer.
 fn parsed(line: &str) -> Option<(&str, (StatusCode, Bytes))> {
     let (operation, rest) = line.split_once(' ')?;
     let (status, body) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -140,7 +141,7 @@ pub fn paused(work: impl Future<Output = ()>) {
     }
 }
 
-/// A call with the time of a controller's.
+/// Returns a call with the time of a controller's.
 pub fn call() -> Call {
     Call::waiting(Duration::from_secs(60))
 }

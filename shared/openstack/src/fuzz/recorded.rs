@@ -1,5 +1,5 @@
-//! The corpora of `nova`, `neutron` and `octavia`: what scripted services answer, written by
-//! `QUARTET_WRITE_CORPUS=1`.
+//! Writes and checks the corpora of `nova`, `neutron` and `octavia`: the answers of scripted
+//! services. `QUARTET_WRITE_CORPUS=1` writes them.
 
 use std::{collections::BTreeSet, env, fs, path::PathBuf, sync::Arc};
 
@@ -18,7 +18,7 @@ use super::{
     played::{Settings, paused},
 };
 
-/// Scripted services that note what they answer.
+/// Scripted services that record their answers.
 struct Recorder {
     inner: Scripted,
     lines: Mutex<Vec<String>>,
@@ -72,7 +72,7 @@ fn recorded<W: Future<Output = ()>>(
     std::iter::once(first).chain(lines).map(|line| line + "\n").collect()
 }
 
-/// The folder of a target's corpus.
+/// Returns the folder of a target's corpus.
 fn corpus(target: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
 }
@@ -227,7 +227,7 @@ fn answers_with_empty_ids_lead_to_no_request_with_one() {
     let ids = ["id", "port_id", "vip_port_id", "device_id", "default_pool_id", "healthmonitor_id"];
     for (target, play) in targets {
         for entry in fs::read_dir(corpus(target)).unwrap() {
-            // What a fuzzer has found need not be text.
+            // A fuzzer's input need not be text.
             let input = fs::read(entry.unwrap().path()).unwrap();
             let input = String::from_utf8_lossy(&input);
             let operations: BTreeSet<_> =

@@ -1,4 +1,4 @@
-//! Files and annotations.
+//! Reads files and annotations.
 
 use std::{
     cell::LazyCell,
@@ -17,7 +17,7 @@ use super::played::Settings;
 use crate::{balancers::lines_about, config::Config};
 
 thread_local! {
-    /// Where the files of an input are. Without it there is nothing to do.
+    /// The folder for the files of an input. Without it, the function does nothing.
     static FOLDER: LazyCell<Option<TempDir>> = LazyCell::new(|| tempfile::tempdir().ok());
 }
 
@@ -49,19 +49,19 @@ fn read(path: &Path, environment: &Environment) {
     let config = loaded.config;
     loaded.warnings.iter().chain(&config.unmanaged).for_each(|line| check_line(line));
     assert_eq!(config.differing(&config), Vec::<&str>::new());
-    // As the provider does when it starts.
+    // The provider does the same when it starts.
     checked(ccm_openstack_client::api::identity(&config.access.auth_url));
     drop(lines_about(&BTreeMap::new(), &config, Traffic::Cluster));
 }
 
-/// A `cloud.conf`.
+/// Reads a `cloud.conf`.
 pub fn cloud_conf(data: &[u8]) {
     let entry =
         "clouds:\n  one:\n    auth:\n      auth_url: https://k:5000/v3\n      username: u\n";
     load(data, entry.as_bytes());
 }
 
-/// A `clouds.yaml`, with which a `cloud.conf` is completed.
+/// Reads a `clouds.yaml`, with which a `cloud.conf` is completed.
 pub fn clouds_yaml(data: &[u8]) {
     load(b"[Global]\nuse-clouds = true\n", data);
 }
@@ -69,7 +69,8 @@ pub fn clouds_yaml(data: &[u8]) {
 /// The API server refuses longer ones: 253 bytes, a slash, and 63.
 const LONGEST_KEY: usize = 317;
 
-/// The annotations of a Service: the first line is JSON with the settings, all others are annotations.
+/// Reads the annotations of a Service: the first line is JSON with the settings, all others are
+/// annotations.
 pub fn annotations(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));

@@ -1,11 +1,11 @@
-//! The addresses of a node, and their order. Pure.
+//! Determines the addresses of a node, and their order. Pure.
 //!
 //! The order: addresses of the ports, the server's access addresses, its host name, then
 //! the other addresses of Nova's list of the server, by network. Ports are sorted by ID, the order
 //! of Neutron's pages. (If internal networks are configured, ports on others give no internal
 //! address.)
 //!
-//! A port that is not active adds only addresses that Nova's list still has, so a flapping
+//! A port that is not active adds only addresses that Nova's list still has, so that a flapping
 //! port or a stopped server changes nothing.
 
 use std::{
@@ -46,8 +46,8 @@ struct ListedAddress {
     network_id: Option<String>,
 }
 
-/// The addresses in order. The error names a text that is not an address: an incomplete set would
-/// be worse than an empty one.
+/// Returns the addresses in order. The error names a text that is not an address: an incomplete set
+/// would be worse than an empty one.
 pub fn node_addresses(
     known: &Inputs<'_>,
     networking: &Networking,
@@ -72,8 +72,8 @@ pub fn node_addresses(
     Ok(set.sorted())
 }
 
-/// The addresses of the server that the node does not get, and the settings that leave them out; `None`
-/// if the node gets all addresses.
+/// Returns the addresses of the server that the node does not get, and the settings that leave them
+/// out; `None` if the node gets all addresses.
 pub fn withheld(
     known: &Inputs<'_>,
     networking: &Networking,
@@ -99,8 +99,8 @@ pub fn withheld(
     (!left_out.is_empty()).then(|| format!("the server has {}", left_out.join("; ")))
 }
 
-/// The networks whose names are needed but not in Nova's list of the server: networks of sub-ports,
-/// and of ports that the list does not contain yet.
+/// Returns the networks whose names are needed but not in Nova's list of the server: networks of
+/// sub-ports, and of ports that the list does not contain yet.
 pub fn networks_to_name<'a>(
     server: &Server,
     ports: &'a [Port],
@@ -122,7 +122,7 @@ fn read_ip(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| format!("{:?} is not an IP address", one_line(text, MAX_VALUE)))
 }
 
-/// Nova's list of the server and its sub-ports, by the name of the network.
+/// Returns Nova's list of the server and its sub-ports, by the name of the network.
 fn networks(known: &Inputs<'_>) -> Result<BTreeMap<String, Vec<ListedAddress>>, String> {
     let mut networks: BTreeMap<String, Vec<ListedAddress>> = BTreeMap::new();
     for (name, list) in known.server.addresses() {
@@ -160,7 +160,7 @@ fn is_of(address: &Address, ip: IpAddr, port: &Port) -> bool {
     same_mac && port.fixed_ips.iter().any(|fixed| fixed.ip_address.parse() == Ok(ip))
 }
 
-/// A port's addresses in Neutron's order: sorted as text.
+/// Returns a port's addresses in Neutron's order: sorted as text.
 fn ips(port: &Port) -> Result<Vec<IpAddr>, String> {
     let mut texts: Vec<_> = port.fixed_ips.iter().map(|ip| ip.ip_address.as_str()).collect();
     texts.sort_unstable();

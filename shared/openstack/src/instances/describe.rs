@@ -20,7 +20,7 @@ const DOMAIN: &str = "openstack.quartet.dev";
 /// The maximum number of labels from a server's metadata.
 const MAX_LABELS: usize = 64;
 
-/// An instance with this ID and name only.
+/// Returns an instance with this ID and name only.
 pub fn named(config: &Config, id: &ServerId, name: &str) -> Result<Instance, String> {
     let mut instance = Instance::new(provider_id(config, config.regional_ids, id)?, name);
     let other = provider_id(config, !config.regional_ids, id)?;
@@ -30,12 +30,12 @@ pub fn named(config: &Config, id: &ServerId, name: &str) -> Result<Instance, Str
     Ok(instance)
 }
 
-/// The provider ID of this server as text.
+/// Returns the provider ID of this server as text.
 pub fn spelt(config: &Config, id: &ServerId) -> String {
     ids::format(config.regional_ids, config.access.region.as_deref(), id)
 }
 
-/// The provider ID in this spelling.
+/// Returns the provider ID in this spelling.
 fn provider_id(config: &Config, regional: bool, id: &ServerId) -> Result<ProviderId, String> {
     let text = ids::format(regional, config.access.region.as_deref(), id);
     ProviderId::parse(&text).map_err(|error| error.to_string())
@@ -55,24 +55,25 @@ pub fn describe(known: &Inputs<'_>, kind: Kind, config: &Config) -> Result<Insta
     Ok(instance)
 }
 
-/// An instance with IDs, name and power state.
+/// Returns an instance with IDs, name and power state.
 pub fn presence(server: &Server, config: &Config) -> Result<Instance, String> {
     let mut instance = named(config, &server.id, &server.name)?;
     instance.power = power(server);
     Ok(instance)
 }
 
-/// The power state of a server, from its status.
+/// Returns the power state of a server, from its status.
 fn power(server: &Server) -> PowerState {
     let task = server.fields.task_state.as_deref().unwrap_or_default();
     match server.status() {
         "ACTIVE" | "PASSWORD" | "VERIFY_RESIZE" => PowerState::Running,
-        // It is already being started.
+        // The server is already being started.
         "SHUTOFF" | "SHELVED_OFFLOADED" if is_starting(task) => PowerState::Changing,
         "SHUTOFF" | "SHELVED_OFFLOADED" => PowerState::Stopped,
         "BUILD" | "REBUILD" | "REBOOT" | "HARD_REBOOT" | "RESIZE" | "REVERT_RESIZE"
         | "MIGRATING" | "RESCUE" => PowerState::Changing,
-        // Becoming SHELVED_OFFLOADED, or suspended: it can continue with its state.
+        // The server is becoming SHELVED_OFFLOADED, or is suspended: it can continue with its
+        // state.
         "SHELVED" | "PAUSED" | "SUSPENDED" => PowerState::Changing,
         _ => PowerState::Unknown,
     }
@@ -82,7 +83,7 @@ fn is_starting(task: &str) -> bool {
     task == "powering-on" || task.starts_with("unshelving") || task == "spawning"
 }
 
-/// The labels of `[Labels]`.
+/// Returns the labels of `[Labels]`.
 fn labels(server: &Server, flavor_id: Option<String>, rules: &Labels) -> BTreeMap<String, String> {
     let wanted = |key: &str| rules.metadata.iter().any(|rule| matches(rule, key));
     let mut labels: BTreeMap<String, String> = BTreeMap::new();

@@ -25,7 +25,7 @@ pub struct Finder<'a> {
     call: Call,
     /// The list of the project, once it was read or has failed.
     list: OnceCell<Result<Index, CloudError>>,
-    /// Requests for single servers: how many were answered, and how many failed.
+    /// The numbers of requests for single servers that were answered and that failed.
     singles: (AtomicUsize, AtomicUsize),
 }
 
@@ -47,8 +47,8 @@ impl<'a> Finder<'a> {
         found.unwrap_or_else(Found::from)
     }
 
-    /// The error of the list, if single requests would fail as well. One entry that Nova cannot
-    /// show, and a list that takes too long, do not concern the servers of other nodes.
+    /// Returns the error of the list, if single requests would fail as well. One entry that Nova
+    /// cannot show, and a list that takes too long, do not concern the servers of other nodes.
     fn error_of_all(&self) -> Option<CloudError> {
         let error = self.list.get()?.as_ref().err()?;
         let may_be_of_one = matches!(
@@ -87,7 +87,8 @@ impl<'a> Finder<'a> {
         asked
     }
 
-    /// A node's system UUID goes before its name, unless they lead to two servers.
+    /// Finds a server without a provider ID. A node's system UUID takes precedence over its name,
+    /// unless they lead to two servers.
     async fn search(&self, uuid: Option<&ServerId>, name: &str) -> Result<Found, CloudError> {
         if let Some(index) = self.index() {
             return self.search_in(index, uuid, name).await;
@@ -103,8 +104,8 @@ impl<'a> Finder<'a> {
         if let Some(found) = named.named(name) {
             return found;
         }
-        // Other than the list, a search by name omits servers of cells that are down. If the
-        // list omits them as well, do not request it.
+        // Unlike the list, a search by name omits servers of cells that are down. If the list omits
+        // them as well, it is not requested.
         if let Some(gap) = self.nova.gap() {
             return Err(prove::unproven(name, &gap));
         }
@@ -119,7 +120,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// The list of the project, if it has one page: one of several proves nothing.
+    /// Returns the list of the project, if it has one page: one of several proves nothing.
     async fn first_page(&self) -> Result<Index, CloudError> {
         let listing = self.nova.all_servers(self.call, 0).await?;
         let is_long = || CloudError::new(ErrorKind::Unavailable, "the project has several pages");
@@ -135,7 +136,7 @@ impl<'a> Finder<'a> {
         let by_uuid = match uuid.and_then(|uuid| index.server(uuid)) {
             Some(server) => Some(server?),
             None if index.is_named(name) => None,
-            // The list may be incomplete: request the ID as well.
+            // The list may be incomplete, so the ID is requested as well.
             None => self.by_uuid(uuid).await?,
         };
         match by_uuid {
@@ -144,7 +145,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// The server whose ID is the node's system UUID, if there is one.
+    /// Returns the server whose ID is the node's system UUID, if there is one.
     async fn by_uuid(&self, uuid: Option<&ServerId>) -> Result<Option<Arc<Server>>, CloudError> {
         let Some(uuid) = uuid else { return Ok(None) };
         match self.single(uuid).await?.row {

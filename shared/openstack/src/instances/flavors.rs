@@ -1,9 +1,9 @@
 //! Flavors: the types of servers.
 //!
-//! From microversion 2.47 on, a server contains its flavor's name, but not its ID. The other one is
-//! requested and cached: below 2.47 the name; from 2.47 on the ID, if it is wanted as a label, or
-//! if the name is not a valid label value, because then the ID is the instance type. Flavors do not
-//! change, but new ones appear.
+//! From microversion 2.47 on, a server contains its flavor's name, but not its ID. The provider
+//! requests and caches the missing one: below 2.47 the name; from 2.47 on the ID, if the nodes need
+//! it as a label, or if the name is not a valid label value, because then the ID is the instance
+//! type. Flavors do not change, but new ones appear.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::labels::{is_label_value, label_value};
 
-/// The retry interval for flavors that were refused, or were missing in a list.
+/// The time between two attempts for flavors that were refused or that were missing in a list.
 const ASK_AGAIN: Duration = Duration::from_mins(10);
 
 /// A server's flavor, as label values.
@@ -42,7 +42,7 @@ pub struct Flavors {
     api: Arc<dyn Api>,
     /// True if IDs are wanted besides the names.
     ids_wanted: bool,
-    /// Names by ID.
+    /// The names by ID.
     names: Mutex<BTreeMap<String, FlavorName>>,
     ids: Mutex<Option<FlavorIds>>,
 }
@@ -50,14 +50,15 @@ pub struct Flavors {
 /// The name of a flavor.
 enum FlavorName {
     Known(String),
-    /// Refused at this time: this project may not see the flavor, or no longer.
+    /// The request was refused at this time: this project may not see the flavor, or may no longer
+    /// see it.
     Refused(Instant),
 }
 
-/// IDs by name. A flavor that is no longer listed keeps its ID: servers may still use it.
+/// The IDs by name. A flavor that is no longer listed keeps its ID: servers may still use it.
 struct FlavorIds {
     by_name: BTreeMap<String, String>,
-    /// When the last list was read or refused.
+    /// The time at which the last list was read or refused.
     read_at: Instant,
 }
 
@@ -106,7 +107,7 @@ impl Flavors {
         self.fetch_ids(servers, call).await
     }
 
-    /// The flavor's name; `None` if the cloud refuses to show this flavor.
+    /// Returns the flavor's name; `None` if the cloud refuses to show this flavor.
     async fn name_of(&self, id: &str, call: Call) -> Result<Option<String>, CloudError> {
         let path = format!("/flavors/{}", query(id));
         let get = Request::get(Service::Compute, "flavor_get", &path);
@@ -117,7 +118,8 @@ impl Flavors {
         Ok(flavor.map(|flavor| flavor.name))
     }
 
-    /// Embedded flavors have no ID, so it is looked up by the name, which is unique in Nova.
+    /// Reads the IDs of flavors. Embedded flavors have no ID, so it is looked up by the name, which
+    /// is unique in Nova.
     async fn fetch_ids(&self, servers: &[Arc<Server>], call: Call) -> Result<(), CloudError> {
         let mut names = servers.iter().filter_map(|server| embedded(server));
         if !names.any(|name| self.needs_id_of(name)) {
@@ -136,7 +138,7 @@ impl Flavors {
         Ok(())
     }
 
-    /// The IDs of all flavors by name.
+    /// Returns the IDs of all flavors by name.
     async fn listed(&self, call: Call) -> Result<BTreeMap<String, String>, CloudError> {
         let collection = Collection {
             service: Service::Compute,
@@ -173,7 +175,7 @@ impl Flavors {
             .is_none_or(|ids| !ids.by_name.contains_key(name) && ids.read_at.elapsed() >= ASK_AGAIN)
     }
 
-    /// The label values of this server's flavor, from the cache.
+    /// Returns the label values of this server's flavor, from the cache.
     pub fn kind(&self, server: &Server) -> Kind {
         let id = self.id_of(server);
         let name = match (embedded(server), needed(server)) {
@@ -192,9 +194,9 @@ impl Flavors {
         }
     }
 
-    /// The instance type for a name that is not a valid label value. The converted name is used
-    /// only if the cloud does not show the ID. Before the first list there is no type, otherwise
-    /// the list would change the label.
+    /// Returns the instance type for a name that is not a valid label value. The converted name is
+    /// used only if the cloud does not show the ID. Before the first list there is no type,
+    /// otherwise the list would change the label.
     fn id_or_fitted(&self, id: Option<&str>, name: &str) -> Option<String> {
         if let Some(id) = id.and_then(label_value) {
             return Some(id);
@@ -211,12 +213,12 @@ impl Flavors {
     }
 }
 
-/// The name of the embedded flavor.
+/// Returns the name of the embedded flavor.
 fn embedded(server: &Server) -> Option<&str> {
     server.fields.flavor.as_ref()?.original_name.as_deref()
 }
 
-/// The ID of a flavor that is not embedded.
+/// Returns the ID of a flavor that is not embedded.
 fn needed(server: &Server) -> Option<&str> {
     let flavor = server.fields.flavor.as_ref()?;
     flavor.id.as_deref().filter(|id| flavor.original_name.is_none() && !id.is_empty())

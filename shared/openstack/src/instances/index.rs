@@ -1,4 +1,4 @@
-//! The servers of the project, by ID and by name, and what is not clear about them.
+//! The servers of the project, by ID and by name, and the entries that are not clear.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +17,7 @@ const MAX_IDS: usize = 10;
 pub enum Found {
     /// The server, not yet described.
     Server(Arc<Server>),
-    /// Any other answer.
+    /// The answer is any other one.
     Settled(LookupResult),
 }
 
@@ -31,9 +31,9 @@ impl From<CloudError> for Found {
 #[derive(Default)]
 pub struct Index {
     by_id: BTreeMap<ServerId, IndexEntry>,
-    /// Servers that exist, by their name in lower case.
+    /// The servers that exist, by their names in lower case.
     by_name: BTreeMap<String, Vec<Named>>,
-    /// Entries without a known name: each of them may be the missing server.
+    /// The number of entries without a known name: each of them may be the missing server.
     pub nameless: usize,
     /// The number of entries.
     pub size: usize,
@@ -50,9 +50,9 @@ struct Named {
 
 enum IndexEntry {
     There(Arc<Server>),
-    /// Soft-deleted.
+    /// The server is soft-deleted.
     SoftDeleted,
-    /// It cannot be described, for this reason.
+    /// The server cannot be described, for this reason.
     Unreadable(CloudError),
 }
 
@@ -72,7 +72,7 @@ impl Index {
             Row::Whole(server) if server.exists() => {
                 (Some(server.id.clone()), IndexEntry::There(Arc::from(server)))
             }
-            // A soft-deleted server does not occupy its name.
+            // The name of a soft-deleted server is free.
             Row::Whole(server) => {
                 self.by_id.insert(server.id.clone(), IndexEntry::SoftDeleted);
                 return;
@@ -91,7 +91,7 @@ impl Index {
         }
     }
 
-    /// The server of this ID; `None` if it needs a request.
+    /// Returns the server of this ID; `None` if it needs a request.
     pub fn server(&self, id: &ServerId) -> Option<Result<Arc<Server>, CloudError>> {
         match self.by_id.get(id)? {
             IndexEntry::There(server) => Some(Ok(Arc::clone(server))),
@@ -100,7 +100,7 @@ impl Index {
         }
     }
 
-    /// The server of a node's system UUID, unless another one has the node's name.
+    /// Returns the server of a node's system UUID, unless another one has the node's name.
     pub fn beside(&self, server: Arc<Server>, name: &str) -> Result<Found, CloudError> {
         let other = self.ids_of(name).into_iter().find(|id| *id != server.id);
         match other.filter(|_| server.name != name) {
@@ -109,7 +109,7 @@ impl Index {
         }
     }
 
-    /// The server of this name; `None` if there is none.
+    /// Returns the server of this name; `None` if there is none.
     pub fn named(&self, name: &str) -> Option<Result<Found, CloudError>> {
         match &*self.ids_of(name) {
             [] => None,
@@ -118,7 +118,7 @@ impl Index {
         }
     }
 
-    /// The names of all servers that exist.
+    /// Returns the names of all servers that exist.
     pub fn names(&self) -> Vec<&str> {
         self.by_name.values().flatten().map(|named| named.name.as_str()).collect()
     }
@@ -127,8 +127,8 @@ impl Index {
         self.by_name.contains_key(&name.to_lowercase())
     }
 
-    /// The servers of exactly this name. If there is none, those whose names differ in case:
-    /// node names are lower case, names of servers need not be.
+    /// Returns the servers of exactly this name. If there is none, those whose names differ in
+    /// case: node names are lower case, names of servers need not be.
     fn ids_of(&self, name: &str) -> Vec<ServerId> {
         let alike: Vec<_> = self.by_name.get(&name.to_lowercase()).into_iter().flatten().collect();
         let is_exact = |named: &Named| named.name == name;
@@ -138,7 +138,7 @@ impl Index {
     }
 }
 
-/// The error for a server that exists but cannot be described.
+/// Returns the error for a server that exists but cannot be described.
 pub fn unreadable(row: &Row) -> CloudError {
     let kind = match row {
         Row::Partial { .. } => ErrorKind::Unavailable,
@@ -147,7 +147,7 @@ pub fn unreadable(row: &Row) -> CloudError {
     CloudError::new(kind, row.trouble().unwrap_or_default())
 }
 
-/// The error for a name that several servers have.
+/// Returns the error for a name that several servers have.
 fn conflict(name: &str, ids: &[ServerId]) -> CloudError {
     let name = one_line(name, MAX_VALUE);
     let shown: Vec<_> = ids.iter().take(MAX_IDS).map(ServerId::as_str).collect();
@@ -160,7 +160,7 @@ fn conflict(name: &str, ids: &[ServerId]) -> CloudError {
     CloudError::new(ErrorKind::Conflict, message)
 }
 
-/// The error for a node whose system UUID and name lead to two servers.
+/// Returns the error for a node whose system UUID and name lead to two servers.
 fn contradiction(by_uuid: &ServerId, name: &str, by_name: &ServerId) -> CloudError {
     let (name, by_uuid, by_name) = (one_line(name, MAX_VALUE), by_uuid.as_str(), by_name.as_str());
     let message = format!(

@@ -33,7 +33,7 @@ use tokio::time::Instant;
 
 /// How long a port that is listed but no longer returned is an error.
 const HOLD: Duration = Duration::from_mins(10);
-/// How long a server is an error of which no port was ever returned.
+/// How long a server without any returned port is an error.
 const UNSHOWN: Duration = Duration::from_mins(1);
 /// How long a server is remembered after its last lookup.
 const FORGET: Duration = Duration::from_hours(24);
@@ -52,9 +52,9 @@ struct PortFacts {
 
 /// The ports of one server in earlier responses.
 struct ServerPorts {
-    /// MAC addresses of its ports.
+    /// The MAC addresses of the server's ports.
     macs: BTreeSet<String>,
-    /// IDs of the ports that its trunks carry.
+    /// The IDs of the ports that the server's trunks carry.
     carried: BTreeSet<String>,
     /// The missing port, and since when it is missing.
     lacking: Option<(String, Instant)>,
@@ -120,21 +120,21 @@ impl PortMemory {
 }
 
 impl ServerPorts {
-    /// No ports yet.
+    /// Creates the memory of a server, with no ports yet.
     const fn at(looked: Instant) -> Self {
         Self { macs: BTreeSet::new(), carried: BTreeSet::new(), lacking: None, looked }
     }
 
-    /// How long this port has been missing.
+    /// Returns how long this port has been missing.
     fn lacks(&mut self, what: &str, now: Instant) -> Duration {
         let before = self.lacking.take().filter(|(before, _)| before == what);
         let (_, since) = self.lacking.insert(before.unwrap_or_else(|| (what.to_owned(), now)));
         now.duration_since(*since)
     }
 
-    /// A port that was returned before, is still listed, and is not returned now.
+    /// Returns a port that was returned before, is still listed, and is not returned now.
     fn missing(&self, shown: &Self, listed: &BTreeSet<String>, ports: &[Port]) -> Option<String> {
-        // A port without a MAC address may be any of them.
+        // A port without a MAC address may be any of the listed ones.
         let comparable = ports.iter().all(|port| port.mac_address.is_some());
         let named = |mac: &&String| listed.contains(*mac);
         if let Some(mac) = self.macs.difference(&shown.macs).find(named).filter(|_| comparable) {
@@ -159,7 +159,7 @@ fn none_shown(mac: &str) -> String {
     )
 }
 
-/// The MAC addresses of the ports that Nova lists.
+/// Returns the MAC addresses of the ports that Nova lists.
 fn listed_macs(server: &Server) -> impl Iterator<Item = String> {
     let addresses = server.addresses().flat_map(|(_, list)| list);
     let fixed = addresses.filter(|address| address.kind.as_deref() == Some("fixed"));

@@ -1,4 +1,5 @@
-//! When a server counts as gone, and the evidence. Nodes are deleted because of these.
+//! Decides when a server counts as gone, and gives the evidence. Controllers delete nodes because
+//! of it.
 
 use ccm_base::{message::one_line, nearest};
 use ccm_cloud::{AbsenceProof, CloudError, ErrorKind, Lookup, ProofMethod};
@@ -6,16 +7,17 @@ use ccm_openstack_client::{ids::ServerId, text::MAX_VALUE};
 
 use super::index::{Found, Index};
 
-/// In a project with more servers no near name is looked for: it takes time for each missing node.
+/// In a project with more servers, no similar name is searched for: the search takes time for each
+/// missing node.
 const MAX_COMPARED: usize = 1_000;
 
-/// Nova's response about an ID: 404, or a status that means deleted.
+/// Returns the proof from Nova's response about an ID: 404, or a status that means deleted.
 pub fn gone_by_id(provider_id: &str, answer: &str, request_id: Option<String>) -> Found {
     gone(ProofMethod::ById, format!("{provider_id}: {answer}"), request_id)
 }
 
-/// No server of this name in the list of the project, nor of the ID that was tried before. This is proof
-/// only if the list is complete and has all names.
+/// Returns the proof that the list of the project does not have a server with this name or with the
+/// ID that was tried before. This is proof only if the list is complete and has all names.
 pub fn gone_by_name(
     name: &str,
     uuid: Option<&ServerId>,
@@ -46,8 +48,8 @@ pub fn gone_by_name(
     Ok(gone(ProofMethod::ByName, evidence, request_id.clone()))
 }
 
-/// The name of a server that is probably meant: one with or without a domain, or a misspelt one. Names
-/// that differ only in digits belong to other machines.
+/// Returns the name of a server that is probably meant: one with or without a domain, or a misspelt
+/// one. Names that differ only in digits belong to other machines.
 fn near<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     let host = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
     let without_digits = |name: &str| name.replace(|c: char| c.is_ascii_digit(), "");
@@ -62,7 +64,7 @@ fn near<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
     nearest(name, &others)
 }
 
-/// The error for a name that is missing in a list that may be incomplete.
+/// Returns the error for a name that is missing in a list that may be incomplete.
 pub fn unproven(name: &str, gap: &str) -> CloudError {
     let name = one_line(name, MAX_VALUE);
     let message = format!(

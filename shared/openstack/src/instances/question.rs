@@ -1,4 +1,4 @@
-//! The lookup of a node, by its identifiers.
+//! Decides how a node is looked up by its identifiers.
 
 use ccm_base::message::one_line;
 use ccm_cloud::{CloudError, ErrorKind, Lookup, LookupResult, NodeIdentity};
@@ -28,7 +28,7 @@ pub enum NodeLookup {
 }
 
 impl NodeLookup {
-    /// The lookup of this node, for the provider of this region.
+    /// Returns the lookup of this node, for the provider of this region.
     pub fn of(node: &NodeIdentity, region: Option<&str>) -> Self {
         let Some(text) = node.provider_id.as_deref().filter(|text| !text.is_empty()) else {
             let uuid = node.system_uuid.as_deref().and_then(|text| ServerId::parse(text.trim()));
@@ -45,7 +45,7 @@ impl NodeLookup {
                 "provider ID {shown} is in another region than {}",
                 region.map_or("the one in use".to_owned(), |own| format!("the configured {own:?}"))
             )),
-            // Without the scheme it belongs to another provider.
+            // Without the scheme the ID belongs to another provider.
             Parsed::Malformed(_) if !ids::has_scheme(text) => {
                 not_ours(format!("provider ID {shown} is not an OpenStack provider ID"))
             }
@@ -56,7 +56,7 @@ impl NodeLookup {
         }
     }
 
-    /// The ID of the server, if it is known.
+    /// Returns the ID of the server, if it is known.
     pub fn server(&self) -> Option<&ServerId> {
         match self {
             Self::ById { id, .. } => Some(id),

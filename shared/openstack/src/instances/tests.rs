@@ -1,4 +1,4 @@
-//! Lookups and lists against scripted services that count.
+//! Tests lookups and lists against scripted services that count requests.
 
 mod budgets;
 mod flavors;
@@ -58,7 +58,7 @@ impl Rig {
         self.look_all(&nodes).await
     }
 
-    /// The instances of a refresh that found all of them.
+    /// Returns the instances of a refresh that found all of them.
     async fn refreshed(&self) -> Vec<Instance> {
         let instance = |answer| match answer {
             Ok(Lookup::Found(instance)) => *instance,
@@ -74,7 +74,7 @@ impl Rig {
     }
 }
 
-/// The node of this server, with its provider ID.
+/// Returns the node of this server, with its provider ID.
 fn known(number: usize) -> NodeIdentity {
     with_id(number, &format!("openstack:///{}", uuid(number)))
 }
@@ -83,17 +83,17 @@ fn with_id(number: usize, id: &str) -> NodeIdentity {
     NodeIdentity { provider_id: Some(id.to_owned()), ..named(number) }
 }
 
-/// The node of this server, which says nothing but its name.
+/// Returns the node of this server, which says nothing but its name.
 fn named(number: usize) -> NodeIdentity {
     NodeIdentity::named(format!("node-{number:05}"))
 }
 
-/// The node of this server as it registers: with the system UUID.
+/// Returns the node of this server as it registers: with the system UUID.
 fn fresh(number: usize) -> NodeIdentity {
     NodeIdentity { system_uuid: Some(uuid(number).to_uppercase()), ..named(number) }
 }
 
-/// The name of the server that was found.
+/// Returns the name of the server that was found.
 #[track_caller]
 fn found(answer: &LookupResult) -> String {
     let Ok(Lookup::Found(instance)) = answer else { panic!("{answer:?}") };

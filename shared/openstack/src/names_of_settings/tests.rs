@@ -36,7 +36,8 @@ fn settings() -> Config {
     Config { networking, networks, classes, ..config(PASSWORD) }
 }
 
-/// Neutron's answers to the requests of one look: a subnet, networks by name, networks by ID.
+/// Returns Neutron's answers to the requests of one look: a subnet, networks by name, networks by
+/// ID.
 fn shown(name: &str) -> [Move; 3] {
     let network = |name: &str| json!({ "networks": [{ "id": NETWORK, "name": name }] });
     let subnet = json!({ "subnets": [{ "id": SUBNET, "network_id": NETWORK, "ip_version": 4, "cidr": "10.0.0.0/24" }] });
@@ -64,7 +65,7 @@ async fn a_name_that_the_cloud_does_not_have_is_told_until_it_has() {
     rig.cloud.next("neutron", networks("other"));
     assert_eq!(cloud.resolve(Call::routine(LOOK)).await, Ok(false));
     assert_eq!(texts(&cloud), [PUBLIC, INTERNAL]);
-    // A failure proves nothing.
+    // A failed request proves nothing.
     rig.cloud.next("neutron", [Move::text(403, "no")]);
     assert!(cloud.resolve(Call::routine(LOOK)).await.is_err());
     assert_eq!(texts(&cloud), [PUBLIC, INTERNAL]);
@@ -102,7 +103,7 @@ async fn only_what_the_process_uses_is_looked_for() {
     assert_eq!(rig.cloud.seen().len(), before, "nothing is named, so nothing is asked");
 }
 
-/// The task waits for the cloud's answer, and looks again sooner while something is missing.
+/// The task waits for the cloud's answer, and looks again sooner while a name is missing.
 #[tokio::test(start_paused = true)]
 async fn it_looks_when_the_cloud_has_answered_and_again() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! Files that change, with paused time, against the cloud in memory.
+//! Tests files that change, with paused time, against the cloud in memory.
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::tests::{
     credentials::Sink,
 };
 
-/// Longer than from one look at the files to the next.
+/// A time that is longer than the interval between two looks at the files.
 const SOON: Duration = Duration::from_secs(6);
 
 /// A folder with the files, and a cloud that follows them.
@@ -23,7 +23,7 @@ struct Followed {
 }
 
 impl Followed {
-    /// `cloud.conf` names `clouds.yaml` beside it.
+    /// Creates a place in which `cloud.conf` names `clouds.yaml` beside it.
     async fn new(clouds: &str) -> Self {
         let (rig, folder) = (Rig::new(), tempfile::tempdir().unwrap());
         let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
@@ -45,7 +45,7 @@ impl Followed {
         self.cloud.health(Call::waiting(Duration::from_secs(5))).await.unwrap();
     }
 
-    /// How many logins there were once the files have been looked at again.
+    /// Returns how many logins there were once the files have been looked at again.
     async fn logins(&self) -> usize {
         sleep(SOON).await;
         self.rig.cloud.logins()
@@ -164,7 +164,7 @@ async fn a_trial_says_nothing_of_the_credentials_in_use() {
     page("openstack_token_renewals_total{result=\"ok\"} 2");
 }
 
-/// The process that has the changed settings after its restart is the first to say so.
+/// The process with the changed settings reports them only after its restart.
 #[tokio::test(start_paused = true)]
 async fn another_project_in_the_files_is_another_identity_of_the_next_process() {
     let good = ONE.replace("of-clouds", PASSWORD);

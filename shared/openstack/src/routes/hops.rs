@@ -1,4 +1,4 @@
-//! The ports that are next hops, as Neutron last showed them.
+//! Remembers the ports that are next hops, as Neutron last showed them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// A port is requested again after this time, so that a missing pair is noticed. Writes to a port
-/// name its revision, so an older view of it does no harm.
+/// name its revision, so an old view of the port does no harm.
 const FRESH: Duration = Duration::from_mins(5);
 
 /// The cache.
@@ -28,8 +28,8 @@ struct KnownHops {
 }
 
 impl Hops {
-    /// The ports with these addresses in the router's networks. An address that no port has, or
-    /// several, is missing in the result.
+    /// Returns the ports with these addresses in the router's networks. An address that no port
+    /// has, or several, is missing in the result.
     pub async fn of(
         &self,
         neutron: &Neutron,
@@ -62,7 +62,7 @@ impl Hops {
             self.keep(own?, &unknown, ports?);
         }
         let known = self.0.lock();
-        // What has expired while others were requested is still good enough for this call.
+        // An entry that has expired during the request is still good enough for this call.
         let port = |ip: &IpAddr| known.ports.get(ip).map(|(port, _)| port).or(fresh.get(ip));
         let port = |ip: &IpAddr| Some((*ip, port(ip)?.clone()?));
         Ok(addresses.iter().filter_map(port).collect())
@@ -88,7 +88,7 @@ impl Hops {
         known.networks = Some((networks, now));
     }
 
-    /// A port was read or written: this is its state now; `None` if it is gone.
+    /// Records that a port was read or written: this is its state now; `None` if it is gone.
     pub fn update(&self, id: &str, port: Option<&Hop>) {
         let mut known = self.0.lock();
         for (own, at) in known.ports.values_mut() {
@@ -98,7 +98,8 @@ impl Hops {
         }
     }
 
-    /// The next use of these addresses requests them: a port may have come since.
+    /// Forgets addresses without a port, so that the next use of these addresses requests them: a
+    /// port may have come since.
     pub fn forget_missing(&self, addresses: &BTreeSet<IpAddr>) {
         let is_missing = |ip: &IpAddr, port: &Option<Hop>| addresses.contains(ip) && port.is_none();
         self.0.lock().ports.retain(|ip, (port, _)| !is_missing(ip, port));

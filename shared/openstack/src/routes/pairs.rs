@@ -6,7 +6,7 @@ use ccm_openstack_client::network::Hop;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-/// Why the route by this next hop carries no traffic, in words for people.
+/// Returns why the route by this next hop carries no traffic, in words for people.
 pub fn lacks(port: &Hop, hop: IpAddr, destination: IpNet) -> Option<String> {
     let is_open = !port.is_protected()
         || port.allowed_address_pairs.iter().any(|pair| {
@@ -15,8 +15,8 @@ pub fn lacks(port: &Hop, hop: IpAddr, destination: IpNet) -> Option<String> {
     (!is_open).then(|| format!("the port of {hop} does not allow {destination}"))
 }
 
-/// The pairs of the port with some added and others removed. Pairs that are wider, or of another
-/// MAC address, are not ours and stay.
+/// Returns the pairs of the port with some added and others removed. Pairs that are wider, or of
+/// another MAC address, are not ours and stay.
 pub fn changed(port: &Hop, add: &BTreeSet<IpNet>, remove: &BTreeSet<IpNet>) -> Option<Vec<Value>> {
     let before = &port.allowed_address_pairs;
     let is_removed = |pair: &&Value| own_network(port, pair).is_some_and(|it| remove.contains(&it));
@@ -27,7 +27,7 @@ pub fn changed(port: &Hop, add: &BTreeSet<IpNet>, remove: &BTreeSet<IpNet>) -> O
     (pairs != *before).then_some(pairs)
 }
 
-/// The network of a pair for the port's own MAC address.
+/// Returns the network of a pair for the port's own MAC address.
 fn own_network(port: &Hop, pair: &Value) -> Option<IpNet> {
     let mac = pair["mac_address"].as_str();
     let is_own = match (mac, &port.mac_address) {

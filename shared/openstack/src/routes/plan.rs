@@ -19,9 +19,9 @@ pub type RouteKey = (IpNet, IpAddr);
 pub struct Table {
     /// The routes, with Neutron's spelling.
     pub entries: BTreeMap<RouteKey, ExtraRoute>,
-    /// Routes that cannot be read.
+    /// The routes that cannot be read.
     pub malformed: Vec<String>,
-    /// All routes, also those, as they must be written.
+    /// All routes, including malformed ones, as they must be written.
     pub all: Vec<ExtraRoute>,
     /// The router's revision.
     pub revision: Option<u64>,
@@ -46,19 +46,19 @@ impl Table {
         table
     }
 
-    /// The version of the contract.
+    /// Returns the version of the contract.
     pub fn version(&self) -> Option<String> {
         self.revision.map(|revision| revision.to_string())
     }
 
-    /// The route as Neutron spells it, or as we do.
+    /// Returns the route as Neutron spells it, or as we do.
     fn spelt(&self, entry: RouteKey) -> ExtraRoute {
         let (destination, hop) = entry;
         let ours = || ExtraRoute { destination: destination.to_string(), nexthop: hop.to_string() };
         self.entries.get(&entry).cloned().unwrap_or_else(ours)
     }
 
-    /// Another next hop of this destination.
+    /// Returns another next hop of this destination.
     pub fn other(&self, (destination, hop): RouteKey) -> Option<IpAddr> {
         let mut hops = self.entries.keys().filter(|(own, _)| *own == destination);
         hops.find_map(|(_, own)| (*own != hop).then_some(*own))
@@ -76,7 +76,7 @@ pub struct Step {
     pub remove: Option<(RouteKey, ExtraRoute)>,
 }
 
-/// The step of a change, decided on this table.
+/// Returns the step of a change, decided on this table.
 pub fn step(at: usize, change: &RouteChange, table: &Table) -> Result<Step, CloudError> {
     let spelt = |entry| (entry, table.spelt(entry));
     match change {
@@ -122,7 +122,8 @@ pub fn conflict((destination, hop): RouteKey, other: IpAddr) -> CloudError {
     CloudError::new(ErrorKind::Conflict, what).about(destination.to_string())
 }
 
-/// The next hop is the node's first internal address of the destination's family.
+/// Returns the entry of a route. The next hop is the node's first internal address of the
+/// destination's family.
 fn entry_of(wanted: &WantedRoute) -> Result<RouteKey, CloudError> {
     let destination = wanted.destination.trunc();
     let family = IpFamily::of(destination.addr());

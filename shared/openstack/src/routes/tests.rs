@@ -1,4 +1,4 @@
-//! The contract of routes on scripted services that count.
+//! Tests the contract of routes on scripted services that count requests.
 
 mod full;
 mod races;
@@ -22,7 +22,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A router on the network of these servers, whose ports are protected.
+    /// Creates a router on the network of these servers, whose ports are protected.
     fn new(servers: usize) -> Self {
         let scripted = Scripted::with_servers(0..servers);
         let id = {
@@ -66,7 +66,7 @@ impl Rig {
         answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
-    /// The routes of the router.
+    /// Returns the routes of the router.
     fn table(&self) -> Vec<(String, String)> {
         let world = self.cloud.world.lock();
         let text = |route: &Value, key: &str| route[key].as_str().unwrap().to_owned();
@@ -152,7 +152,7 @@ async fn where_ports_are_protected_each_costs_one_request_more() {
     let calls = rig.cloud.operations();
     let updates = calls.iter().filter(|operation| **operation == "port_update").count();
     assert!(updates == 300 && calls.len() <= 6 + 300, "{} calls", calls.len());
-    // Its port exists, and then it is gone.
+    // The port exists at first, and then it is gone.
     assert!(rig.apply(&[delete(7)]).await[0].is_ok());
     assert_eq!(rig.pairs(7), json!([]));
     assert_eq!(rig.cloud.operations(), ["port_update", "router_update"]);
@@ -203,9 +203,9 @@ async fn a_destination_with_another_next_hop_is_left_alone() {
     assert_eq!(kinds(&answers), [Some(ErrorKind::Conflict), None, Some(ErrorKind::Invalid)]);
     assert_eq!(kinds(&rig.apply(&[delete(1)]).await), [Some(ErrorKind::Busy)]);
     assert_eq!(rig.cloud.world.lock().router.routes[0], other);
-    // What is gone already is done.
+    // The deletion of a route that is gone already is done.
     assert_eq!(kinds(&rig.apply(&[delete(0)]).await), [None]);
-    // Another next hop for the same destination.
+    // The change names another next hop for the same destination.
     let moved = RouteChange::Replace { old: Box::new(route(2)), new: wanted(2, &hop(0)) };
     assert_eq!(kinds(&rig.apply(&[moved]).await), [None]);
     assert_eq!(rig.table()[1], (network(2).to_string(), hop(0)));
@@ -299,7 +299,7 @@ async fn pairs_for_which_a_call_has_no_time_left_are_defects_that_the_next_one_r
     rig.cloud.operations();
     let answers = rig.apply(&[create(1)]).await;
     assert_eq!((kinds(&answers), defect(&answers[0])), (vec![None], None));
-    // The route is added again: others may have removed it since the table was seen.
+    // The route is added again: others may have removed it since the table was read.
     assert_eq!(rig.cloud.operations(), ["port_update", "router_update"]);
 }
 
@@ -310,7 +310,7 @@ async fn a_next_hop_without_a_port_is_an_error_until_it_has_one() {
     rig.cloud.world.lock().ports.remove(1);
     let error = rig.apply(&[create(1)]).await.remove(0).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
-    // A port of another network is another one.
+    // A port of another network does not count.
     rig.cloud.world.lock().ports.clone_from(&all);
     rig.change_ports(|port| {
         if port["id"] == *uuid(1_000_001) {

@@ -1,6 +1,6 @@
-//! Writes of routes and pairs, in the order that leaves nothing half done behind: pairs go before
-//! their route, and come after it. A change whose second half fails is found by the next list: as
-//! a route that is still there, or as one with a defect.
+//! Writes routes and pairs in an order that hides no half of a change: a pair is removed before its
+//! route, and added after it. The next list finds a change whose second half failed: as a route
+//! that still exists, or as a route with a defect.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,16 +24,16 @@ use super::{
     plan::{RouteKey, Step, Table, conflict, step},
 };
 
-/// How often a port that another client changes at the same time is read again.
+/// The number of times that a port is read again which another client changes at the same time.
 const REREADS: usize = 2;
 
-/// How many refused requests one call may make to find the routes that are wrong.
+/// The maximum number of refused requests that one call may make to find the wrong routes.
 const MAX_REFUSALS: usize = 40;
 
 /// The answer to one change.
 pub type Applied = (usize, Result<AppliedChange, CloudError>);
 
-/// Pairs that one port still needs.
+/// The pairs that one port still needs.
 pub struct Job {
     port: Hop,
     pairs: BTreeSet<IpNet>,
@@ -104,13 +104,10 @@ impl NeutronRoutes {
             }
             // The routes exist, and need one more request in a later call.
             Err(error) if is_left_over(&error) => {
-                let routes = waiting.iter_mut().filter_map(|(_, applied)| applied.route.as_mut());
-                routes.for_each(|route| {
-                    route.defect = Some(format!(
-                        "port {id} does not allow {} yet: {error}",
-                        route.destination
-                    ));
-                });
+                for route in waiting.iter_mut().filter_map(|(_, applied)| applied.route.as_mut()) {
+                    let to = route.destination;
+                    route.defect = Some(format!("port {id} does not allow {to} yet: {error}"));
+                }
                 Ok(())
             }
             Err(error) => Err(error),
@@ -202,7 +199,7 @@ impl NeutronRoutes {
     ) -> Table {
         let (mut additions, removals): (Vec<&Step>, Vec<_>) =
             steps.iter().partition(|step| step.add.is_some());
-        // The room that an exchange makes is its own.
+        // Only the exchange itself may use the room that it makes.
         additions.sort_by_key(|step| step.remove.is_none());
         let mut parts = vec![additions, removals];
         let mut refusals = 0;
@@ -217,7 +214,7 @@ impl NeutronRoutes {
                 continue;
             };
             if !features.atomic && (error.kind == ErrorKind::Busy || error.maybe_done) {
-                // The other parts would write the old list.
+                // The other parts would write the old list of routes.
                 let rest = parts.into_iter().flatten().chain(part);
                 failed.extend(rest.map(|step| failure(step, &error)));
                 return table;
@@ -227,7 +224,7 @@ impl NeutronRoutes {
             let (again, given_up) = divided(part, &error, &table, refusals);
             parts.extend(again);
             failed.extend(given_up);
-            // Not one more fits: only what needs no room is still tried.
+            // Not one more route fits: only changes that need no room are still tried.
             for waiting in parts.iter_mut().filter(|_| is_full) {
                 let refused = waiting.extract_if(.., |step| needs_room(step, &table));
                 failed.extend(refused.map(|step| failure(step, &error)));
@@ -261,7 +258,7 @@ impl NeutronRoutes {
         }
     }
 
-    /// One or two requests: removals first. The table is afterwards what the last one that
+    /// Makes one or two requests: removals first. The table is afterwards what the last one that
     /// succeeded has left.
     async fn write_part(
         &self,
@@ -301,8 +298,8 @@ fn is_left_over(error: &CloudError) -> bool {
     is_late && !error.maybe_done && error.retry_after.is_none()
 }
 
-/// The answers to the steps that succeeded or failed, and the jobs that the others wait for.
-/// `ports` are the next hops' ports, if ports have pairs.
+/// Returns the answers to the steps that succeeded or failed, and the jobs that the others wait
+/// for. `ports` are the next hops' ports, if ports have pairs.
 fn concluded(
     steps: Vec<Step>,
     ports: Option<&Result<&BTreeMap<IpAddr, Hop>, CloudError>>,
@@ -345,7 +342,7 @@ fn divided<'a>(
         // The table has more than the maximum already.
         (ErrorKind::QuotaExceeded, _) if needing == 0 => (Vec::new(), part),
         (ErrorKind::QuotaExceeded, Some(room)) => {
-            // Where all should have fitted, the maximum is not what it seems.
+            // If all routes should have fitted, the maximum is not what it seems.
             let mut left = if room < needing { room } else { 0 };
             part.into_iter().partition(|step| {
                 let (needs, fits) = (needs_room(step, table), left > 0);
@@ -370,7 +367,7 @@ fn needs_room(step: &Step, table: &Table) -> bool {
     step.add.is_some() && !has(&step.add) && !has(&step.remove)
 }
 
-/// The answer to a step that a request was refused for.
+/// Returns the answer to a step that a request was refused for.
 fn failure(step: &Step, error: &CloudError) -> (usize, CloudError) {
     let destination = step.add.as_ref().or(step.remove.as_ref());
     let destination = destination.map(|((it, _), _)| it.to_string());
@@ -378,7 +375,7 @@ fn failure(step: &Step, error: &CloudError) -> (usize, CloudError) {
     (step.at, CloudError { subject, ..error.clone() })
 }
 
-/// How many more routes fit, if the service's words name the maximum. Those about the quota
+/// Returns how many more routes fit, if the service's words name the maximum. Those about the quota
 /// `router_route` of current Neutron do not.
 fn room(error: &CloudError, table: &Table) -> Option<usize> {
     let (_, maximum) = error.message.split_once("exceeds the maximum ")?;
@@ -399,7 +396,7 @@ fn compare(table: &Table, base: Option<&str>) -> Result<(), CloudError> {
     }
 }
 
-/// The port that needs a pair for this route, if one does.
+/// Returns the port that needs a pair for this route, if one does.
 fn needed(
     (destination, hop): RouteKey,
     ports: &Result<&BTreeMap<IpAddr, Hop>, CloudError>,

@@ -1,4 +1,5 @@
-//! The access rules that the provider's page lists for each program, against what it requests.
+//! Compares the access rules that the provider's page lists for each program with the requests of
+//! the program.
 
 use ccm_openstack_client::{api::Service, scripted::Scripted};
 use serde::Deserialize;
@@ -43,7 +44,7 @@ pub fn are_exactly_enough(program: &str, services: &[&Scripted]) {
     for (service, method, path) in seen {
         let path = path.trim_start_matches('/');
         let path = match service {
-            // Documents of versions need no rule.
+            // Documents of versions do not need a rule.
             Service::LoadBalancer if path.is_empty() => continue,
             Service::LoadBalancer => format!("/{path}"),
             Service::Network => format!("/v2.0/{path}"),

@@ -1,4 +1,4 @@
-//! Answers that hold anything.
+//! Tests answers with any content.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn no_answer_ends_the_process_or_passes_for_a_good_one() {
             rig.cloud.always(host, Some(act));
             let service = if host == "neutron" { Service::Network } else { Service::Compute };
             let outcome = rig.get(service, 100).await;
-            // Bodies of successes are read by those who asked.
+            // The callers read the bodies of successful answers.
             let fine = matches!(status, 200 | 201) && host != "keystone";
             assert_eq!(outcome.is_ok(), fine, "{host} {status} {odd:?}: {outcome:?}");
             if let Err(error) = outcome {

@@ -1,4 +1,4 @@
-//! One call: repetitions, the gate, headers, endpoints.
+//! Tests one call: repetitions, the gate, headers, endpoints.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn the_deadline_holds_over_everything() {
     let begin = Instant::now();
     let error = rig.nova(3).await.unwrap_err();
     assert_eq!((error.kind, begin.elapsed().as_secs()), (ErrorKind::Timeout, 3));
-    // The time of one request is limited also for a caller who has more.
+    // The time of one request is limited, even if the caller has more time.
     let error = rig.nova(600).await.unwrap_err();
     assert_eq!((error.kind, begin.elapsed().as_secs()), (ErrorKind::Timeout, 63));
     rig.cloud.always("nova", Some(Move::text(503, "")));
@@ -160,7 +160,7 @@ async fn versions_are_looked_at_with_each_login_and_no_call_waits_for_a_second_l
     rig.nova(10).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(looks(&rig), 3);
-    // A look that fails or takes long leaves what was known.
+    // A look that fails or takes long keeps the known versions.
     rig.cloud.revoke();
     rig.get(Service::Network, 10).await.unwrap();
     rig.cloud.always("nova", Some(Move::text(500, "")));
@@ -178,7 +178,7 @@ async fn a_page_of_maintenance_does_not_take_novas_version_away() {
     for (status, body) in [(404, page), (403, page), (403, "{}"), (200, page), (200, "{}")] {
         let rig = Rig::new();
         rig.nova(10).await.unwrap();
-        // Another login, and so another look.
+        // Another login causes another look.
         rig.cloud.revoke();
         rig.get(Service::Network, 10).await.unwrap();
         rig.cloud.always("nova", Some(Move::text(status, body)));
@@ -226,8 +226,8 @@ async fn a_write_says_what_it_is_and_names_the_revision() {
     assert_eq!(writes, [("token_create", false), ("router_update", true)]);
 }
 
-/// Requests that may be sent again: everything that surely was not done, or that does no harm. An
-/// error says whether the change may have been made.
+/// A request may be sent again if it surely was not done, or if it does no harm. An error says
+/// whether the change may have been made.
 #[tokio::test(start_paused = true)]
 async fn a_write_is_repeated_only_where_that_does_no_harm() {
     let busy = Move::text(429, "{}");
@@ -253,7 +253,7 @@ async fn a_write_is_repeated_only_where_that_does_no_harm() {
         assert_eq!(outcome.err().map(|error| error.maybe_done), maybe_done, "{act:?}");
         assert_eq!(rig.cloud.count("neutron", "/v2.0/routers"), times, "{revision:?} {act:?}");
     }
-    // No connection: nothing was sent, so even a creation may be repeated.
+    // Without a connection nothing was sent, so even a creation may be repeated.
     let rig = Rig::new();
     rig.get(Service::Network, 10).await.unwrap();
     rig.cloud.refuse_connections(2);

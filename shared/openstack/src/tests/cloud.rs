@@ -43,9 +43,9 @@ pub const PASSWORD: &str = "correct horse";
 #[derive(Clone, Debug)]
 pub enum Move {
     Answer(u16, Vec<(&'static str, String)>, Bytes),
-    /// As it would have, but later.
+    /// Answers as usual, but later.
     Slow(Duration),
-    /// Takes the request and says nothing.
+    /// Accepts the request and never answers.
     Hang,
     /// Closes the connection.
     Cut,
@@ -84,7 +84,7 @@ impl Seen {
 
 struct State {
     seen: Vec<Seen>,
-    /// Moves out of the ordinary, each for one request to a host.
+    /// Unusual moves, each for one request to a host.
     script: HashMap<&'static str, VecDeque<Move>>,
     /// Moves for all requests to a host.
     always: HashMap<&'static str, Move>,
@@ -96,10 +96,10 @@ struct State {
     denied: Option<&'static str>,
     life: Duration,
     versions: Value,
-    /// Octavia's URL in the catalog, if it is listed, and its region.
+    /// Octavia's URL in the catalog and its region, if it is listed.
     octavia: Option<(&'static str, &'static str)>,
     connections: JoinSet<()>,
-    /// How many connections are refused from now on.
+    /// The number of connections that are refused from now on.
     refused: usize,
 }
 
@@ -125,7 +125,7 @@ impl Cloud {
         })))
     }
 
-    /// The next requests to the host go differently.
+    /// Sets how the next requests to the host go.
     pub fn next(&self, host: &'static str, moves: impl IntoIterator<Item = Move>) {
         self.0.lock().script.entry(host).or_default().extend(moves);
     }
@@ -153,7 +153,7 @@ impl Cloud {
         self.0.lock().password = password.to_owned();
     }
 
-    /// For which project tokens are.
+    /// Sets the project of new tokens.
     pub fn set_project(&self, project: Option<&'static str>) {
         self.0.lock().project = project;
     }
@@ -178,7 +178,7 @@ impl Cloud {
         self.0.lock().seen.clone()
     }
 
-    /// How many requests to the host there were, by the beginning of their path.
+    /// Returns how many requests to the host there were, by the beginning of their path.
     pub fn count(&self, host: &str, path: &str) -> usize {
         let state = self.0.lock();
         state.seen.iter().filter(|seen| seen.host == host && seen.path.starts_with(path)).count()
@@ -201,7 +201,7 @@ impl Cloud {
             let served = cloud.clone();
             state.connections.spawn(async move {
                 let service = service_fn(|request| served.serve(request));
-                // A connection that is cut off is part of the play.
+                // Connections that are cut off are part of the tests.
                 http1::Builder::new().serve_connection(TokioIo::new(far), service).await.ok();
             });
             std::future::ready(Ok(Pipe(TokioIo::new(near))))
@@ -248,7 +248,7 @@ impl Cloud {
         Ok(response.body(body).unwrap())
     }
 
-    /// The answer of a good cloud.
+    /// Returns the answer of a good cloud.
     fn ordinary(&self, seen: &Seen) -> (u16, Vec<(&'static str, String)>, Bytes) {
         let mut state = self.0.lock();
         let id = format!("req-{}", state.seen.len());
@@ -327,7 +327,7 @@ impl Rig {
         Self { cloud, openstack, gate, metrics }
     }
 
-    /// A cloud.conf without a region.
+    /// Returns a cloud.conf without a region.
     pub fn without_region() -> Self {
         let (cloud, gate) = (Cloud::new(), Arc::new(Gate::default()));
         let metrics = OpenStackMetrics::default();
@@ -344,7 +344,7 @@ impl Rig {
         Self { cloud, openstack, gate, metrics }
     }
 
-    /// More clients of the cloud, with the same gate and metrics.
+    /// Returns more clients of the cloud, with the same gate and metrics.
     pub fn clients(&self) -> Clients {
         clients(&self.cloud, &self.gate, &self.metrics)
     }
@@ -379,7 +379,7 @@ fn clients(cloud: &Cloud, gate: &Arc<Gate>, metrics: &OpenStackMetrics) -> Clien
     Clients::over(connect, gate, metrics.clone(), "cluster/7 node-ccm/1")
 }
 
-/// The settings of a file, as the program reads them.
+/// Returns the settings of a file, as the program reads them.
 pub fn config(password: &str) -> Config {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     write!(
@@ -391,8 +391,8 @@ pub fn config(password: &str) -> Config {
     Config::load(file.path(), &Environment::of_process(), files).unwrap().config
 }
 
-/// Closes a service for the pause that it asked for, as the process's gate does, and keeps a
-/// record.
+/// A gate that closes a service for the pause that it asked for, as the process's gate does, and
+/// keeps a record.
 #[derive(Default)]
 pub struct Gate {
     closed: Mutex<HashMap<&'static str, Instant>>,

@@ -1,4 +1,4 @@
-//! Credentials that Keystone refuses.
+//! Tests credentials that Keystone refuses.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ async fn a_locked_account_is_left_alone_too_and_named() {
 async fn an_hour_of_refusals_is_seven_logins() {
     let rig = Rig::new();
     rig.cloud.set_password("changed");
-    // An outage in between neither counts nor lets the count begin again.
+    // An outage in between neither counts nor resets the count.
     rig.cloud.next("keystone", [Move::text(401, "{}"), Move::text(500, "{}")]);
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_hours(1) {
@@ -151,7 +151,7 @@ async fn the_probe_shows_what_is_wrong() {
     );
 }
 
-/// A Keystone that repeats what it got in another form, which nobody can take out: pages, events and
+/// A Keystone may repeat the secret in another form, which nobody can remove: pages, events and
 /// `/plan` must not show it.
 #[tokio::test(start_paused = true)]
 async fn what_keystone_says_about_a_login_is_in_the_log_alone() {
@@ -183,14 +183,15 @@ async fn what_keystone_says_about_a_login_is_in_the_log_alone() {
     rig.cloud.always("keystone", Some(Move::text(401, &body)));
     rig.nova(10).await.unwrap_err();
     assert!(log.text().contains(echo), "{}", log.text());
-    // A failure without an answer is reported in full.
+    // A failure without an answer is reported completely.
     let rig = Rig::new();
     rig.cloud.always("keystone", Some(Move::Cut));
     let error = rig.nova(10).await.unwrap_err();
     assert!(!error.message.contains("in the log"), "{error}");
 }
 
-/// A catalog can be wrong, or somebody else's: it must not lead the token out of TLS.
+/// A catalog can be wrong or come from somebody else: it must not lead the token to a connection
+/// without TLS.
 #[tokio::test(start_paused = true)]
 async fn a_token_had_by_tls_is_not_sent_without() {
     let rig = Rig::new();
@@ -228,7 +229,7 @@ async fn a_token_had_by_tls_is_not_sent_without() {
     let logins = rig.cloud.logins();
     ask(&lax).await.unwrap();
     assert_eq!(rig.cloud.logins(), logins, "a look costs no login");
-    // A Keystone without TLS has said so itself.
+    // If Keystone itself has no TLS, the operator has already accepted that.
     rig.nova(10).await.unwrap();
     assert_eq!(rig.openstack.in_clear().as_deref(), Some("Keystone at http://keystone/"));
 }

@@ -1,4 +1,4 @@
-//! One token for all.
+//! Tests one token for all callers.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn a_keystone_that_hangs_delays_no_caller() {
     }
     assert_eq!(begin.elapsed().as_secs(), 7);
     assert_eq!(rig.cloud.logins(), 1);
-    // The login that hangs is given up in time, and then it works again.
+    // The login that hangs is given up in time, and then logins work again.
     rig.cloud.always("keystone", None);
     rig.nova(60).await.unwrap();
     assert_eq!((begin.elapsed().as_secs(), rig.cloud.logins()), (30, 2));
@@ -206,7 +206,7 @@ async fn another_configuration_is_used_only_if_it_works() {
     assert_eq!(rig.client().project().unwrap().id, "p1");
 }
 
-/// A cloud with these settings besides those that are needed, once it has answered.
+/// Returns a cloud with these settings besides the required ones, once it has answered.
 async fn answering(rig: &Rig, region: Option<&str>, regional_ids: bool) -> OpenStackCloud {
     let mut config = Config { regional_ids, ..config(PASSWORD) };
     config.access.region = region.map(str::to_owned);
@@ -315,7 +315,8 @@ async fn a_missing_capability_has_its_cause() {
     }
 }
 
-/// Who, for what and where: the first questions of whoever reads it. Never the secret.
+/// The message says who logs in, for what and where, because readers ask these questions first. It
+/// never shows the secret.
 #[tokio::test(start_paused = true)]
 async fn a_refused_login_names_user_project_and_url() {
     let rig = Rig::new();

@@ -1,4 +1,5 @@
-//! Octavia behind the client: its place, what is sent again, settings that change.
+//! Tests Octavia behind the client: its place, the requests that are sent again, and settings that
+//! change.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ async fn delete(rig: &Rig) -> Result<Answer, CloudError> {
     rig.client().send(request, call()).await
 }
 
-/// The words of Octavia itself.
+/// Returns the words of Octavia itself.
 fn faultstring(status: u16, words: &str) -> Move {
     let body = json!({ "faultcode": "Client", "faultstring": words, "debuginfo": null });
     Move::text(status, &body.to_string()).with("x-openstack-request-id", "req-9")
@@ -55,7 +56,8 @@ async fn its_versions_are_at_its_root_and_the_rest_below() {
     assert_eq!(last.path, "/load-balancer/v2.0/lbaas/loadbalancers?limit=1");
 }
 
-/// A creation is sent again only if it surely had no effect; its error says whether it may have.
+/// A creation is sent again only if it surely had no effect. Its error says whether it may have had
+/// one.
 #[tokio::test(start_paused = true)]
 async fn a_creation_is_not_repeated_when_its_outcome_is_unknown() {
     for (act, times, maybe_done) in [
@@ -151,7 +153,7 @@ async fn a_cloud_without_it_is_told_from_one_that_has_it_elsewhere() {
         let error = rig.get(Service::LoadBalancer, 10).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid);
         assert!(error.message.contains("load-balancer"), "{error}");
-        // It is added to the catalog, which is read again after a minute.
+        // Octavia is added to the catalog, which is read again after a minute.
         rig.cloud.set_octavia(Some(("http://octavia", "one")));
         assert_eq!(offers(&rig).await, Ok(false));
         advance(Duration::from_secs(61)).await;
@@ -160,13 +162,13 @@ async fn a_cloud_without_it_is_told_from_one_that_has_it_elsewhere() {
         assert_eq!(rig.cloud.logins(), 2);
     }
     assert_eq!(rig.client().project().unwrap().id, "p1");
-    // A cloud that cannot be reached has said nothing.
+    // A cloud that cannot be reached has not answered anything.
     let rig = Rig::new();
     rig.cloud.always("keystone", Some(Move::text(503, "")));
     assert_eq!(offers(&rig).await.unwrap_err().kind, ErrorKind::Unavailable);
 }
 
-/// Settings are tried with Octavia, too, once it is in use.
+/// New settings are tried with Octavia, too, once Octavia is in use.
 #[tokio::test(start_paused = true)]
 async fn changed_settings_are_tried_with_it_where_it_is_used() {
     let adopt = async |rig: &Rig| rig.openstack.adopt(&config(PASSWORD), call()).await;

@@ -1,4 +1,4 @@
-//! Pauses that a service asks for.
+//! Tests pauses that a service asks for.
 
 use std::time::Duration;
 

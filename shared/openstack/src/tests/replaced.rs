@@ -1,4 +1,4 @@
-//! Calls that are under way while the configuration is replaced.
+//! Tests calls that are under way while the configuration is replaced.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn replace_after(rig: &Rig, seconds: u64) -> Result<(), CloudError> {
     rig.openstack.adopt(&config(NEW), call).await.map(|adopted| assert_eq!(adopted, Adopted::InUse))
 }
 
-/// The results of three callers that start at once, and when the last one ends.
+/// Returns the results of three callers that start at once, and when the last one ends.
 async fn callers(rig: &Rig) -> (Vec<Option<ErrorKind>>, u64) {
     let begin = Instant::now();
     let answers = join_all((0..3).map(|_| rig.ask(60))).await;
@@ -55,7 +55,7 @@ async fn who_waits_for_the_end_of_keystones_pause_does_not_show_the_old_password
     let rig = Rig::new();
     rig.cloud.next("keystone", [Move::text(503, "").with("retry-after", "10")]);
     rig.ask(5).await.unwrap_err();
-    // Long enough a caller for the pause, and the new password comes before its end.
+    // This caller has enough time for the pause, and the new password comes before its end.
     let (ends, replaced) = tokio::join!(callers(&rig), replace_after(&rig, 0));
     replaced.unwrap();
     assert_eq!(ends.1, 10);
@@ -100,7 +100,7 @@ async fn other_settings_and_another_project_wait_for_a_restart() {
     rig.ask(10).await.unwrap();
     assert_eq!(rig.cloud.logins(), before, "the old session goes on");
 
-    // A change that does not work announces nothing, and takes back what was announced.
+    // A change that does not work announces nothing, and cancels earlier announcements.
     let mut elsewhere = config(PASSWORD);
     elsewhere.access.region = Some("two".to_owned());
     adopt(&elsewhere).await.unwrap_err();
@@ -129,7 +129,7 @@ async fn settings_that_work_are_not_given_up_for_some_that_do_not() {
         rig.cloud.revoke();
         let outcome = rig.ask(10).await.map_err(|error| error.kind);
         let (expect, after) = match works {
-            // The previous session goes on, with the password that the cloud no longer accepts.
+            // The previous session continues with the password that the cloud no longer accepts.
             true => (Err(ErrorKind::Forbidden), Err(ErrorKind::Unauthorized)),
             false => (Ok(()), Ok(())),
         };
@@ -221,8 +221,9 @@ async fn the_identity_is_that_of_the_token_and_says_nothing_of_the_credentials()
     assert_eq!(rig.openstack.identity().as_deref(), Some("project p2, region one, keystone"));
 }
 
-/// No `region` in cloud.conf. The administrator disables Octavia's endpoint of region one for maintenance (disabled endpoints are
-/// in no catalog): Octavia of region two is asked, and the cloud still says that it is the same.
+/// No `region` in cloud.conf. The administrator disables Octavia's endpoint of region one for
+/// maintenance (disabled endpoints are in no catalog): The provider asks Octavia of region two, and
+/// the cloud still has the same identity.
 #[tokio::test(start_paused = true)]
 async fn octavia_of_another_region_is_another_cloud() {
     let rig = Rig::without_region();

@@ -1,4 +1,4 @@
-//! Secrets that must not be shown.
+//! Tests that secrets are not shown.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn neither_token_nor_password_reaches_the_log_or_an_error() {
     let _listening = log.listen(Level::TRACE);
     let mut told = format!("{:?}", config(PASSWORD));
     let rig = Rig::new();
-    // A service that repeats what it was sent.
+    // This service repeats the request in its answer.
     let echo = |what: &str| format!("{{\"badRequest\": {{\"message\": \"what is {what}?\"}}}}");
     rig.cloud.next("keystone", [Move::text(400, &echo(PASSWORD))]);
     told += &rig.nova(10).await.unwrap_err().to_string();
@@ -34,7 +34,7 @@ async fn neither_token_nor_password_reaches_the_log_or_an_error() {
     assert!(!told.contains(PASSWORD) && !told.contains("gAAAA"), "{told}");
 }
 
-/// The error and the log of a login with this password to which Keystone gives this answer.
+/// Returns the error and the log of a login with this password to which Keystone gives this answer.
 async fn login(password: &str, answer: Move) -> String {
     let (rig, log) = (Rig::new(), Log::new());
     let _listening = log.listen(Level::TRACE);

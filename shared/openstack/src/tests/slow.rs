@@ -1,4 +1,4 @@
-//! A cloud that takes longer for a login and a look at Nova than a call has.
+//! Tests a cloud that takes longer for a login and a look at Nova than a call has.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ async fn what_a_call_has_begun_is_there_for_the_next_one() {
     for host in ["keystone", "nova"] {
         rig.cloud.always(host, Some(Move::Slow(Duration::from_millis(600))));
     }
-    // A login, a look at the versions, the request: 1.8 s, and no call has more than one.
+    // The login, the look at the versions and the request take 1.8 s, and no call has more than one
+    // second.
     assert_eq!(rig.nova(1).await.unwrap_err().kind, ErrorKind::Timeout);
     rig.nova(1).await.unwrap();
     rig.nova(1).await.unwrap();

@@ -78,8 +78,8 @@ impl GateMetrics {
 
     pub(super) fn answered(&self, class: CallClass, report: &CallReport) {
         let CallClass { service: api, operation, .. } = class;
-        // Create all error series at the first call of an operation: `rate` misses the first error
-        // of a series that starts with it.
+        // All error series are created at the first call of an operation, because `rate` misses the
+        // first error of a series that starts with it.
         if !self.durations.is_there((api, operation)) {
             for kind in ErrorKind::ALL {
                 drop(self.requests.of((api, operation, Err(*kind))));

@@ -255,14 +255,14 @@ async fn the_end_waits_for_writes_under_way_and_lets_none_begin() {
         drop(gate.admit(LIST, call(1000)).await.unwrap());
     };
     tokio::join!(gate.end_writes(), answer);
-    // The longest time limit of the writes, because one is never answered.
+    // This is the longest time limit of the writes, because one is never answered.
     assert_eq!(began.elapsed(), ms(30_000));
     drop((lost, read));
     gate.end_writes().await;
     assert_eq!(began.elapsed(), ms(30_000));
 }
 
-/// A worker that is cancelled drops the call that it waits for. The cloud may carry it out yet.
+/// A worker that is cancelled drops the call that it waits for. The cloud may still carry it out.
 #[tokio::test(start_paused = true)]
 async fn the_end_waits_for_the_time_limit_of_a_write_that_was_cancelled() {
     let (gate, _) = gate(10.0, 10);
@@ -277,7 +277,7 @@ async fn the_end_waits_for_the_time_limit_of_a_write_that_was_cancelled() {
     assert_eq!(began.elapsed(), ms(30_000));
 }
 
-/// A successful request for many does not fail because some of its items fail.
+/// A successful request for many items does not fail because some of them fail.
 #[tokio::test(start_paused = true)]
 async fn items_that_fail_are_counted_and_shown_and_are_no_failure_of_the_service() {
     let (gate, metrics) = gate(10.0, 10);

@@ -58,7 +58,7 @@ fn without_a_kind_those_answer_that_know_the_object() {
     let text = all.text(None, Some("n1")).unwrap();
     assert!(text.contains("routes: held") && text.contains("service-ccm: fine"), "{text}");
     assert!(!text.contains("node-ipam"), "{text}");
-    // If all controllers do not know the object, each says so.
+    // If no controller knows the object, each of them says so.
     let nodes = explanations();
     nodes.all.lock().retain(|one| one.kind == "Node");
     let text = nodes.text(None, Some("n2")).unwrap();
@@ -116,7 +116,7 @@ fn another_cloud_is_the_cause_of_everything_that_is_ours() {
     for fares in [Fares::Fine, Fares::Working, Fares::Held, Fares::Blocked] {
         let told = Explanation::new(fares, "it was so", "do that");
         let refused = told.clone().while_refused(refusal.as_ref());
-        let cause = "another cloud; when it was last looked at: it was so";
+        let cause = "another cloud; at the last look: it was so";
         assert_eq!(refused, Explanation::new(Fares::Blocked, cause, "approve it"));
         assert_eq!(told.clone().while_refused(None), told);
     }

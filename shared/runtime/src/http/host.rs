@@ -15,8 +15,8 @@ pub(super) enum Host {
 }
 
 impl Host {
-    /// The host of this request; the error says why the request is invalid. The host of a target
-    /// in absolute form counts, and not the header.
+    /// Returns the host of this request; the error says why the request is invalid. For a target in
+    /// absolute form, the host of the target counts instead of the header.
     pub(super) fn of<B>(request: &Request<B>) -> Result<Self, &'static str> {
         let mut headers = request.headers().get_all(HOST).iter();
         let header = headers.next();
@@ -39,9 +39,9 @@ impl Host {
         }
     }
 
-    /// True if a request to this host may read pages with details. A browser that runs beside
-    /// `kubectl port-forward` sends the name of the site that made the request, and a site may let
-    /// its name resolve to 127.0.0.1 (DNS rebinding): it must not read these pages.
+    /// Returns true if a request to this host may read pages with details. A browser on the machine
+    /// that runs `kubectl port-forward` sends the name of the site that made the request. A site
+    /// may let its name resolve to 127.0.0.1 (DNS rebinding), but must not read these pages.
     pub(super) fn may_read_details(&self) -> bool {
         match self {
             Self::None => true,
@@ -51,7 +51,7 @@ impl Host {
     }
 }
 
-/// True if there is no port as well.
+/// Returns true if there is no port as well.
 fn has_port_of_digits(name: &Authority) -> bool {
     let port = name.as_str().strip_prefix(name.host()).unwrap_or_default();
     port.strip_prefix(':').unwrap_or(port).bytes().all(|byte| byte.is_ascii_digit())

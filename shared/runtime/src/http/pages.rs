@@ -56,10 +56,10 @@ const INDEX: &str = "\
 /record?name=NAME   the same of one object; with anonymous=true without names
 ";
 
-/// No more characters of an unknown parameter are shown.
+/// At most this many characters of an unknown parameter are shown.
 const LONGEST_KEY: usize = 40;
 
-/// Younger states are not worth their place in a line.
+/// The age of a younger state is not shown.
 const OLD: Duration = Duration::from_mins(1);
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -77,7 +77,7 @@ struct HealthPage {
 }
 
 impl Pages {
-    /// The response to a request; `is_local` for a peer on loopback.
+    /// Returns the response to a request; `is_local` for a peer on loopback.
     pub fn answer(&self, request: &Request<()>, is_local: bool) -> Response<Content> {
         let (method, path) = (request.method(), request.uri().path());
         let host = match Host::of(request) {
@@ -113,7 +113,7 @@ impl Pages {
         page
     }
 
-    /// The page's name, if it is for loopback only, and the name that opens it.
+    /// Returns the page's name and the name that opens it, if the page is for loopback only.
     fn local_page(&self, path: &str) -> Option<(&'static str, &'static str)> {
         let page = OPENED_BY.into_iter().find(|(page, _)| path.strip_prefix('/') == Some(page))?;
         (!self.open.iter().any(|open| open == page.1)).then_some(page)
@@ -174,13 +174,13 @@ impl Pages {
 
     fn record(&self, query: &Query<'_>) -> Response<Content> {
         const KNOWN: [&str; 2] = ["name", "anonymous"];
-        // A misspelt parameter would give away names that should be hidden.
+        // If a misspelt parameter were ignored, the page would show names that should be hidden.
         if let Some(key) = query.0.iter().map(|(key, _)| &**key).find(|key| !KNOWN.contains(key)) {
             let key: String = key.chars().take(LONGEST_KEY).collect();
             let text = format!("/record has the parameters name and anonymous, not {key:?}\n");
             return reply(StatusCode::BAD_REQUEST, TEXT, text);
         }
-        // Whoever misspells the value wants no names either.
+        // A client that misspells the value does not want names either.
         let anonymous = query.last("anonymous").is_some_and(|text| text != "false");
         let asked = RecordQuery { name: query.last("name").map(str::to_owned), anonymous };
         match self.records.body(asked) {
@@ -262,8 +262,8 @@ impl HealthPage {
         self.readiness || finding.scope == Scope::Liveness
     }
 
-    /// The finding's line. It starts as upstream's does, for `kubectl get --raw` and probe logs;
-    /// the details follow.
+    /// Returns the finding's line. It starts as upstream's does, for `kubectl get --raw` and probe
+    /// logs; the details follow.
     fn line(self, finding: &Finding, excluded: bool) -> String {
         let name = &finding.name;
         let detail = finding.verdict.detail();
@@ -283,7 +283,7 @@ impl HealthPage {
         if is_old { format!("{line} (for {})", in_words(finding.lasts)) } else { line }
     }
 
-    /// The finding in the page's JSON.
+    /// Returns the finding in the page's JSON.
     fn entry(self, finding: &Finding, excluded: bool) -> CheckEntry<'_> {
         let since = jiff::SignedDuration::try_from(finding.lasts).unwrap_or_default();
         CheckEntry {
@@ -310,7 +310,7 @@ struct CheckEntry<'a> {
     passed: bool,
     fails_page: bool,
     detail: &'a str,
-    /// Since when it passes, or fails.
+    /// Since when the check has passed, or failed.
     since: String,
 }
 
@@ -326,12 +326,12 @@ impl<'a> Query<'a> {
         self.all("format").any(|format| format == "json")
     }
 
-    /// The last value of a parameter.
+    /// Returns the last value of a parameter.
     fn last(&self, name: &str) -> Option<&str> {
         self.all(name).last()
     }
 
-    /// All values of a parameter; the empty text for one without a value.
+    /// Returns all values of a parameter; the empty text for one without a value.
     fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| &**value)
     }

@@ -1,4 +1,4 @@
-//! `/metrics`, however many ask for it.
+//! `/metrics`, which many clients may ask for at the same time.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::metrics::{Format, Metrics};
 
-/// The registry is encoded once in this time on average. So no page is older.
+/// On average, the registry is encoded at most once in this time. So no page is older.
 const PERIOD: Duration = Duration::from_secs(1);
-/// After a quiet time it may be encoded as many times at once.
+/// After a quiet time, the registry may be encoded this many times at once.
 const BURST: u32 = 10;
 
 /// The page of a registry. Encoding the registry takes milliseconds of the processor, so requests
@@ -29,12 +29,12 @@ struct Encoded {
 }
 
 impl Scrapes {
-    /// The page of this registry.
+    /// Creates the page of this registry.
     pub fn new(metrics: Metrics) -> Self {
         Self { metrics, last: Arc::default() }
     }
 
-    /// The page and its media type for a client that accepts this (header `Accept`).
+    /// Returns the page and its media type for a client that accepts this (header `Accept`).
     pub(super) fn page(&self, accept: &str) -> Result<(&'static str, Bytes), fmt::Error> {
         let text = self.encoded()?;
         let format = Format::accepted(accept);
@@ -69,7 +69,7 @@ mod tests {
         (Scrapes::new(metrics), gauge)
     }
 
-    /// The value on the page.
+    /// Returns the value on the page.
     fn seen(scrapes: &Scrapes) -> i64 {
         let (_, page) = scrapes.page("").unwrap();
         let text = String::from_utf8_lossy(&page).into_owned();

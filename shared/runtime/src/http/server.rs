@@ -73,7 +73,7 @@ fn hint(error: &io::Error) -> &'static str {
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restart must not wait for the connections of the process before.
+    // A restart must not wait for the connections of the previous process.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -87,7 +87,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Reads the certificate, if there is one, and does not bind the address.
+    /// Reads the certificate, if one is configured. Does not bind the address.
     pub(crate) fn check(settings: &PageSettings) -> Result<(), ServeError> {
         settings.tls.as_ref().map(Certificate::read).transpose()?;
         Ok(())
@@ -101,7 +101,7 @@ impl Server {
         Ok(Self { listener, certificate, pages })
     }
 
-    /// The bound address, with the port that the system chose for port 0.
+    /// Returns the bound address, with the port that the system chose for port 0.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

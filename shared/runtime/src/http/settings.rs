@@ -21,8 +21,8 @@ pub struct PageSettings {
 
 /// The pages for loopback peers only, unless `--open-pages` names them.
 const LOCAL_PAGES: [&str; 2] = ["configz", "plan"];
-/// The pages for loopback peers only, each with the name that opens it: who may see what is decided may
-/// see why.
+/// The pages for loopback peers only, each with the name that opens it. A client that may see the
+/// decisions may also see their reasons.
 pub(super) const OPENED_BY: [(&str, &str); 4] =
     [("configz", "configz"), ("plan", "plan"), ("explain", "plan"), ("record", "plan")];
 
@@ -56,9 +56,10 @@ ccm_settings::settings! {
         /// read-only. /configz, /plan, /explain and /record are served on loopback only (kubectl port-forward), see
         /// --open-pages.
         port: u16 = fixed(Count, "secure-port", "");
-        /// Pages that are served to any client and not on loopback only: configz, plan. Any client of the port can
-        /// then read the settings, or the names of nodes and the planned changes. plan opens /explain and /record as well, with
-        /// all that the program knows of nodes, Services and the cloud.
+        /// Pages that are served to any client and not on loopback only: configz, plan. Any client
+        /// of the port can then read the settings, or the names of nodes and the planned changes.
+        /// The name plan also opens /explain and /record, which show everything that the program
+        /// knows about nodes, Services and the cloud.
         open: Vec<String> = fixed(List, "open-pages", ""), local_pages;
         /// Certificate chain (PEM) for the pages. The file is read again when it changes. Needs --tls-private-key-file.
         certificate: Option<PathBuf> = fixed(Path, "tls-cert-file", "");

@@ -47,12 +47,12 @@ fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -
     }
 }
 
-/// A request to a loopback host.
+/// Returns a request to a loopback host.
 fn to(method: &Method, target: &str) -> request::Builder {
     Request::builder().method(method).uri(target).header(header::HOST, "localhost")
 }
 
-/// The response to a peer on loopback.
+/// Returns the response to a peer on loopback.
 fn answer(pages: &Pages, method: &Method, target: &str) -> Response<Content> {
     // Hyper only passes on requests with such a target.
     let target = if target.starts_with('/') { target } else { "*" };
@@ -184,7 +184,7 @@ async fn the_plan_is_text_or_json() {
     check("/plan?format=json", "*/*", "application/json").await;
     for name in ["default/shop", "default%2Fshop"] {
         let (_, page) = get(&pages, &format!("/plan?name={name}")).await;
-        assert!(page.contains("nothing is here about \"default/shop\""), "{page}");
+        assert!(page.contains("this page has nothing about \"default/shop\""), "{page}");
     }
     check("/plan", "text/html, application/json;q=0.9", "application/json").await;
 }
@@ -248,7 +248,7 @@ async fn pages_with_details_are_for_requests_that_name_a_loopback_host() {
 #[tokio::test]
 async fn a_socket_knows_its_peer() {
     let others = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
-    // Sends nothing: the system only selects the source address.
+    // This does not send anything: the system only selects the source address.
     let own = others.connect("192.0.2.1:9").and_then(|()| others.local_addr());
     let settings = PageSettings { address: SocketAddr::from(([0; 16], 0)), ..local(None) };
     let server = Server::bind(&settings, pages(&[])).unwrap();
@@ -268,12 +268,12 @@ async fn a_socket_knows_its_peer() {
     token.cancel();
 }
 
-/// Settings for a free port on loopback.
+/// Returns settings for a free port on loopback.
 fn local(tls: Option<TlsSettings>) -> PageSettings {
     PageSettings { address: SocketAddr::from(([127, 0, 0, 1], 0)), tls, open: Vec::new() }
 }
 
-/// A server on a free port on loopback.
+/// Returns a server on a free port on loopback.
 fn serve(tls: Option<TlsSettings>) -> (SocketAddr, CancellationToken, tokio::task::JoinSet<()>) {
     let server = Server::bind(&local(tls), pages(&[])).unwrap();
     let (address, token) = (server.address().unwrap(), CancellationToken::new());
@@ -406,7 +406,7 @@ async fn a_new_certificate_is_taken_over_while_serving() {
     let (address, token, _tasks) = serve(Some(settings));
     assert!(trusted(address, &first.der).await);
     assert!(!trusted(address, &second.der).await);
-    // Only one of the two files is new: they do not match, the old pair stays.
+    // Only one of the two files is new, so they do not match, and the old pair stays.
     write(folder.path(), &second.certificate, &first.key);
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(trusted(address, &first.der).await);

@@ -69,8 +69,8 @@ impl Certificate {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
 
-    /// Follows the files until the token is cancelled. While only one of the two is new, they
-    /// do not match and the old pair stays.
+    /// Follows the files until the token is cancelled. While only one of the two files is new, they
+    /// do not match, and the old pair stays.
     pub(super) async fn follow(mut self, token: CancellationToken) {
         while token.run_until_cancelled(self.files.changed()).await.is_some() {
             match read(&self.settings, &mut self.files) {

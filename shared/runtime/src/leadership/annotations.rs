@@ -1,6 +1,6 @@
 //! Annotations of the Lease: what a leader leaves to the next one, and what users tell the leader.
 //!
-//! They are read and written with the Lease, so they cost no request and no right.
+//! They are read and written with the Lease, so they need neither requests nor rights of their own.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -19,8 +19,8 @@ const PREFIX: &str = "quartet.dev/";
 /// annotations, and then the Lease could not be renewed.
 const LONGEST: usize = 64 * 1024;
 
-/// The annotations of the Lease as last read, and what this leader writes. Clones share
-/// both. Empty without election.
+/// The annotations of the Lease as last read, and the annotations that this leader writes. Clones
+/// share both. Both are empty without election.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseAnnotations(Arc<Shared>);
 
@@ -29,7 +29,7 @@ struct Shared {
     annotations: Mutex<Annotations>,
     /// True if an election writes the annotations to a Lease.
     is_elected: bool,
-    /// How many changes of what is left the API server has stored.
+    /// How many changes of the leader's annotations the API server has stored.
     stored: watch::Sender<u64>,
     /// Somebody waits for the next renewal.
     urgent: Notify,
@@ -47,8 +47,8 @@ struct Annotations {
     recording: Option<Recording>,
 }
 
-/// An annotation that this leader leaves. Its text is made anew for each renewal of the Lease: its
-/// times are the wall clock's, which may have been set in between.
+/// An annotation that this leader leaves. Its text is made again for each renewal of the Lease,
+/// because its times follow the wall clock, which may have been set in between.
 #[derive(Clone)]
 struct LeftAnnotation {
     /// The text when it was left.
@@ -92,7 +92,7 @@ impl LeaseAnnotations {
         Self(Arc::new(Shared { annotations: Mutex::new(annotations), ..Shared::default() }))
     }
 
-    /// The annotations of a Lease that an election writes.
+    /// Returns the annotations of a Lease that an election writes.
     pub(super) fn elected() -> Self {
         Self(Arc::new(Shared { is_elected: true, ..Shared::default() }))
     }
@@ -101,20 +101,20 @@ impl LeaseAnnotations {
         self.0.annotations.lock()
     }
 
-    /// The value when the Lease was last read: a leader reads it every 2 s.
+    /// Returns the value as of the last read of the Lease. A leader reads it every 2 s.
     pub fn get(&self, key: &str) -> Option<String> {
         self.lock().read.get(key).cloned()
     }
 
-    /// The text that the last leader left; empty if there is none.
+    /// Returns the text that the last leader left; empty if there is none.
     pub fn found(&self) -> String {
         self.lock().found.clone()
     }
 
-    /// Leaves this text to the next leader: it is written with the next renewal, and a leader that
-    /// dies before loses it ([`LeaseAnnotations::stored`]). An empty text removes the annotation.
-    /// Only a leader calls this. Returns whether the text is short enough; otherwise the text
-    /// before stays. `make` makes the text, now and for each renewal.
+    /// Leaves this text to the next leader. It is written with the next renewal; a leader that dies
+    /// earlier loses it ([`LeaseAnnotations::stored`]). An empty text removes the annotation. Only
+    /// a leader calls this. Returns true if the text is short enough; otherwise the previous text
+    /// stays. `make` makes the text, now and for each renewal.
     pub fn leave(&self, make: impl Fn() -> String + Send + Sync + 'static) -> bool {
         let text = make();
         let is_short = text.len() <= LONGEST;
@@ -127,10 +127,11 @@ impl LeaseAnnotations {
         is_short
     }
 
-    /// Waits until the API server has stored what this leader has left; the Lease is renewed at once
-    /// for it. A program calls this before a deletion that a budget allows: then a leader that dies
-    /// of its deletions leaves no new budget. Without election nothing is stored, and this returns at
-    /// once. It does not return while no renewal succeeds: the caller ends with the term.
+    /// Waits until the API server has stored what this leader has left; the Lease is renewed at
+    /// once for it. A program calls this before a deletion that a budget allows, so that a leader
+    /// that dies of its deletions does not leave a new budget. Without election nothing is stored,
+    /// and this returns at once. It does not return while renewals fail: the caller ends with the
+    /// term.
     pub async fn stored(&self) {
         let changes = self.lock().changes;
         let mut stored = self.0.stored.subscribe();
@@ -152,8 +153,8 @@ impl LeaseAnnotations {
         self.0.stored.send_modify(|stored| *stored = changes.max(*stored));
     }
 
-    /// The recorded identity of the cloud: what the Lease says, or what this leader records. Without
-    /// election it is recorded for as long as the process lives.
+    /// Returns the recorded identity of the cloud, from the Lease or from this leader's own record.
+    /// Without election it is recorded for as long as the process lives.
     pub fn cloud_identity(&self) -> Option<String> {
         self.lock().identity().cloned()
     }
@@ -168,7 +169,7 @@ impl LeaseAnnotations {
         }
     }
 
-    /// The annotations of the next leader.
+    /// Returns the annotations of the next leader.
     #[must_use]
     pub fn handed_over(&self) -> Self {
         let last = self.lock();
@@ -180,13 +181,14 @@ impl LeaseAnnotations {
         Self::of(Annotations { read, found, ..Annotations::default() })
     }
 
-    /// Becomes the annotations of the next leader after another one, for tests.
+    /// Turns these into the annotations of the leader after `last`, for tests.
     pub(super) fn succeed(&self, last: &Self) {
         let next = std::mem::take(&mut *last.handed_over().lock());
         *self.lock() = next;
     }
 
-    /// Changes an annotation as a person does, for tests: the Lease is renewed before, and read after.
+    /// Changes an annotation as a person does, for tests: renews the Lease before, and reads it
+    /// after.
     pub fn annotate(&self, key: &str, text: Option<&str>) {
         let mut lease = serde_json::json!({"metadata": {"annotations": self.lock().read.clone()}});
         let changes = self.write(&mut lease);
@@ -206,14 +208,14 @@ impl LeaseAnnotations {
         }
         let identity = annotations.read.get(CLOUD_IDENTITY).cloned();
         annotations.recording.take_if(|recording| recording.instead_of != identity);
-        // A leader's own text is not what it has found.
+        // A leader's own text does not count as found.
         if !is_mine {
             annotations.found = annotations.read.get(HANDOVER).cloned().unwrap_or_default();
         }
     }
 
-    /// Adds what is left to a Lease that is about to be written. Returns the number of changes that
-    /// this has.
+    /// Adds the leader's annotations to a Lease that is about to be written. Returns the number of
+    /// changes that they contain.
     pub(super) fn write(&self, lease: &mut Value) -> u64 {
         let annotations = self.lock();
         let changes = annotations.changes;
@@ -289,7 +291,7 @@ mod tests {
         annotations.write(&mut written);
         assert_eq!(written, lease(Some("one")));
 
-        // The write meets one of a person.
+        // A person writes the Lease at the same time.
         let mut theirs = lease(Some("two"));
         annotations.write(&mut theirs);
         assert_eq!(theirs, lease(Some("two")));
@@ -300,7 +302,7 @@ mod tests {
         assert_eq!(annotations.cloud_identity(), None, "removed");
         annotations.read(&theirs, true);
 
-        // Instead of what stands there, and what a person removes is not written again.
+        // The text replaces the current one. A text that a person removes is not written again.
         annotations.record_cloud("three");
         annotations.write(&mut theirs);
         assert_eq!(theirs, lease(Some("three")));

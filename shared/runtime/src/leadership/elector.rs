@@ -28,18 +28,18 @@ use super::{
 };
 use crate::settings::ElectionSettings;
 
-/// Upper limit for a single attempt.
+/// The upper limit for a single attempt.
 const CALL: Duration = Duration::from_secs(5);
 /// Spreads the attempts of standbys that see the same Lease released at the same time.
 const HASTE_JITTER: Duration = Duration::from_millis(100);
-/// Writes within an attempt of the Lease's holder, each after another read, while other clients
-/// write the Lease between its read and its write. With 300 writes a second by others and a round
-/// trip of 3 to 7 ms, about one in three to eight succeeds.
+/// How often the holder of the Lease writes it within an attempt, each time after another read,
+/// while other clients write the Lease between its read and its write. With 300 writes a second by
+/// others and a round trip of 3 to 7 ms, about one in three to eight succeeds.
 const MOST_WRITES: usize = 20;
 /// Pause between two attempts to release a Lease that another client modifies at the same time.
 const RELEASE_AGAIN: Duration = Duration::from_millis(50);
-/// How long a watch may take at a start to show that it works: without any change, and before
-/// Kubernetes 1.31, it takes 40 s.
+/// How long a watch may take at the start to show that it works. It takes 40 s if nothing changes,
+/// before Kubernetes 1.31.
 const FIRST_PROOF: Duration = Duration::from_secs(45);
 /// Time between two checks of the watches of a replica that is not a candidate.
 const LOOK: Duration = Duration::from_millis(200);
@@ -47,7 +47,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How an election ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// On request: the Lease is free if this process held it.
+    /// It ended on request. If this process held the Lease, it is free.
     Released,
     /// The term could not be renewed: the process must exit.
     Lost,
@@ -65,7 +65,7 @@ pub struct Elector {
     metrics: LeadershipMetrics,
     events: EventRecorder,
     throttle: LogThrottle,
-    /// Why the last attempt failed, if it did.
+    /// The error of the last attempt, if it failed.
     last_error: Option<ApiError>,
     /// This process may hold the Lease: an attempt acquired it, or its result is unknown.
     may_hold: bool,
@@ -91,8 +91,8 @@ enum Attempt {
 }
 
 impl Elector {
-    /// A candidate of this program, with a generated identity. `guarded` makes the client that
-    /// writes the Lease; `watcher` watches it.
+    /// Creates a candidate of this program, with a generated identity. `guarded` makes the client
+    /// that writes the Lease; `watcher` watches it.
     pub fn new(
         program: &str,
         config: ElectionSettings,
@@ -109,7 +109,7 @@ impl Elector {
             lease_ttl: config.lease_duration,
         };
         let lock = LeaseLock::new(guarded(guard.clone()), &config.namespace, params);
-        // Half of what is left of a regularly renewed term just before a renewal.
+        // Half of the rest of a regularly renewed term just before a renewal.
         let write_timeout = config.renew_deadline.saturating_sub(config.retry_period) / 2;
         let leadership = Leadership::standby(write_timeout, guard.annotations().clone());
         Self {
@@ -128,26 +128,26 @@ impl Elector {
         }
     }
 
-    /// A candidate only while it is eligible.
+    /// Makes this a candidate only while it is eligible.
     #[must_use]
     pub fn while_eligible(mut self, eligibility: Eligibility) -> Self {
         self.eligibility = eligibility;
         self
     }
 
-    /// This candidate's holder identity.
+    /// Returns this candidate's holder identity.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// The other holder of the Lease and when it is free, as text for pages; empty if there is
-    /// none.
+    /// Returns the other holder of the Lease and when the Lease is free, as text for pages. The
+    /// text is empty if nobody else holds it.
     pub fn rival(&self) -> impl Fn() -> String + Send + Sync + 'static {
         let guard = self.guard.clone();
         move || guard.observed().rival(Instant::now())
     }
 
-    /// The problem if another program holds the Lease, as text for pages.
+    /// Returns the problem if another program holds the Lease, as text for pages.
     pub fn shared(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
         let (guard, name) = (self.guard.clone(), self.lease_name());
         move || guard.observed().shared(&name)
@@ -157,7 +157,7 @@ impl Elector {
         format!("{}/{}", self.config.namespace, self.config.lease)
     }
 
-    /// The leadership state for the rest of the process.
+    /// Returns the leadership state for the rest of the process.
     pub fn leadership(&self) -> &Leadership {
         &self.leadership
     }
@@ -232,12 +232,13 @@ impl Elector {
         }
     }
 
-    /// The time limit for an attempt that no term limits.
+    /// Returns the time limit for an attempt that no term limits.
     fn call_timeout(&self) -> Duration {
         self.config.renew_deadline.min(CALL)
     }
 
-    /// After the retry period with client-go's jitter, or as soon as the Lease expires.
+    /// Returns the next attempt: after the retry period with client-go's jitter, or as soon as the
+    /// Lease expires.
     fn next_attempt(&self) -> Instant {
         let jitter = 1.0 + 1.2 * rand::random::<f64>();
         let retry = Instant::now() + self.config.retry_period.mul_f64(jitter);
@@ -248,7 +249,7 @@ impl Elector {
         }
     }
 
-    /// Starts to lead; `false` if the term has already expired.
+    /// Starts to lead. Returns false if the term has already expired.
     fn begin(&self, since: Moment, term: u64) -> bool {
         if !self.leadership.renew(since, self.config.renew_deadline, term) {
             return false;
@@ -261,7 +262,7 @@ impl Elector {
 
     /// Renews the Lease until a renewal does not complete within the term.
     async fn lead(&mut self) -> Loss {
-        // When the renewal in progress began, and what was left of the term then.
+        // The beginning of the renewal in progress, and the rest of the term at that time.
         let mut renewal = None;
         loop {
             let pause = sleep(self.config.retry_period.min(self.leadership.remaining()));
@@ -289,10 +290,10 @@ impl Elector {
         }
     }
 
-    /// One attempt. Another client may write the Lease between our read and our write, which then
-    /// is refused. While the Lease is ours, it is read and written again at once: each time is
-    /// an attempt of its own to the protocol, with a decision on what was read and a term that
-    /// counts from before the read.
+    /// Makes one attempt. Another client may write the Lease between our read and our write, which
+    /// is then refused. While the Lease is ours, it is read and written again at once. To the
+    /// protocol, each time is a separate attempt, with a decision on the Lease that was read and a
+    /// term that counts from before the read.
     async fn attempt(&mut self, limit: Duration) -> Attempt {
         let end = Instant::now() + limit;
         let mut writes = 1;
@@ -321,7 +322,7 @@ impl Elector {
         Attempt::Failed
     }
 
-    /// One call of the library, until this time. The term counts from before the call.
+    /// Makes one call of the library, until this time. The term counts from before the call.
     async fn call(&mut self, end: Instant) -> Result<Attempt, ApiError> {
         self.may_hold = true;
         let since = Moment::now();
@@ -392,7 +393,7 @@ impl Elector {
         let lease = &self.config.lease;
         let error = match timeout(self.call_timeout(), self.free()).await {
             Ok(Ok(())) => return tracing::info!(lease, "released the lease"),
-            Ok(Err(Error::ReleaseLockWhenNotLeading { .. })) => return, // Nothing to release.
+            Ok(Err(Error::ReleaseLockWhenNotLeading { .. })) => return, // This process does not hold the Lease.
             Ok(Err(error)) => api_error(error),
             Err(_) => ApiError::Timeout,
         };
@@ -424,7 +425,7 @@ impl Elector {
     }
 }
 
-/// A number that grows with each leader: the Lease's creation time in the high bits, its
+/// Returns a number that grows with each leader: the Lease's creation time in the high bits, its
 /// transitions in the low bits, because a recreated Lease counts from zero again.
 fn term_number(lease: &Lease) -> u64 {
     const COUNT: u64 = (1 << 20) - 1;

@@ -4,8 +4,8 @@
 //! replica becomes a candidate only while its watches work, and a leader whose watches have not
 //! worked for [`BLIND_LIMIT`] gives its Lease back and ends. No replica needs to know about another
 //! for this: if one sees, it leads; if no replica sees, no replica leads, and no Lease changes its
-//! holder. A process that has just started has to see first, so a restart changes nothing (but for
-//! one case: `docs/explanation/leadership.md`, "Watches").
+//! holder. A process that has just started has to see first, so a restart changes nothing (except
+//! for one case: `docs/explanation/leadership.md`, "Watches").
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ impl Eligibility {
         self.0.write().push(watch);
     }
 
-    /// The watch that has failed longest, if one fails.
+    /// Returns the watch that has failed longest, if one fails.
     pub fn obstacle(&self) -> Option<FailedWatch> {
         self.0.read().iter().filter_map(WatchState::failure).max_by_key(|failed| failed.lasted)
     }

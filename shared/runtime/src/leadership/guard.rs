@@ -1,10 +1,10 @@
 //! The layer between `kube-leader-election` and the API server.
 //!
-//! It rewrites each Lease that the library reads, so that the library's wall clock test gives
-//! the result of our observation, and turns the library's patches into updates (PUT) of the
-//! Lease that was read. An update carries the version that was read as its precondition, and the
-//! API server serves it at the priority level `leader-election`, which no patch reaches: its
-//! FlowSchemas match the verbs get, create and update.
+//! The guard rewrites each Lease that the library reads, so that the library's comparison with the
+//! wall clock gives the result of our observation, and turns the library's patches into updates
+//! (PUT) of the Lease that was read. An update carries the version that was read as its
+//! precondition, and the API server serves it at the priority level `leader-election`, which
+//! patches never reach: its FlowSchemas match the verbs get, create and update.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ const FAR_AHEAD: &str = "9000-01-01T00:00:00.000000Z";
 /// The duration shown; any value works between those two times.
 const SHOWN_SECONDS: u32 = 1;
 
-/// A layer only for the client that writes the Lease. Clones share the observation.
+/// The layer. Only the client that writes the Lease has it. Clones share the observation.
 #[derive(Clone)]
 pub struct LeaseGuard {
     observed: Arc<Mutex<Observed>>,
@@ -46,7 +46,7 @@ impl LeaseGuard {
         Self { observed, annotations: LeaseAnnotations::elected() }
     }
 
-    /// The annotations of the Lease.
+    /// Returns the annotations of the Lease.
     pub(super) fn annotations(&self) -> &LeaseAnnotations {
         &self.annotations
     }
@@ -58,12 +58,12 @@ impl LeaseGuard {
         LeaseService::new(service_fn(guarded))
     }
 
-    /// The known state of the Lease.
+    /// Returns the known state of the Lease.
     pub(super) fn observed(&self) -> MutexGuard<'_, Observed> {
         self.observed.lock()
     }
 
-    /// The Lease as shown to the library: complete, and expired exactly when we decide so.
+    /// Returns the Lease as shown to the library: complete, and expired exactly when we decide so.
     fn present(&self, mut lease: Value) -> Value {
         let (now, mut observed) = (Instant::now(), self.observed());
         let has_version = lease.pointer("/metadata/resourceVersion").is_some_and(Value::is_string);
@@ -80,7 +80,7 @@ impl LeaseGuard {
                 spec[field] = absent;
             }
         }
-        // The library adds one to it, which must neither overflow nor be negative.
+        // The library adds one to this number, which must neither overflow nor be negative.
         let countable = |count: i64| (0..i64::from(i32::MAX)).contains(&count);
         if spec["leaseTransitions"].as_i64().is_some_and(|count| !countable(count)) {
             spec["leaseTransitions"] = json!(0);
@@ -91,8 +91,8 @@ impl LeaseGuard {
         lease
     }
 
-    /// The Lease does not exist. If it existed before, its holder may still lead: as long as it
-    /// must be respected, the candidate is shown the last known Lease.
+    /// Answers for a Lease that does not exist. If it existed before, its holder may still lead, so
+    /// the candidate is shown the last known Lease as long as it must be respected.
     fn present_absent(&self) -> Option<Value> {
         let (now, mut observed) = (Instant::now(), self.observed());
         observed.read = None;
@@ -111,13 +111,13 @@ impl LeaseGuard {
 
     /// Turns a patch into an update of the Lease that was read before it; a read serves one write.
     /// The update keeps the Lease's version and UID, so it neither overwrites a change nor
-    /// recreates a Lease that was deleted in between. Also returns the number of changes of what
-    /// this leader leaves that the update has.
+    /// recreates a Lease that was deleted in between. Also returns how many changes of the leader's
+    /// annotations the update contains.
     fn update(&self, patch: Request<Body>) -> Result<(Request<Body>, u64), BoxError> {
         let lease = self.observed().read.take();
         let mut lease = lease.ok_or("refused here: a Lease must be read before it is written")?;
         let (mut parts, body) = patch.into_parts();
-        // Bodies that kube's Api makes are in memory.
+        // The bodies of kube's Api are in memory.
         let bytes = body.collect_bytes().now_or_never().ok_or("the patch is not in memory")??;
         merge(&mut lease, serde_json::from_slice(&bytes)?);
         let changes = self.annotations.write(&mut lease);
@@ -159,8 +159,7 @@ impl LeaseGuard {
     }
 }
 
-/// Applies a JSON merge patch (RFC 7386). A null that it sets is an absent field to the API
-/// server.
+/// Applies a JSON merge patch (RFC 7386). To the API server, a field that is set to null is absent.
 fn merge(into: &mut Value, patch: Value) {
     let Value::Object(fields) = patch else {
         *into = patch;

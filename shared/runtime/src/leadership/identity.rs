@@ -5,15 +5,15 @@ use uuid::Uuid;
 /// Maximum length of an identity, which is also a field manager (128 bytes).
 const LIMIT: usize = 128;
 
-/// A unique identity for this process: two replicas may share a host name. It names the program,
-/// so that a candidate recognises a Lease that another program holds.
+/// Creates a unique identity for this process: two replicas may share a host name. It names the
+/// program, so that a candidate recognises a Lease that another program holds.
 pub(super) fn new(program: &str) -> String {
     let host = hostname::get().ok().and_then(|name| name.into_string().ok());
     on_host(host.as_deref().unwrap_or("localhost"), program)
 }
 
-/// The program that an identity names. `None` if it does not name one, like client-go's identities,
-/// which are `<host>_<uuid>`.
+/// Returns the program that an identity names. `None` if it does not name one, like client-go's
+/// identities, which are `<host>_<uuid>`.
 pub(crate) fn program(identity: &str) -> Option<&str> {
     let (rest, unique) = identity.rsplit_once('_')?;
     Uuid::try_parse(unique).ok()?;

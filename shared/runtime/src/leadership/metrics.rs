@@ -39,7 +39,7 @@ pub struct LeadershipMetrics {
 }
 
 impl LeadershipMetrics {
-    /// The metrics of the Lease of this name.
+    /// Creates the metrics of the Lease of this name.
     pub fn new(name: &str) -> Self {
         let metrics = Self { name: name.to_owned().into(), of: Elections::default() };
         // Present from the start, so that "no leader" differs from "no data".

@@ -31,7 +31,8 @@ struct Seen {
 }
 
 impl Observed {
-    /// No observation yet, for the candidate `me`, which respects a record for at least `duration`.
+    /// Starts without an observation, for the candidate `me`, which respects a record for at least
+    /// `duration`.
     pub(super) fn new(me: &str, duration: Duration) -> Self {
         Self { me: me.to_owned(), duration, last: None, read: None }
     }
@@ -53,19 +54,19 @@ impl Observed {
         }
     }
 
-    /// The holder of the Lease when last seen; empty if there is none.
+    /// Returns the holder of the Lease when last seen, or an empty text if nobody held it.
     pub(super) fn holder(&self) -> &str {
         self.last.as_ref().map_or("", |seen| holder(&seen.record))
     }
 
-    /// The Lease's transitions as last seen; `None` if it was never seen.
+    /// Returns the Lease's transitions as last seen, or `None` if it was never seen.
     pub(super) fn transitions(&self) -> Option<i64> {
         let seen = self.last.as_ref()?;
         Some(seen.record.get("leaseTransitions").and_then(Value::as_i64).unwrap_or_default())
     }
 
-    /// When another candidate's Lease need no longer be respected. `None` if no other candidate
-    /// is known to hold it.
+    /// Returns when another candidate's Lease need no longer be respected. `None` if no other
+    /// candidate is known to hold it.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let seen = self.last.as_ref().filter(|_| self.is_held_by_other())?;
         Some(seen.since + self.respected(&seen.record))
@@ -81,8 +82,8 @@ impl Observed {
         holder(record) == self.me
     }
 
-    /// The other holder and the time until a candidate may take over, as text for logs and
-    /// pages; empty if there is none.
+    /// Returns the other holder and the time until a candidate may take over, as text for logs and
+    /// pages. The text is empty if nobody else holds the Lease.
     pub(super) fn rival(&self, now: Instant) -> String {
         let Some(expiry) = self.expires_at() else { return String::new() };
         let holder = one_line(self.holder(), LONGEST_LINE);
@@ -90,17 +91,18 @@ impl Observed {
         format!("held by {holder}, free in {left} s unless renewed")
     }
 
-    /// The program that holds the Lease, if it is not the candidate's own.
+    /// Returns the program that holds the Lease, if it is not the candidate's own.
     pub(super) fn other_program(&self) -> Option<&str> {
         identity::program(self.holder()).filter(|it| identity::program(&self.me) != Some(it))
     }
 
-    /// The problem if another program holds the Lease of this name, as text for logs and pages.
+    /// Returns the problem if another program holds the Lease of this name, as text for logs and
+    /// pages.
     pub(super) fn shared(&self, name: &str) -> Option<String> {
         let program = one_line(self.other_program()?, LONGEST_LINE);
         Some(format!(
             "the Lease {name} is held by another program, {program}: two programs with one Lease \
-             exclude each other; give each program a Lease of its own (--leader-elect-resource-name)"
+             exclude each other; give each program its own Lease (--leader-elect-resource-name)"
         ))
     }
 
@@ -108,15 +110,16 @@ impl Observed {
         !self.holder().is_empty() && self.holder() != self.me
     }
 
-    /// The longer of the record's duration and our own, so that replicas with different settings
-    /// cannot lead at the same time. A record with more than any setting accepts is a mistake.
+    /// Returns the longer of the record's duration and our own, so that replicas with different
+    /// settings cannot lead at the same time. A record with a longer duration than any setting
+    /// accepts is a mistake.
     fn respected(&self, record: &Value) -> Duration {
         let own = record.get("leaseDurationSeconds").and_then(Value::as_u64).unwrap_or_default();
         Duration::from_secs(own).min(LONGEST_LEASE).max(self.duration)
     }
 }
 
-/// The holder in this record; empty if there is none.
+/// Returns the holder in this record; empty if there is none.
 pub(super) fn holder(record: &Value) -> &str {
     record.get("holderIdentity").and_then(Value::as_str).unwrap_or("")
 }
@@ -151,7 +154,7 @@ mod tests {
         check(json!({"holderIdentity": "other"}), Some(15));
         check(json!({"holderIdentity": "other", "leaseDurationSeconds": "many"}), Some(15));
         check(json!({"holderIdentity": "other", "leaseDurationSeconds": 600}), Some(600));
-        // No setting accepts more.
+        // This is the longest duration that a setting accepts.
         check(json!({"holderIdentity": "other", "leaseDurationSeconds": 601}), Some(600));
         check(json!({"holderIdentity": "other", "leaseDurationSeconds": i32::MAX}), Some(600));
         check(json!({"holderIdentity": "other", "leaseDurationSeconds": u64::MAX}), Some(600));
@@ -187,7 +190,7 @@ mod tests {
         check(&node, &identity::new("node-ccm"), None);
         check(&node, &node, None);
         check(&node, "", None);
-        // cloud-controller-manager, whose Lease may be taken over on purpose.
+        // This is cloud-controller-manager, whose Lease may be taken over on purpose.
         check(&node, "node-7_5f0a3c1e-6f0e-4a57-9b3e-6a6d4f2f3b10", None);
     }
 
@@ -196,7 +199,7 @@ mod tests {
         let start = Instant::now();
         let mut observed = Observed::new("me", OURS);
         observed.saw(&json!({"holderIdentity": "other", "renewTime": "b"}), start);
-        // A timestamp that goes backwards is a change, too.
+        // A timestamp that goes backwards is also a change.
         observed.saw(&json!({"holderIdentity": "other", "renewTime": "a"}), start + seconds(14));
         assert!(!observed.is_free(start + seconds(28)));
         assert_eq!(observed.expires_at(), Some(start + seconds(29)));

@@ -38,7 +38,7 @@ impl From<&ApiError> for Reason {
 }
 
 impl Reason {
-    /// A hint for the operator, if there is one.
+    /// Returns a hint for the operator, if there is one.
     pub(super) fn remedy(self) -> &'static str {
         match self {
             Self::Forbidden => {
@@ -53,7 +53,7 @@ impl Reason {
     }
 }
 
-/// The API server's error behind an error of the library.
+/// Returns the API server's error behind an error of the library.
 pub(super) fn api_error(error: Error) -> ApiError {
     match error {
         Error::GetLease(error)

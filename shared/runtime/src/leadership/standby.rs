@@ -37,7 +37,7 @@ pub(super) async fn watch(
     guard: LeaseGuard,
     free: &Notify,
 ) -> Infallible {
-    // Untyped, so that the record compares equal to the one that an attempt reads.
+    // The Lease is untyped, so that the record compares equal to the one that an attempt reads.
     let resource = ApiResource::erase::<Lease>(&());
     let api = Api::<DynamicObject>::namespaced_with(client, &namespace, &resource);
     let config = Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
@@ -66,7 +66,7 @@ pub(super) async fn watch(
     }
 }
 
-/// The API server's answer decides whether rights are missing.
+/// Returns the remedy for an error. The API server's answer decides whether rights are missing.
 fn remedy(error: &watcher::Error) -> &'static str {
     use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
     let reason = match error {

@@ -22,7 +22,8 @@ impl Moment {
         Self { monotonic: Instant::now(), since_boot: clock::since_boot(), wall: clock::wall() }
     }
 
-    /// The longest time that may have passed until `later`. A clock that stepped back is ignored.
+    /// Returns the longest time that may have passed until `later`. A clock that stepped back is
+    /// ignored.
     fn until(&self, later: &Self) -> Duration {
         let monotonic = later.monotonic.saturating_duration_since(self.monotonic);
         let since_boot = later.since_boot.saturating_sub(self.since_boot);
@@ -30,7 +31,7 @@ impl Moment {
         monotonic.max(since_boot).max(wall)
     }
 
-    /// The longest time that may have passed since then.
+    /// Returns the longest time that may have passed since then.
     pub(super) fn elapsed(&self) -> Duration {
         self.until(&Self::now())
     }
@@ -103,12 +104,12 @@ enum TermState {
 const UNBOUNDED_WRITE: Duration = Duration::from_secs(10);
 
 impl Leadership {
-    /// Always leads: `--leader-elect=false`.
+    /// Returns a leadership that never ends: `--leader-elect=false`.
     pub fn unconditional() -> Self {
         Self::with(TermState::Unlimited, UNBOUNDED_WRITE)
     }
 
-    /// Always leads, and the API server stores its annotations only with
+    /// Returns a leadership that never ends, whose annotations the API server stores only with
     /// [`annotate`](LeaseAnnotations::annotate): for tests.
     pub fn storing_later() -> Self {
         let annotations = LeaseAnnotations::elected();
@@ -125,12 +126,12 @@ impl Leadership {
         Self { annotations, ..Self::with(TermState::Standby, write_timeout) }
     }
 
-    /// The annotations of the Lease.
+    /// Returns the annotations of the Lease.
     pub fn annotations(&self) -> &LeaseAnnotations {
         &self.annotations
     }
 
-    /// Leads for this time from now on; a zero length does not lead. For tests of writers.
+    /// Leads for this time from now on. With a zero length it does not lead. For tests of writers.
     pub fn for_a_term(length: Duration) -> Self {
         let leadership = Self::standby(length, LeaseAnnotations::default());
         leadership.renew(Moment::now(), length, 1);
@@ -181,8 +182,8 @@ impl Leadership {
         self.check(Duration::ZERO).is_ok()
     }
 
-    /// The time limit for writes that a regularly renewed term covers: half of its remaining time
-    /// just before a renewal.
+    /// Returns the time limit for writes that a regularly renewed term covers: half of its
+    /// remaining time just before a renewal.
     pub fn write_timeout(&self) -> Duration {
         self.write_timeout
     }
@@ -210,13 +211,13 @@ impl Leadership {
         matches!(*self.state.borrow(), TermState::Term(current) if current.remaining().is_zero())
     }
 
-    /// The remaining term; zero when not leading.
+    /// Returns the remaining term; zero when not leading.
     pub fn remaining(&self) -> Duration {
         self.check(Duration::ZERO).map_or(Duration::ZERO, |term| term.remaining)
     }
 
-    /// The term of this number now lasts for `length` from `since`. `false` if it has already
-    /// expired: then the term does not start.
+    /// Renews the term of this number: it now lasts for `length` from `since`. Returns false if
+    /// that has already expired: then the term does not start.
     pub(super) fn renew(&self, since: Moment, length: Duration, number: u64) -> bool {
         let current = Current { since, length, number };
         if current.remaining().is_zero() {
@@ -226,7 +227,7 @@ impl Leadership {
         true
     }
 
-    /// Ends leadership. Returns whether this process led.
+    /// Ends leadership. Returns true if this process led.
     pub(super) fn end(&self) -> bool {
         self.state.send_if_modified(|state| {
             let led = matches!(state, TermState::Term(_));
@@ -261,9 +262,9 @@ mod tests {
         assert_eq!(leadership.check(Duration::ZERO), Err(Lost::NotLeading));
     }
 
-    /// Same rule as upstream's health check: it fails only for a process that considers itself
-    /// leader after its term expired. Upstream allows 20 s more; here nothing can delay the end of
-    /// a term, because each write checks the clock.
+    /// The rule is the same as in upstream's health check: it fails only for a process that
+    /// considers itself leader after its term expired. Upstream allows 20 s more; here nothing can
+    /// delay the end of a term, because each write checks the clock.
     #[tokio::test(start_paused = true)]
     async fn only_a_leader_whose_term_is_over_is_overdue() {
         let leadership = standby();

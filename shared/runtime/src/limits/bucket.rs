@@ -29,7 +29,7 @@ pub(crate) const MAX_CLOSED: Duration = Duration::from_mins(5);
 pub struct Rate {
     /// Requests per second on average; `None` for no limit.
     pub per_second: Option<f64>,
-    /// Requests at once after an idle period; at least 1.
+    /// How many requests may be sent at once after an idle period. At least 1.
     pub burst: u32,
 }
 
@@ -37,17 +37,17 @@ impl Rate {
     /// No limit.
     pub const UNLIMITED: Self = Self { per_second: None, burst: 1 };
 
-    /// A rate of `per_second` with a burst.
+    /// Creates a rate of `per_second` with a burst.
     pub const fn new(per_second: f64, burst: u32) -> Self {
         Self { per_second: Some(per_second), burst }
     }
 
-    /// Requests per second, if they are limited.
+    /// Returns the requests per second, if they are limited.
     fn limit(self) -> Option<f64> {
         self.per_second.filter(|rate| *rate > 0.0 && rate.is_finite())
     }
 
-    /// The burst. One below 1 would block all requests.
+    /// Returns the burst. One below 1 would block all requests.
     fn most(self) -> f64 {
         f64::from(self.burst.max(1))
     }
@@ -70,7 +70,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket.
+    /// Creates a full bucket.
     pub(super) fn new(rate: Rate, now: Instant) -> Self {
         Self {
             rate,
@@ -84,12 +84,12 @@ impl Bucket {
         }
     }
 
-    /// The current rate; `None` if there is no limit.
+    /// Returns the current rate; `None` if there is no limit.
     pub(super) fn in_force(&self) -> Option<f64> {
         Some(self.rate.limit()? * self.share)
     }
 
-    /// The configured rate and burst; `None` if there is no limit.
+    /// Returns the configured rate and burst; `None` if there is no limit.
     pub(super) fn configured(&self) -> Option<(f64, f64)> {
         Some((self.rate.limit()?, self.rate.most()))
     }
@@ -99,7 +99,7 @@ impl Bucket {
         self.tokens
     }
 
-    /// The remaining time for which the bucket is closed.
+    /// Returns the remaining time for which the bucket is closed.
     pub(super) fn closed_for(&self, now: Instant) -> Option<Duration> {
         self.closed_until
             .and_then(|until| until.checked_duration_since(now))
@@ -118,7 +118,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// The earliest start of a request behind `ahead` others, in the current state.
+    /// Returns the earliest start of a request behind `ahead` others, in the current state.
     pub(super) fn earliest(&mut self, ahead: usize, now: Instant) -> Instant {
         self.fill(now);
         let opens = self.closed_until.map_or(now, |until| until.max(now));
@@ -129,7 +129,7 @@ impl Bucket {
         }
         let wait = Duration::try_from_secs_f64(missing / per_second)
             .map_or(HORIZON, |wait| wait.min(HORIZON));
-        // Rounded up: at the returned time the token exists.
+        // The time is rounded up, so that the token exists then.
         opens.max(now + wait + Duration::from_nanos(1))
     }
 
@@ -141,7 +141,7 @@ impl Bucket {
         self.rate = rate;
     }
 
-    /// Closes the bucket for this time. Never shortens an earlier closing. Returns whether the
+    /// Closes the bucket for this time. Never shortens an earlier closing. Returns true if the
     /// bucket was open.
     pub(super) fn close(&mut self, time: Duration, now: Instant) -> bool {
         let was_open = self.closed_for(now).is_none();
@@ -150,7 +150,7 @@ impl Bucket {
         was_open
     }
 
-    /// The server refused a request as too many.
+    /// Records that the server refused a request as too many.
     pub(super) fn refused(&mut self, now: Instant) {
         self.throttled += 1;
         self.fill(now);
@@ -162,8 +162,8 @@ impl Bucket {
         self.adjusted = now;
     }
 
-    /// The server processed a request: raises the share by the time since the last change, but by
-    /// at most one second's worth per response.
+    /// Records that the server processed a request: raises the share by the time since the last
+    /// change, but by at most one second's worth per response.
     pub(super) fn succeeded(&mut self, now: Instant) {
         if self.share >= 1.0 {
             return;

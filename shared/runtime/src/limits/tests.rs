@@ -187,8 +187,8 @@ async fn closing_holds_those_who_wait() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However requests wait, give up or return: the bucket admits exactly as many as the rate
-    /// allows.
+    /// The bucket admits exactly as many requests as the rate allows, no matter how they wait, give
+    /// up or return.
     #[test]
     fn the_rate_is_used_up_and_kept(
         waiters in prop::collection::vec((0..2000_u64, any::<bool>(), prop::option::of(1..3000_u64)), 1..60),
@@ -231,7 +231,7 @@ async fn waiters_on_several_threads_are_all_served() {
         tasks.spawn(async move {
             for _ in 0..50 {
                 if task % 4 == 0 {
-                    // Gives up almost at once, often during its turn.
+                    // The request gives up almost at once, often during its turn.
                     _ = timeout(Duration::from_micros(50), bucket.admit(Priority::Waiting)).await;
                 } else {
                     let priority =

@@ -25,7 +25,7 @@ pub enum Refused {
         /// The remaining time of the pause.
         left: Duration,
     },
-    /// No token is available in time.
+    /// A token is not available in time.
     #[error("not admitted before the deadline")]
     NoTurn,
 }
@@ -54,13 +54,13 @@ struct BucketState {
     last: u64,
 }
 
-/// The first waiter of this priority.
+/// Returns the first waiter of this priority.
 fn first(line: &Line, priority: Priority) -> Option<(&(Priority, u64), &Arc<Notify>)> {
     line.range((priority, 0)..=(priority, u64::MAX)).next()
 }
 
 impl BucketState {
-    /// The waiter whose turn it is.
+    /// Returns the waiter whose turn it is.
     fn head(&self) -> Option<(&(Priority, u64), &Arc<Notify>)> {
         let (urgent, routine) =
             (first(&self.line, Priority::Waiting), first(&self.line, Priority::Routine));
@@ -85,8 +85,8 @@ impl BucketState {
         }
     }
 
-    /// Admits this waiter (`None`), or returns the time to try again unless woken before. An
-    /// error if it is certain that there is no turn by the deadline.
+    /// Admits this waiter (`None`), or returns the time to try again unless woken earlier. Returns
+    /// an error if it is certain that its turn does not come by the deadline.
     fn turn(
         &mut self,
         ticket: (Priority, u64),
@@ -108,7 +108,7 @@ impl BucketState {
         if earliest > deadline || deadline <= now {
             return Err(Refused::NoTurn);
         }
-        // The others' waiters are woken in their turn.
+        // The other waiters are woken when it is their turn.
         Ok(Some(if is_head { earliest } else { deadline }))
     }
 }
@@ -138,7 +138,7 @@ impl Drop for PlaceInLine<'_> {
 }
 
 impl TokenBucket {
-    /// A full bucket. The histogram records the seconds that each request waited.
+    /// Creates a full bucket. The histogram records the seconds that each request waited.
     pub fn new(rate: Rate, waits: Histogram) -> Self {
         let state = BucketState {
             bucket: Bucket::new(rate, Instant::now()),
@@ -150,13 +150,13 @@ impl TokenBucket {
     }
 
     /// Waits for a turn without a time limit, and returns the wait time. A caller that gives up
-    /// takes no token.
+    /// does not take a token.
     pub async fn admit(&self, priority: Priority) -> Duration {
         let never = later(Instant::now(), Duration::MAX);
         self.admit_by(priority, never).await.unwrap_or_default()
     }
 
-    /// Waits for a turn, and fails as soon as it is certain that there is none by the deadline.
+    /// Waits for a turn, and fails as soon as it is certain that it does not come by the deadline.
     pub async fn admit_by(
         &self,
         priority: Priority,
@@ -186,9 +186,8 @@ impl TokenBucket {
         self.change(|bucket, now| bucket.configure(rate, now));
     }
 
-    /// Closes the bucket for this time, at most five minutes. Never shortens an earlier
-    /// closing. Returns whether the bucket was open, so that a burst of refusals can be logged
-    /// once.
+    /// Closes the bucket for this time, at most five minutes. Never shortens an earlier closing.
+    /// Returns true if the bucket was open, so that a burst of refusals can be logged once.
     pub fn close_for(&self, time: Duration) -> bool {
         self.change(|bucket, now| bucket.close(time, now))
     }
@@ -204,17 +203,17 @@ impl TokenBucket {
         self.shared.state.lock().bucket.succeeded(Instant::now());
     }
 
-    /// The current requests per second; `None` for no limit.
+    /// Returns the current requests per second; `None` for no limit.
     pub fn in_force(&self) -> Option<f64> {
         self.shared.state.lock().bucket.in_force()
     }
 
-    /// The number of waiting requests.
+    /// Returns the number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.shared.state.lock().line.len()
     }
 
-    /// The bucket, and the number of waiting requests.
+    /// Returns the bucket, and the number of waiting requests.
     pub(super) fn snapshot(&self) -> (Bucket, usize) {
         let state = self.shared.state.lock();
         (state.bucket.clone(), state.line.len())

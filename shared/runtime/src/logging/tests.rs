@@ -7,7 +7,7 @@ fn settings(verbosity: u8, filter: Option<&str>) -> LogSettings {
     LogSettings { verbosity, filter: filter.map(str::to_owned), format: LogFormat::Text }
 }
 
-/// The lines that pass: our own at three levels, libraries' at warn and error.
+/// Returns the lines that pass: our own at three levels, libraries' at warn and error.
 fn come_through(settings: &LogSettings) -> String {
     let lines = Log::new();
     let (subscriber, _) = logger(settings, lines.clone());

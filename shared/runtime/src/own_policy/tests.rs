@@ -88,7 +88,7 @@ impl Running {
         line.unwrap().to_owned()
     }
 
-    /// A write that the server refuses.
+    /// Sends a write that the server refuses.
     async fn refused(&self, words: &str) {
         words.clone_into(&mut self.server.lock().refuses);
         let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(self.clients.main.clone());
@@ -136,19 +136,19 @@ async fn a_policy_that_is_not_in_force_is_said_and_its_installation_noticed() {
     for (server, expect) in [
         (
             Server { policy: none.clone(), ..installed() },
-            "!no policy named node-ccm is installed, or this API server is older than 1.30",
+            "!the policy node-ccm is not installed, or this API server is older than 1.30",
         ),
         (
             Server { binding: none, ..installed() },
-            "!no policy named node-ccm is installed, or this API server is older",
+            "!the policy node-ccm is not installed, or this API server is older",
         ),
         (
             Server { binding: audits, ..installed() },
-            "!the binding node-ccm denies nothing: it only warns or audits",
+            "!the binding node-ccm does not deny anything: it only warns or audits",
         ),
         (
             Server { binding: (200, of_another), ..installed() },
-            "!the binding node-ccm denies nothing: it only warns or audits, or binds another policy",
+            "!the binding node-ccm does not deny anything: it only warns or audits, or binds another policy",
         ),
         (
             Server { policy: denied_right, ..installed() },
@@ -223,9 +223,9 @@ async fn a_policy_that_goes_after_a_refusal_is_said() {
     running.server.lock().policy = (404, status(404, "not found"));
     running.pass(PERIOD * 2).await;
     assert!(
-        running.line().starts_with("!no policy named node-ccm is installed"),
+        running.line().starts_with("!the policy node-ccm is not installed"),
         "{}",
         running.line()
     );
-    assert_eq!(running.told("no policy named node-ccm"), 1, "{}", running.log.text());
+    assert_eq!(running.told("the policy node-ccm is not installed"), 1, "{}", running.log.text());
 }

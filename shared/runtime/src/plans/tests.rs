@@ -16,7 +16,7 @@ fn held(step: &'static str) -> Step {
     Step { step, changes, reason, held: Some("the breaker is open".to_owned()) }
 }
 
-/// The page without timestamps.
+/// Returns the page without timestamps.
 fn json(plans: &Plans, name: Option<&str>) -> Value {
     let mut page: Value = serde_json::from_str(&plans.json(name)).unwrap();
     for plan in page["plans"].as_array_mut().unwrap() {
@@ -90,7 +90,7 @@ fn a_step_is_counted_and_logged_once() {
     for _ in 0..3 {
         plans.set(&node("node-1"), vec![step("labels", "a=b")]);
     }
-    // One more step: the first one is not new.
+    // The object has one more step, and the first one is not new.
     plans.set(&node("node-1"), vec![step("labels", "a=b"), held("delete")]);
     plans.clear("Node", "node-1");
     plans.clear("Node", "node-1");
@@ -165,7 +165,7 @@ async fn the_line_says_which_object_waits_longest() {
     assert_eq!(plans.waiting(), Verdict::Passed(first("4 min")));
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(plans.waiting(), Verdict::Failed(first("5 min")));
-    // It goes on waiting when its step changes, but not when its step is gone.
+    // The object still waits after its step has changed, but not after the step is gone.
     plans.set(&node("node-2"), vec![step("taint", "c")]);
     assert!(!plans.waiting().is_passed());
     plans.set(&node("node-2"), Vec::new());
@@ -201,7 +201,7 @@ async fn a_blocked_object_is_shown_with_its_reason_and_waits_for_nobody() {
     tokio::time::advance(LONG * 2).await;
     plans.clear("Node", "node-2");
     assert!(plans.waiting().is_passed(), "{:?}", plans.waiting());
-    // What waits, waits since it has steps.
+    // An object counts as waiting from the moment at which it had its first step.
     plans.set(&node("node-1"), vec![step("labels", "a=b")]);
     assert!(plans.waiting().is_passed(), "{:?}", plans.waiting());
     plans.clear("Node", "node-1");

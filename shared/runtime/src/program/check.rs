@@ -1,4 +1,4 @@
-//! `--check-config`: checks everything that needs no server.
+//! `--check-config`: checks everything that can be checked without a server.
 
 use std::{sync::Arc, time::Duration};
 

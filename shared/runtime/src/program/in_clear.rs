@@ -1,4 +1,4 @@
-//! Reports requests to the cloud that cross the network without encryption.
+//! Reports that requests to the cloud cross the network without encryption.
 
 use ccm_cloud::Cloud;
 use ccm_metrics::computed;
@@ -18,7 +18,7 @@ pub(super) fn collect(metrics: &Metrics, ask: impl Fn() -> bool + Send + Sync + 
     metrics.collect(IN_CLEAR.collector(move || vec![(Vec::new(), ask())]));
 }
 
-/// Passes if nothing is known to be sent in clear.
+/// Passes if no request is known to be sent in clear.
 pub(super) fn verdict(cloud: &dyn Cloud) -> Verdict {
     match cloud.in_clear() {
         None => Verdict::Passed("nothing is known to be sent to the cloud in clear".to_owned()),

@@ -56,13 +56,13 @@ pub async fn run<P: Program>(
         ended = parts.live(providers, elector, &mut leading) => ended,
         () = parts.clients_outdated() => Ok(()),
     };
-    // Log first: the orderly shutdown takes time, and may be killed.
+    // The error is logged first, because the orderly shutdown takes time and may be killed.
     let outcome = outcome.inspect_err(log_failure);
     parts.end(outcome.is_ok(), leading).await;
     outcome
 }
 
-/// Why the program does nothing by these settings, whatever the cloud offers.
+/// Returns the reason if the program does nothing with these settings, whatever the cloud offers.
 pub(super) fn idle<P: Program>(common: &CommonSettings, own: &P::Settings) -> Option<String> {
     let names = || programs::controllers_of(&P::IDENTITY).map(|controller| controller.name);
     let disabled =
@@ -76,8 +76,8 @@ fn log_failure(failure: &Failure) {
 }
 
 impl<P: Program> Parts<P> {
-    /// From building the provider to the end of leadership. Returns only when leadership is lost
-    /// or an error occurs. Sets `leading` once the program leads or observes.
+    /// Runs from building the provider to the end of leadership. Returns only when leadership is
+    /// lost or an error occurs. Sets `leading` once the program leads or observes.
     async fn live(
         &self,
         providers: &ProviderRegistry,
@@ -100,7 +100,7 @@ impl<P: Program> Parts<P> {
         }
     }
 
-    /// Waits until the process must end because the API server's clients were made from files that have
+    /// Waits until the process must end because the files behind the API server's clients have
     /// changed.
     async fn clients_outdated(&self) {
         let clients = &self.clients;
@@ -111,7 +111,7 @@ impl<P: Program> Parts<P> {
         outdated("kubeconfig", changed, || self.leadership.is_leader()).await;
     }
 
-    /// From the provider to the end of leadership.
+    /// Runs from the provider to the end of leadership.
     async fn work(
         &self,
         cloud: Arc<dyn Cloud>,
@@ -173,7 +173,7 @@ impl<P: Program> Parts<P> {
         Err(Failure::Broken(why))
     }
 
-    /// The survey of other cloud controllers.
+    /// Returns the survey of other cloud controllers.
     fn rivals(&self) -> Survey {
         let common = self.common.borrow();
         let (client, parts) = (self.clients.main.clone(), (&self.health, &self.metrics));
@@ -204,7 +204,7 @@ impl<P: Program> Parts<P> {
         }
     }
 
-    /// The cloud. Nothing has been asked of it yet.
+    /// Returns the cloud. Nothing has been asked of it yet.
     async fn cloud(&self, providers: &ProviderRegistry) -> Result<Arc<dyn Cloud>, Failure> {
         let settings = Arc::clone(&self.common.borrow());
         let factory = providers
@@ -278,7 +278,8 @@ impl<P: Program> Parts<P> {
             None => Verdict::Passed("no other program holds it".to_owned()),
         });
         let release = self.election.token().clone();
-        // Work that keeps all threads busy must not cost the Lease.
+        // The candidate has its own thread, so that work that keeps all threads busy does not cost
+        // the Lease.
         self.election.spawn_job(
             "election",
             on_own_thread("election", async move {
@@ -287,7 +288,7 @@ impl<P: Program> Parts<P> {
         );
     }
 
-    /// Orderly shutdown: not ready, drain, stop the tasks, release the Lease, flush the events,
+    /// Shuts down in order: not ready, drain, stop the tasks, release the Lease, flush the events,
     /// close the pages. Without `drain`, because of an error, the work is abandoned.
     async fn end(self, drain: bool, leading: Option<Arc<P>>) {
         self.startup.fail("ending");
@@ -309,7 +310,7 @@ impl<P: Program> Parts<P> {
             self.metrics.set_running(P::IDENTITY.alias, false);
         }
         self.work.token().cancel();
-        // Not limited by the deadline: a sent write cannot be cancelled.
+        // The deadline does not limit this, because a sent write cannot be cancelled.
         self.gate.end_writes().await;
         let left = deadline.saturating_duration_since(Instant::now()).max(MIN_STOP_TIME);
         match self.work.wait_all(left).await {

@@ -6,13 +6,13 @@ use ccm_base::jittered;
 use futures::FutureExt as _;
 use tokio::time::sleep;
 
-/// The longest time for which a leader goes on with an outdated configuration, the shortest being two
-/// thirds of it: a standby ends and is restarted within this time.
+/// The longest time for which a leader continues with an outdated configuration. The shortest is
+/// two thirds of it. A standby ends and is restarted within this time.
 const HANDOVER: Duration = Duration::from_secs(90);
 
-/// Waits until the process must end, so that the next one has the changed configuration: `what` in log
-/// lines. `changed` returns while it has changed, and says which settings have. A standby ends at once;
-/// the leader leaves it the time to come back.
+/// Waits until the process must end, so that the next one has the changed configuration: `what` in
+/// log lines. `changed` returns while the configuration differs, with the names of the changed
+/// settings. A standby ends at once; the leader gives it the time to come back.
 pub(super) async fn outdated<F>(what: &str, changed: impl Fn() -> F, leads: impl Fn() -> bool)
 where
     F: Future<Output = String>,
@@ -27,7 +27,7 @@ where
         let seconds = wait.as_secs();
         tracing::info!(settings, seconds, "the {what} has changed; giving up leadership soon");
         sleep(wait).await;
-        // It may have been taken back in the meantime.
+        // The change may have been undone in the meantime.
         if changed().now_or_never().is_some() {
             tracing::info!(settings, "giving up leadership: the {what} has changed");
             return;
@@ -41,8 +41,8 @@ mod tests {
 
     use super::*;
 
-    /// How long a process goes on after its configuration has changed. `back`: the seconds after which it
-    /// is changed back, and changed again.
+    /// Returns how long a process continues after its configuration has changed. `back` has the
+    /// seconds after which the configuration is changed back, and changed again.
     async fn goes_on(leads: bool, back: Option<(u64, u64)>) -> u64 {
         let is_changed = watch::Sender::new(false);
         let begin = Instant::now();

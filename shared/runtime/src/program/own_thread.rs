@@ -1,13 +1,13 @@
-//! Work on a thread of its own, which the tasks of the process cannot delay.
+//! Runs work on its own thread, so that the tasks of the process cannot delay it.
 
 use std::{io, panic::resume_unwind, thread};
 
 use tokio::{runtime::Builder, sync::oneshot};
 
-/// Runs this on a thread of its own, with an async runtime of its own: its tasks and timers do not
-/// wait for the tasks of the other threads. Panics if the work panics, or if there can be no such thread.
+/// Runs this on its own thread, with its own async runtime: its tasks and timers do not wait for
+/// the tasks of the other threads. Panics if the work panics, or if the thread cannot be started.
 ///
-/// If this is dropped, the thread goes on until its work ends.
+/// If this is dropped, the thread continues until its work ends.
 pub(super) async fn on_own_thread(
     name: &'static str,
     work: impl Future<Output = ()> + Send + 'static,
@@ -30,7 +30,7 @@ pub(super) async fn on_own_thread(
         Err(error) => Err(error),
     };
     if let Err(error) = outcome {
-        resume_unwind(Box::new(format!("no thread for {name}: {error}")));
+        resume_unwind(Box::new(format!("cannot start the thread of {name}: {error}")));
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) struct Parts<P: Program> {
 
 impl<P: Program> Parts<P> {
     /// Builds everything that needs no response from a server, and starts the admin pages. The
-    /// candidate that it returns has not started; there is none without election.
+    /// candidate that it returns has not started yet. Without election it returns `None` instead.
     pub(super) async fn start(
         loaded: Loaded<P>,
         log: LogControl,
@@ -136,7 +136,7 @@ fn serve(pages: &PageSettings, content: Pages, tasks: &Supervisor) -> Result<(),
     Ok(())
 }
 
-/// The lines of health that need no program.
+/// Adds the checks that do not depend on the program.
 fn show(health: &Health, plans: &Plans, clock: &ServerClock, tasks: &Supervisor) {
     let (seen, token) = (health.clone(), tasks.token().clone());
     tasks.spawn("health", async move {
@@ -153,7 +153,7 @@ fn show(health: &Health, plans: &Plans, clock: &ServerClock, tasks: &Supervisor)
     }
 }
 
-/// The candidate, unless there is no election or this process only observes.
+/// Returns the candidate. Returns `None` without election, and for a process that only observes.
 fn elector<P: Program>(
     settings: &CommonSettings,
     clients: &Clients,
@@ -173,7 +173,8 @@ fn elector<P: Program>(
     Some(elector.while_eligible(eligibility.clone()))
 }
 
-/// The gate to the cloud, which lets writes pass only while this process leads, with its check.
+/// Returns the gate to the cloud, which lets writes pass only while this process leads, and adds
+/// its check.
 fn gate(limits: &Limits, leadership: &Leadership, health: &Health, metrics: &Metrics) -> CloudGate {
     let leadership = leadership.clone();
     let guard = move || match leadership.check_cloud_write() {
@@ -188,7 +189,7 @@ fn gate(limits: &Limits, leadership: &Leadership, health: &Health, metrics: &Met
     gate
 }
 
-/// The event recorder, with its writer unless this process only observes.
+/// Returns the event recorder, with its writer unless this process only observes.
 fn record_events<P: Program>(
     settings: &CommonSettings,
     clients: &Clients,
@@ -205,7 +206,7 @@ fn record_events<P: Program>(
     events
 }
 
-/// The configuration of the API server clients.
+/// Returns the configuration of the API server clients.
 pub(super) fn client_config<P: Program>(
     settings: &CommonSettings,
     limiter: Arc<dyn RequestLimiter>,

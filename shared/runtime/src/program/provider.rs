@@ -26,14 +26,14 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Time limit for the probe of the cloud.
 const PROBE: Duration = Duration::from_secs(10);
-/// The provider's build context, without the gate and the metrics of a running process.
+/// Returns the provider's build context, without the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
     let agents = common.cloud.user_agents.iter().cloned().chain([P::IDENTITY.user_agent()]);
     let config = ProviderConfig { path: common.cloud.config.clone() };
     ProviderContext::ungated(config, &agents.collect::<Vec<_>>().join(" "))
 }
 
-/// The cloud of a program that does not need one: it offers nothing, and no provider is built.
+/// The cloud of a program that does not need one. It offers nothing, and a provider is not built.
 pub(super) struct Uncalled;
 
 #[async_trait]
@@ -55,7 +55,8 @@ impl Cloud for Uncalled {
     }
 }
 
-/// The pause after this many consecutive failures; at least the one the cloud requested.
+/// Returns the pause after this many consecutive failures: at least the pause that the cloud
+/// requested.
 fn wait(error: &CloudError, failures: u32) -> Duration {
     let wait = WAIT.after(failures);
     match error.class() {
@@ -87,7 +88,7 @@ pub(super) async fn build(
     }
 }
 
-/// The provider's error, with the setting that causes it.
+/// Returns the provider's error, with the setting that causes it.
 pub(super) fn configuration_problem(
     name: &str,
     context: &ProviderContext,
@@ -102,7 +103,7 @@ pub(super) fn configuration_problem(
     }
 }
 
-/// The capabilities that the provider knows without a call.
+/// Returns the capabilities that the provider knows without a call.
 fn offered(cloud: &dyn Cloud, needs: Capability) -> Result<bool, CloudError> {
     match needs {
         Capability::Instances => cloud.instances().map(|offered| offered.is_some()),
@@ -111,14 +112,14 @@ fn offered(cloud: &dyn Cloud, needs: Capability) -> Result<bool, CloudError> {
     }
 }
 
-/// The message about a program without a capability that it requires.
+/// Returns the message about a program without a capability that it requires.
 fn idle(cloud: &dyn Cloud, missing: Capability) -> String {
     let why = cloud.why_not_offered(missing).map_or_else(String::new, |why| format!(": {why}"));
     format!("idle: the cloud provider {} does not offer {missing}{why}", cloud.name())
 }
 
-/// The message about a program that would be idle with this provider, as far as that is known
-/// without a request.
+/// Returns the message about a program that would be idle with this provider, as far as that is
+/// known without a request.
 pub(super) fn would_idle(cloud: &dyn Cloud, needs: &[Need]) -> Option<String> {
     let missing = needs.iter().find_map(|need| match *need {
         Need::Required(capability) if matches!(offered(cloud, capability), Ok(false)) => {
@@ -129,13 +130,14 @@ pub(super) fn would_idle(cloud: &dyn Cloud, needs: &[Need]) -> Option<String> {
     missing.map(|missing| idle(cloud, missing))
 }
 
-/// Passes if the cloud has what the provider's settings ask for, as far as this program needs it.
+/// Passes if the cloud has everything that the provider's settings ask for, as far as this program
+/// needs it.
 pub(super) fn shortfalls(cloud: &dyn Cloud, needs: &[Need]) -> Verdict {
     let needs =
         |shortfall: &Shortfall| needs.iter().any(|need| need.capability() == shortfall.capability);
     let lines = cloud.shortfalls().into_iter().filter(needs).map(|shortfall| shortfall.text);
     match lines.collect::<Vec<_>>() {
-        none if none.is_empty() => Verdict::Passed("no setting is known not to work".to_owned()),
+        none if none.is_empty() => Verdict::Passed("no setting is known to fail".to_owned()),
         lines => Verdict::Failed(lines.join("; ")),
     }
 }
@@ -150,14 +152,14 @@ pub(super) async fn wait_capable(cloud: &dyn Cloud, needs: &[Need], startup: &Co
             tracing::info!("{idle}");
             logged = Some(idle.clone());
         }
-        // Each time, because a failed probe replaces the message.
+        // This is set each time, because a failed probe replaces the message.
         startup.pass(idle);
         sleep(LOOK_AGAIN).await;
     }
 }
 
-/// The required capability that the provider lacks; waits until that is known. Does not wait
-/// for optional capabilities.
+/// Returns the required capability that the provider lacks. Waits until that is known. Does not
+/// wait for optional capabilities.
 async fn missing(cloud: &dyn Cloud, needs: &[Need], startup: &Condition) -> Option<Capability> {
     for need in needs {
         match *need {

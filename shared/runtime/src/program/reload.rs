@@ -66,17 +66,17 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
         this
     }
 
-    /// The common settings, updated on reload.
+    /// Returns the common settings, updated on reload.
     pub(crate) fn common(&self) -> watch::Receiver<Arc<CommonSettings>> {
         self.common.subscribe()
     }
 
-    /// The program's own settings, updated on reload.
+    /// Returns the program's own settings, updated on reload.
     pub(crate) fn own(&self) -> watch::Receiver<Arc<S>> {
         self.own.subscribe()
     }
 
-    /// The page `/configz`, updated on reload.
+    /// Returns the page `/configz`, updated on reload.
     pub(crate) fn page(&self) -> Arc<ArcSwap<String>> {
         Arc::clone(&self.page)
     }
@@ -84,7 +84,7 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
     /// Follows the file until the token is cancelled.
     pub(crate) async fn run(mut self, token: CancellationToken) {
         let Some(file) = self.loaded.config_path().map(str::to_owned) else {
-            // Keeps the senders alive, so that receivers never see them closed.
+            // This keeps the senders alive, so that receivers never see them closed.
             token.cancelled().await;
             return;
         };
@@ -122,8 +122,8 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
         }
     }
 
-    /// Validates the content of the file and applies it, except for settings that need a
-    /// restart. An invalid version is refused whole: the one before stays in force.
+    /// Validates the content of the file and applies it, except for settings that need a restart.
+    /// An invalid version is refused as a whole: the previous one stays in force.
     fn take(&mut self, content: Result<String, String>) -> Result<Changes, Problems> {
         let outcome = self.loaded.take(content);
         match &outcome {

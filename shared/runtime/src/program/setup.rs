@@ -44,7 +44,7 @@ pub(super) fn print(text: &str) -> u8 {
     }
 }
 
-/// The async runtime of a process of this program.
+/// Returns the async runtime of a process of this program.
 pub(super) fn runtime<P: Program>() -> std::io::Result<Runtime> {
     let threads = available_parallelism().map_or(1, usize::from).min(THREADS);
     Builder::new_multi_thread()
@@ -54,8 +54,9 @@ pub(super) fn runtime<P: Program>() -> std::io::Result<Runtime> {
         .build()
 }
 
-/// Forbids core dumps, and other processes of the same user to read the memory: it holds secrets. The limit
-/// counts where the kernel writes a file, the flag also where it hands the memory to a program.
+/// Forbids core dumps, and forbids other processes of the same user to read the memory, because it
+/// holds secrets. The limit works where the kernel writes a file. The flag also works where the
+/// kernel hands the memory to a program.
 pub(super) fn forbid_dumps() -> std::io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
         let limit = getrlimit(Resource::Core);
         assert_eq!((limit.current, limit.maximum), (Some(0), Some(0)));
-        // The metrics of the process are still there.
+        // The metrics of the process are registered.
         std::fs::read_dir("/proc/self/fd").unwrap();
     }
 }

@@ -16,8 +16,8 @@ use crate::{
     same_cloud::SameCloudMetrics,
 };
 
-/// The registry of this program's process, with one series per metric and label value. A label
-/// that depends on the cluster or the cloud has one example value. Providers' metrics are not
+/// Returns the registry of this program's process, with one series per metric and label value. A
+/// label that depends on the cluster or the cloud has one example value. Providers' metrics are not
 /// included.
 ///
 /// The metrics reference is generated from it; an end-to-end test compares it with the metrics

@@ -31,8 +31,8 @@ pub fn main<P: Program>(providers: ProviderRegistry) -> ExitCode {
     ExitCode::from(code.unwrap_or_else(|problem| refuse::<P>(&problem)))
 }
 
-/// Does what the command line says and returns the exit code; an error is a problem of the
-/// command line or the settings.
+/// Does what the command line says and returns the exit code. An error is a problem of the command
+/// line or the settings.
 fn act<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Result<u8, String> {
     let catalogue = settings::catalogue::<P::Settings>(&P::IDENTITY);
     let command = ccm_settings::parse(&catalogue, &invocation.arguments);
@@ -101,14 +101,14 @@ fn work<P: Program>(
     code
 }
 
-/// Cancels `stop` at the first signal; returns the exit code at the second. SIGINT is Ctrl-C,
+/// Cancels `stop` at the first signal. Returns the exit code at the second. SIGINT is Ctrl-C,
 /// Kubernetes sends SIGTERM, a terminal that is closed sends SIGHUP.
 pub(super) async fn signalled(stop: &CancellationToken) -> io::Result<u8> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
     loop {
-        // 128 plus the signal number, as a shell reports it.
+        // The exit code is 128 plus the signal number, as in a shell.
         let (signal, code) = tokio::select! {
             _ = interrupt.recv() => ("SIGINT", 130),
             _ = terminate.recv() => ("SIGTERM", 143),
@@ -123,7 +123,7 @@ pub(super) async fn signalled(stop: &CancellationToken) -> io::Result<u8> {
     }
 }
 
-/// The first log lines: the program, its settings, and settings without effect.
+/// Logs the first lines: the program, its settings, and settings without effect.
 fn introduce<P: Program>(loaded: &Loaded<P>) {
     let set: Vec<String> = loaded
         .raw

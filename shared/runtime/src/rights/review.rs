@@ -50,8 +50,8 @@ pub(crate) struct Review {
 }
 
 impl Review {
-    /// A review of these permissions. Its check and its metric appear at once; the first request
-    /// is made by [`Review::run`].
+    /// Creates a review of these permissions. Its check and its metric appear at once; the first
+    /// request is made by [`Review::run`].
     pub(crate) fn new(
         program: &'static str,
         rights: Vec<Right>,
@@ -171,8 +171,8 @@ metrics! {
     }
 }
 
-/// Returns true if a retry is pointless: every authenticated client may request a review, unless
-/// the cluster's administrator has revoked that.
+/// Returns true if a retry is pointless. Every authenticated client may request a review unless the
+/// cluster's administrator has revoked that right.
 fn is_final(error: &ApiError) -> bool {
     matches!(error, ApiError::Forbidden(_) | ApiError::NotFound | ApiError::Invalid(_))
 }

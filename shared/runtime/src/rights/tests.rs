@@ -17,8 +17,8 @@ use crate::{
     settings::sample::sample,
 };
 
-/// An API server that reviews permissions: the denied ones, the received requests, and the
-/// status of a refused review, if it refuses.
+/// An API server that reviews permissions. It holds the denied permissions, the received requests,
+/// and the status of a refused review, if it refuses.
 #[derive(Default)]
 struct Reviewer {
     denied: BTreeSet<String>,
@@ -195,7 +195,7 @@ async fn a_failure_of_a_later_review_does_not_hide_what_is_missing() {
     sleep(Duration::from_mins(2)).await;
     assert!(!running.health.is_ready(), "{:?}", running.check());
     assert_eq!(running.missing(), "ccm_missing_rights 1");
-    // A server that temporarily refuses reviews does not end them, either.
+    // A server that temporarily refuses reviews does not end them either.
     running.server.lock().refuses = Some(403);
     sleep(Duration::from_mins(2)).await;
     assert!(!running.health.is_ready(), "{:?}", running.check());
@@ -213,7 +213,7 @@ async fn it_ends_when_the_process_ends() {
     timeout(Duration::from_secs(1), running.task).await.expect("it hangs").unwrap();
 }
 
-/// The permissions of a program.
+/// Returns the permissions of a program.
 fn rights() -> Vec<Right> {
     vec![Right::new("list", "nodes"), Right::new("watch", "nodes")]
 }

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 
 use crate::{leadership::program_of, plans::Mode};
 
-/// How the Leases of Go cloud controllers end: `cloud-controller-manager` is upstream's and most
-/// providers', others put their name before it. kube-controller-manager runs no cloud controllers.
+/// The end of the names of the Leases of Go cloud controllers. Upstream and most providers use
+/// `cloud-controller-manager`, others put their name before it. kube-controller-manager does not
+/// run cloud controllers.
 const GO: &str = "cloud-controller-manager";
 /// The longest text of another program that is shown.
 const SHOWN: usize = 128;
@@ -18,11 +19,12 @@ const SHOWN: usize = 128;
 pub(super) struct SeenLease {
     pub(super) name: String,
     pub(super) holder: String,
-    /// Another text after each renewal.
+    /// A text that changes with each renewal.
     pub(super) renewed: String,
     /// When its holder began to lead.
     pub(super) acquired: Option<Timestamp>,
-    /// False if it has not been renewed for so long that its holder is gone whatever the clocks say.
+    /// False if the Lease has not been renewed for so long that its holder is gone, whatever the
+    /// clocks say.
     pub(super) may_live: bool,
     /// True if its term is not over by this machine's clock.
     pub(super) is_held: bool,
@@ -78,7 +80,7 @@ impl fmt::Display for Rival {
     }
 }
 
-/// The competing controllers that have renewed their Leases between two looks.
+/// Returns the competing controllers that have renewed their Leases between two looks.
 pub(super) fn rivals(own: &Own, before: &[SeenLease], after: &[SeenLease]) -> Vec<Rival> {
     let is_renewed = |lease: &&SeenLease| {
         let known = before.iter().find(|known| known.name == lease.name);
@@ -95,8 +97,9 @@ pub(super) fn rivals(own: &Own, before: &[SeenLease], after: &[SeenLease]) -> Ve
         .collect()
 }
 
-/// The second leader of this program to whom a leader yields: of two that see each other, the one that led
-/// first stays, so exactly one ends. A leader whose Lease is elsewhere is not seen by the other, so it yields.
+/// Returns the other leader of this program to which this leader yields. Of two that see each
+/// other, the one that led first stays, so exactly one ends. A leader whose Lease is elsewhere
+/// yields, because the other one does not see it.
 pub(super) fn yields_to<'a>(
     own: &Own,
     leases: &[SeenLease],
@@ -115,7 +118,7 @@ pub(super) fn yields_to<'a>(
 /// The verdict about the competing controllers.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RivalsVerdict {
-    /// How many of them are a fault.
+    /// How many of the controllers are a fault.
     pub(super) count: usize,
     /// The text about them, if there are any.
     pub(super) text: Option<String>,

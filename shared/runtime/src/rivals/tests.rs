@@ -15,7 +15,7 @@ use tower::{BoxError, service_fn};
 use super::{decide::RivalsVerdict, *};
 use crate::{health, programs, settings::sample::sample};
 
-/// The holder of a Lease of this program.
+/// Returns the holder of a Lease of this program.
 fn holder(program: &str) -> String {
     format!("host-1_{program}_00000000-0000-4000-8000-000000000000")
 }
@@ -52,7 +52,7 @@ fn only_other_programs_that_do_the_same_work_are_rivals() {
         ("node-ccm", holder("node-ccm"), false),
         ("node-ccm-2", holder("node-ccm"), true),
         ("route-ccm", holder("route-ccm"), false),
-        // It took the Lease of the Go program over.
+        // It took over the Lease of the Go program.
         ("cloud-controller-manager", holder("service-ccm"), false),
     ] {
         assert_eq!(own().is_rival(&lease(name, &holder)), is_rival, "{name} {holder}");
@@ -73,7 +73,7 @@ fn a_lease_that_is_not_renewed_is_nobodys() {
     assert_eq!(text, ["cp-1_5d0c renews the Lease cloud-controller-manager"]);
 }
 
-/// The verdict about the holders of Leases that are renewed.
+/// Returns the verdict about the holders of Leases that are renewed.
 fn judged(mode: Mode, leases: &[SeenLease]) -> RivalsVerdict {
     let after: Vec<_> =
         leases.iter().map(|lease| SeenLease { renewed: "2".to_owned(), ..lease.clone() }).collect();
@@ -111,7 +111,7 @@ fn a_second_leader_is_a_fault_unless_it_is_allowed() {
     assert_eq!(decide::verdict(&alone, Mode::Observe, &found).count, 0);
 }
 
-/// Of two leaders that see each other one yields, whatever their Leases say.
+/// Of two leaders that see each other exactly one yields, whatever their Leases say.
 #[test]
 fn the_leader_that_led_first_stays() {
     let second = |at: i64| Some(Timestamp::from_second(at).unwrap());
@@ -160,7 +160,7 @@ fn a_lease_that_nobody_has_renewed_for_long_is_nobodys() {
     assert_eq!([hours(0), hours(-3), hours(2)], [true, true, false]);
 }
 
-/// A leader that was stopped for a while leads again when it goes on, unless its term is over.
+/// A leader that was stopped for a while leads again when it continues, unless its term is over.
 #[test]
 fn a_leader_that_pauses_within_its_term_is_a_rival() {
     let seconds = |ago: i64| {
@@ -190,13 +190,13 @@ struct Running {
     task: JoinSet<()>,
 }
 
-/// A program beside a Go program.
+/// Returns a program beside a Go program.
 fn run(mode: Mode) -> Running {
     let go = ("cloud-controller-manager", "cp-1_5d0c".to_owned());
     beside(go, mode, |survey| async { drop(survey.run().await) })
 }
 
-/// A program beside the holder of a Lease, which is renewed.
+/// Returns a program beside the holder of a Lease, which is renewed.
 fn beside<F: Future<Output = ()> + Send + 'static>(
     (name, holder): (&'static str, String),
     mode: Mode,

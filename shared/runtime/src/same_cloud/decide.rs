@@ -3,30 +3,31 @@
 /// The known state of the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is the one that is recorded.
+    /// It is the recorded one.
     Same(String),
-    /// Nothing is recorded, and it does not report its identity.
+    /// Nothing is recorded, and the cloud does not report its identity.
     Unknown,
-    /// It is taken over: nothing was recorded, or a person has approved another one.
+    /// The cloud is recorded now: nothing was recorded, or a person has approved another one.
     Recorded {
         /// The recorded cloud.
         before: Option<String>,
         /// The one that it is now.
         present: String,
     },
-    /// It is another one.
+    /// The cloud is not the recorded one.
     Changed {
         /// The recorded cloud.
         before: String,
         /// The one that it is now.
         present: String,
     },
-    /// One is recorded, and it does not report its identity: not yet, or no more.
+    /// A cloud is recorded, but the present one does not report its identity: not yet, or not any
+    /// more.
     Untold,
 }
 
-/// Decides on the recorded identity, the present one, and whether a person has approved a change
-/// ahead. An empty text counts as absent.
+/// Decides from the recorded identity, the present one, and a person's approval of a change in
+/// advance. An empty text counts as absent.
 pub(super) fn decide(
     recorded: Option<String>,
     present: Option<String>,
@@ -44,7 +45,7 @@ pub(super) fn decide(
 }
 
 impl Standing {
-    /// The cloud that calls are made to, if it says which one it is.
+    /// Returns the cloud that calls are made to, if it says which one it is.
     pub(super) fn cloud(&self) -> Option<&str> {
         match self {
             Self::Same(present) | Self::Recorded { present, .. } => Some(present),

@@ -35,8 +35,8 @@ impl Guarded<dyn Cloud> {
 }
 
 impl<T: ?Sized + Send + Sync> Guarded<T> {
-    /// The answer of a call, if the cloud is still the recorded one when the call begins and when
-    /// it ends.
+    /// Returns the answer of a call, if the cloud is still the recorded one when the call begins
+    /// and when it ends.
     async fn ask<A>(
         &self,
         call: Call,
@@ -48,8 +48,8 @@ impl<T: ?Sized + Send + Sync> Guarded<T> {
         Ok(answer)
     }
 
-    /// The same of a call about this many items, for each answer. One about a change that is not used
-    /// does not say that nothing was changed.
+    /// Returns the answers of a call about this many items, each under the same condition. If the
+    /// answer about a change is not used, it does not say that nothing was changed.
     fn each<'a, A: Send + 'a>(
         &'a self,
         items: usize,
@@ -121,7 +121,7 @@ impl Cloud for Guarded<dyn Cloud> {
         Ok(self.capability(self.inner.routes())?.map(|offered| offered as _))
     }
 
-    /// Changes nothing, and says whether the other cloud answers.
+    /// The call changes nothing, and shows whether the other cloud answers.
     async fn health(&self, call: Call) -> Result<(), CloudError> {
         self.inner.health(call).await
     }

@@ -1,4 +1,4 @@
-//! The decision.
+//! Tests of the decision.
 
 use super::{decide::decide, *};
 

@@ -19,8 +19,8 @@ use crate::{
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
-/// A cloud that has not said which one it is for so long does not say it any more. A new process of an
-/// external provider may need a while.
+/// A cloud that has not reported its identity for this long counts as not reporting it any more. A
+/// new process of an external provider may need a while.
 const UNTOLD: Duration = Duration::from_mins(2);
 
 /// Where the identity of the cloud is recorded.
@@ -31,7 +31,7 @@ pub struct Where {
 }
 
 impl Where {
-    /// On the Lease of these settings.
+    /// Watches the Lease of these settings.
     pub fn of(settings: &CommonSettings) -> Self {
         let election = &settings.election;
         let elects = election.enabled && settings.mode == Mode::Control;
@@ -39,7 +39,7 @@ impl Where {
         Self { lease: elects.then(lease) }
     }
 
-    /// On this Lease.
+    /// Watches this Lease.
     pub fn named(namespace: &str, name: &str) -> Self {
         Self { lease: Some((namespace.to_owned(), name.to_owned())) }
     }
@@ -64,7 +64,7 @@ pub struct Watch {
     last: Option<String>,
     /// True if anything was reported.
     is_announced: bool,
-    /// Why no call is made, as reported.
+    /// The reported reason why calls are refused.
     reported: Option<String>,
     /// Since when the cloud does not report its identity.
     untold: Option<Instant>,
@@ -76,7 +76,7 @@ impl Watch {
         Self { same, events, place, last: None, is_announced: false, reported: None, untold: None }
     }
 
-    /// Shows what is known until the token is cancelled.
+    /// Shows the state until the token is cancelled.
     pub fn run(
         mut self,
         health: &Health,
@@ -113,13 +113,13 @@ impl Watch {
         }
         match (standing, objection) {
             (standing, Some(why)) if is_changed => self.report_held(standing, why),
-            // It may say it in a moment.
+            // The cloud may report its identity in a moment.
             (_, Some(_)) => {}
             (standing, None) => self.report_free(standing.cloud()),
         }
     }
 
-    /// The state of an approval given ahead, for the line of health.
+    /// Returns the state of an approval given ahead, for the line of health.
     fn approval(&self) -> String {
         match self.same.approval() {
             Ok(None) => String::new(),

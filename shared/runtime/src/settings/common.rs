@@ -94,7 +94,7 @@ impl CommonSettings {
         })
     }
 
-    /// The rates of all requests.
+    /// Returns the rates of all requests.
     pub(crate) fn rates(&self) -> Rates {
         Rates {
             requests: self.kube.requests,
@@ -129,17 +129,20 @@ ccm_settings::settings! {
         /// watch that cannot continue lists all objects again, and each controller compares its objects with the cloud
         /// periodically.
         min_resync: Duration = fixed(Duration, "min-resync-period", "12h0m0s"), positive;
-        /// Memory for the record of the last events and of what was decided on each, in bytes. The page /record shows it,
-        /// for reports of problems. It is compressed; 2 MB hold minutes of a busy cluster, and hours or days of a quiet
-        /// one. 0 keeps no record and costs nothing. Otherwise at least 2000000.
+        /// Memory for the record of the last events and of the decisions on each, in bytes. The
+        /// page /record shows it, for reports of problems. It is compressed; 2 MB hold minutes of a
+        /// busy cluster, and hours or days of a quiet one. With 0 it keeps no record and costs
+        /// nothing. Otherwise at least 2000000.
         record_bytes: usize = fixed(Count, "record-bytes", "2000000"), record_bytes;
-        /// Name of the node that runs this program; the manifests set it by the downward API. The line own-node of
-        /// /readyz?verbose shows what holds up this node, for instance a missing address or serving certificate.
+        /// Name of the node that runs this program; the manifests set it by the downward API. The
+        /// line own-node of /readyz?verbose shows problems of this node, for instance a missing
+        /// address or serving certificate.
         node_name: Option<String> = fixed(Text, "node-name", "");
     }
 }
 
-/// A smaller record would hold little beside what writing it takes.
+/// Parses the size of the record. A smaller record would hold little more than the memory that
+/// writing it takes.
 fn record_bytes(text: &str, _: &str) -> Result<usize, String> {
     const BOUNDS: std::ops::RangeInclusive<usize> = 2_000_000..=1_000_000_000;
     let bytes = text.parse().ok().filter(|bytes| *bytes == 0 || BOUNDS.contains(bytes));
@@ -155,7 +158,7 @@ fn enabled(raw: &RawSettings, identity: &Identity, problems: &mut Problems) -> O
     unknown.is_empty().then(|| controllers::enabled(&list, identity))
 }
 
-/// The provider must be in this list; an empty list accepts any name.
+/// Checks the provider's name: an empty list accepts any name.
 fn check_provider(raw: &RawSettings, known: &[String], problems: &mut Problems) {
     let rule = match known {
         [] => "must be the name of a cloud provider".to_owned(),
@@ -293,7 +296,7 @@ ccm_settings::settings! {
     }
 }
 
-/// The longest `--leader-elect-lease-duration`. A candidate respects no record for longer.
+/// The longest `--leader-elect-lease-duration`. A candidate never respects a record for longer.
 pub const LONGEST_LEASE: Duration = Duration::from_mins(10);
 
 /// Leader election.
@@ -314,7 +317,7 @@ pub struct ElectionSettings {
     /// Time between two attempts.
     #[serde(serialize_with = "duration::serialize")]
     pub retry_period: Duration,
-    /// True if others of this program may lead at the same time by other Leases.
+    /// True if other instances of this program may lead at the same time by other Leases.
     pub allows_others: bool,
 }
 
@@ -335,8 +338,8 @@ ccm_settings::settings! {
         /// Kind of the lock; must be leases.
         _lock: String = fixed(Text, "leader-elect-resource-lock", "leases"),
             checked("must be leases, the only supported lock", |lock: &String| lock == "leases");
-        /// Name of the Lease. Each program needs a Lease of its own: two programs with one Lease exclude each other.
-        /// The program's Role names the Lease, so change both.
+        /// Name of the Lease. Each program needs its own Lease: two programs with one Lease exclude
+        /// each other. The program's Role names the Lease, so change both.
         lease: String = fixed(Text, "leader-elect-resource-name", ""), object_name;
         /// Namespace of the Lease.
         namespace: String = fixed(Text, "leader-elect-resource-namespace", "kube-system"), object_name;
@@ -359,7 +362,8 @@ ccm_settings::settings! {
 }
 
 impl ElectionSettings {
-    /// client-go's rule: lease duration > renew deadline > 1.2 x retry period.
+    /// Checks the durations by client-go's rule: lease duration > renew deadline > 1.2 x retry
+    /// period.
     fn is_ordered(&self, raw: &RawSettings, problems: &mut Problems) -> bool {
         let before = problems.iter().count();
         if self.renew_deadline >= self.lease_duration {

@@ -17,7 +17,7 @@ fn known() -> impl Iterator<Item = &'static str> {
     programs::controllers().flat_map(|controller| [controller.name, controller.alias])
 }
 
-/// The canonical name of a controller given by name or alias.
+/// Returns the canonical name of a controller given by name or alias.
 fn canonical(name: &str) -> &str {
     programs::controllers()
         .find(|controller| controller.alias == name)
@@ -39,7 +39,7 @@ pub fn enables(list: &[String], controller: Controller) -> bool {
     named.unwrap_or_else(|| list.iter().any(|item| item == "*"))
 }
 
-/// All items that name no known controller.
+/// Returns all items that name no known controller.
 pub fn unknown(list: &[String], identity: &Identity) -> Vec<UnknownController> {
     let own = || programs::controllers_of(identity);
     let is_known = |name: &str| {
@@ -53,7 +53,7 @@ pub fn unknown(list: &[String], identity: &Identity) -> Vec<UnknownController> {
         .collect()
 }
 
-/// An item without its sign, and whether it enables the controller.
+/// Returns an item without its sign, and true if it enables the controller.
 fn signed(item: &str) -> (&str, bool) {
     match item.strip_prefix('-') {
         Some(name) => (name, false),

@@ -5,7 +5,7 @@ use ccm_settings::Foreign;
 
 use crate::programs;
 
-/// All flags without effect, the siblings' flags first.
+/// Returns all flags without effect, the siblings' flags first.
 pub(crate) fn all() -> impl Iterator<Item = &'static Foreign> {
     programs::flags().chain(UPSTREAM)
 }
@@ -15,7 +15,7 @@ const ONE_CONTROLLER: &str = "this program runs one controller";
 const OPEN_PAGES: &str = "the HTTP pages require no token; restrict access by --bind-address=127.0.0.1 or a NetworkPolicy";
 const OWN_TLS: &str = "the HTTP pages use the defaults of the TLS library";
 const NO_MIGRATION: &str = "leader migration is not supported; switch this controller off in the other controller manager first";
-const NO_WEBHOOKS: &str = "there are no webhooks";
+const NO_WEBHOOKS: &str = "Quartet does not have webhooks";
 const GO_ONLY: &str = "it configures the Go runtime";
 const NOT_BUFFERED: &str = "logs are written to stderr without a buffer";
 
@@ -27,7 +27,7 @@ const UPSTREAM: &[Foreign] = &[
     Foreign::value("node-sync-period", UNUSED_UPSTREAM),
     Foreign::switch("allow-untagged-cloud", "the provider validates the cluster's name"),
     Foreign::value("kube-api-content-type", "requests are JSON"),
-    Foreign::value("feature-gates", "there are no feature gates"),
+    Foreign::value("feature-gates", "Quartet does not have feature gates"),
     Foreign::switch("enable-leader-migration", NO_MIGRATION),
     Foreign::value("leader-migration-config", NO_MIGRATION),
     Foreign::value(

@@ -7,7 +7,7 @@ pub fn per_second(text: &str, default: &str) -> Result<Option<f64>, String> {
     zero_is_default(text, default).map(|number: f64| (number >= 0.0).then_some(number))
 }
 
-/// Reads a number; 0 means the default.
+/// Reads a number. 0 means the default.
 pub(super) fn zero_is_default<T>(text: &str, default: &str) -> Result<T, String>
 where
     T: SettingValue + Default + PartialEq,

@@ -33,7 +33,7 @@ fn at_least_one(text: &str, default: &str) -> Result<u32, String> {
     checked("must be at least 1", |number| *number >= 1)(text, default)
 }
 
-/// Settings from arguments, environment variables and the text of a file `ccm.yaml`.
+/// Loads settings from arguments, environment variables and the text of a file `ccm.yaml`.
 pub(crate) fn sample(
     arguments: &[&str],
     environment: &[(&str, &str)],

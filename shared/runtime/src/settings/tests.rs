@@ -5,7 +5,7 @@ use ccm_settings::{Invocation, LoadError, Origin, redact};
 use super::sample::{IDENTITY, SampleSettings, sample};
 use crate::{limits::Rate, logging::LogFormat, plans::Mode, programs};
 
-/// The problems, without the folder of the file.
+/// Returns the problems, without the folder of the file.
 fn problems(arguments: &[&str], environment: &[(&str, &str)], file: Option<&str>) -> Vec<String> {
     match sample(arguments, environment, file) {
         Ok(loaded) => panic!("no problem with {arguments:?} {environment:?} {file:?}: {loaded:?}"),
@@ -16,7 +16,7 @@ fn problems(arguments: &[&str], environment: &[(&str, &str)], file: Option<&str>
     }
 }
 
-/// `x (/tmp/abc/ccm.yaml): y` as `x (ccm.yaml): y`.
+/// Removes the folder of the file: `x (/tmp/abc/ccm.yaml): y` as `x (ccm.yaml): y`.
 fn without_folder(line: &str) -> String {
     let words = line.split(' ').map(|word| match (word.split_once('/'), word.rsplit_once('/')) {
         (Some((before, _)), Some((_, name))) if name.contains("ccm.yaml") => {
@@ -121,7 +121,7 @@ fn the_file_may_be_yaml_toml_or_json() {
     check("a.toml", "concurrent_node_syncs = 7");
     check("a.json", "{\"concurrent_node_syncs\": 7}");
     check("a.JSON", "{\"concurrent-node-syncs\": \"7\"}");
-    // With a byte order mark.
+    // The file begins with a byte order mark.
     check("b.yaml", "\u{feff}concurrent_node_syncs: 7");
     check("b.toml", "\u{feff}concurrent_node_syncs = 7");
     check("b.json", "\u{feff}{\"concurrent_node_syncs\": 7}");
@@ -242,7 +242,7 @@ fn files_that_cannot_be_used_are_named() {
     check("page_size: [[1], 2]", "page_size (ccm.yaml): must be a single value or a list");
     check("config: /other", "config (ccm.yaml): must be given as flag --config");
     check("page_size: 5\npage-size: 6", "page_size (ccm.yaml): must be given once");
-    // A file that was cut after its first key.
+    // The file was cut after its first key.
     let empty = "page_size (ccm.yaml): must have a value; to use the default, leave the key out";
     for cut in ["page_size:", "page_size: ~", "page_size: null", "page-size: # as before"] {
         check(cut, &empty.replace("page_size", cut.split(':').next().unwrap()));

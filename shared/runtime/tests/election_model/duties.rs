@@ -114,7 +114,7 @@ enum Write {
     None,
     /// It waits for the limiter.
     Waiting,
-    /// It is in flight, for so many ticks more.
+    /// It is in flight, for this many more ticks.
     Sent(u8),
 }
 
@@ -142,7 +142,7 @@ impl Work {
     pub const NONE: Self =
         Self { knows: Knows::Unread, stored: false, write: Write::None, blind: None };
 
-    /// After a crash: a write in flight may still arrive.
+    /// Returns the duties after a crash: a write in flight may still arrive.
     pub fn restarted(self) -> Self {
         let write = if matches!(self.write, Write::Sent(_)) { self.write } else { Write::None };
         Self { write, ..Self::NONE }
@@ -157,12 +157,12 @@ impl Work {
         };
     }
 
-    /// True if this replica's write of the Lease has a deletion.
+    /// Returns true if this replica's write of the Lease has a deletion.
     pub fn notes(self) -> bool {
         self.knows == Knows::Own
     }
 
-    /// It has read the Lease of another one.
+    /// Records that it has read the Lease of another one.
     pub fn reads(&mut self, duty: Duty, is_noted: bool) {
         let Duty::Deletes(handover) = duty else { return };
         if handover.reads == Reads::Always || self.knows == Knows::Unread {
@@ -171,7 +171,7 @@ impl Work {
         }
     }
 
-    /// Its write of the Lease has succeeded.
+    /// Records that its write of the Lease has succeeded.
     pub fn renewed(&mut self, duty: Duty, request: Request) {
         let Duty::Deletes(handover) = duty else { return };
         self.stored |= match handover.waits {
@@ -181,13 +181,13 @@ impl Work {
         };
     }
 
-    /// True if it may release its Lease.
+    /// Returns true if it may release its Lease.
     pub fn may_release(self, duty: Duty) -> bool {
         let is_sent = matches!(self.write, Write::Sent(_));
         !matches!(duty, Duty::Writes(Limited { drains: true, .. }) if is_sent)
     }
 
-    /// True if it may decide on this write of the Lease. An attempt has a time limit, and a
+    /// Returns true if it may decide on this write of the Lease. An attempt has a time limit, and a
     /// process ends that gives its Lease back: so this holds for what it has decided on, too.
     pub fn may(self, duty: Duty, purpose: Purpose, is_decided: bool) -> bool {
         let Duty::Watches(eligible) = duty else { return true };
@@ -207,7 +207,7 @@ impl Work {
 }
 
 impl Election {
-    /// The Lease after this write.
+    /// Returns the Lease after this write.
     pub fn noted(self, before: bool, request: Request) -> bool {
         match self.duty {
             Duty::Deletes(Handover { leaves: Leaves::OwnAlone, .. }) => request.notes,
@@ -216,7 +216,7 @@ impl Election {
         }
     }
 
-    /// True if this step belongs to the duty.
+    /// Returns true if this step belongs to the duty.
     pub fn has(self, turn: Turn) -> bool {
         matches!(
             (self.duty, turn),
@@ -267,7 +267,7 @@ impl Election {
 }
 
 impl Candidate {
-    /// True if it decides on another deletion although one was made.
+    /// Returns true if it decides on another deletion although one was made.
     fn deletes_again(&self) -> bool {
         self.leads() && self.work.knows == Knows::None
     }
@@ -276,19 +276,19 @@ impl Candidate {
         matches!(self.work.write, Write::Sent(_))
     }
 
-    /// True if it has decided to give its Lease back because of its watches.
+    /// Returns true if it has decided to give its Lease back because of its watches.
     fn gives_back(&self) -> bool {
         self.work.blind.is_some() && self.attempt == Attempt::Decided(Purpose::Release)
     }
 }
 
 impl World {
-    /// True if each leader knows of the deletions of all leaders before it.
+    /// Returns true if each leader knows of the deletions of all leaders before it.
     pub fn is_handed_over(&self) -> bool {
         !self.deleted || !self.candidates.iter().any(Candidate::deletes_again)
     }
 
-    /// True if no write is in flight while another replica leads.
+    /// Returns true if no write is in flight while another replica leads.
     pub fn has_one_writer(&self) -> bool {
         self.candidates.iter().enumerate().all(|(at, writer)| {
             let mut others = self.candidates.iter().enumerate().filter(|(other, _)| *other != at);
@@ -296,7 +296,7 @@ impl World {
         })
     }
 
-    /// True if no replica leads although its watches have failed for long.
+    /// Returns true if no replica leads although its watches have failed for long.
     pub fn is_seeing(&self, deadline: u8) -> bool {
         self.candidates.iter().all(|candidate| {
             let is_long = candidate.work.blind.is_some_and(|ticks| ticks > PATIENCE + deadline);
@@ -304,7 +304,7 @@ impl World {
         })
     }
 
-    /// True if the duty was done: a rule about a duty that is never done proves nothing.
+    /// Returns true if the duty was done: a rule about a duty that is never done proves nothing.
     pub fn is_at_work(&self, duty: Duty) -> bool {
         match duty {
             Duty::Nothing => true,

@@ -20,7 +20,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// All variants, with this number of candidates, and a Lease and a term of these ticks.
+    /// Returns all variants, with this number of candidates, and a Lease and a term of these ticks.
     pub fn all(candidates: usize, lease: u8, deadline: u8) -> Vec<Self> {
         let quartet = Self::quartet(candidates, lease, deadline);
         let mut variants = Self::unsafe_ones(quartet);
@@ -113,7 +113,7 @@ impl Variant {
         ]
     }
 
-    /// The variants of duties, with two candidates and few ticks.
+    /// Returns the variants of duties, with two candidates and few ticks.
     pub fn duties() -> Vec<Self> {
         let quartet = Self::quartet(2, 3, 2);
         let named = |name, duty, breaks| {

@@ -80,7 +80,7 @@ impl Candidate {
         self.term > 0
     }
 
-    /// The remaining time of its term.
+    /// Returns the remaining time of its term.
     pub fn term(&self) -> u8 {
         self.term
     }
@@ -141,7 +141,7 @@ pub enum Step {
 }
 
 impl World {
-    /// A released Lease, and one of a process that has ended long ago.
+    /// Returns a released Lease, and one of a process that has ended long ago.
     pub fn beginnings() -> Vec<Self> {
         let candidates = [Candidate::FRESH; MOST_CANDIDATES];
         let world =
@@ -158,17 +158,17 @@ impl Election {
         })
     }
 
-    /// The skew of a candidate's wall clock.
+    /// Returns the skew of a candidate's wall clock.
     fn ahead(self, at: usize) -> i8 {
         if at + 1 == self.candidates { self.skew } else { 0 }
     }
 
-    /// By how much a candidate's durations are longer.
+    /// Returns by how much a candidate's durations are longer.
     fn longer(self, is_first: bool) -> u8 {
         if is_first { self.longer } else { 0 }
     }
 
-    /// How long a candidate respects the current Lease.
+    /// Returns how long a candidate respects the current Lease.
     fn respected(self, world: &World, at: usize) -> u8 {
         let own = self.lease + self.longer(at == 0);
         let record = self.lease + self.longer(world.holder == self.identity(0));
@@ -245,7 +245,7 @@ impl Election {
         }
     }
 
-    /// The requests of the crashed process are lost; a late arrival equals the case that it
+    /// Restarts a crashed process: its requests are lost; a late arrival equals the case that it
     /// paused instead.
     fn restart(self, world: &mut World, at: usize) {
         let work = world.candidates[at].work.restarted();
@@ -295,7 +295,7 @@ impl Election {
         Some(())
     }
 
-    /// The API server accepts a write.
+    /// Accepts a write as the API server does.
     fn take(self, world: &mut World, at: usize, request: Request) {
         world.stamp = request.stamp;
         world.noted = self.noted(world.noted, request);

@@ -11,7 +11,7 @@ use crate::{
 
 const RETRY: Duration = Duration::from_secs(2);
 
-/// How often in ten rounds another candidate can take the Lease from a leader that renews
+/// Returns how often in ten rounds another candidate can take the Lease from a leader that renews
 /// every two seconds.
 async fn takeovers(guarded: bool, leader_ahead: i64, other_ahead: i64) -> usize {
     let api = LeaseApi::default();
@@ -46,7 +46,7 @@ async fn a_leaders_clock_that_was_set_back_has_no_effect() {
     assert_eq!(takeovers(true, -16, 0).await, 0);
 }
 
-/// How long after a leader's last renewal a standby, which polls each second, leads.
+/// Returns how long after a leader's last renewal a standby, which polls each second, leads.
 async fn takeover(guarded: bool, leader_ahead: i64, other_ahead: i64) -> Option<u64> {
     let api = LeaseApi::default();
     let (leader, other) = (Caller::new(&api, "a", guarded), Caller::new(&api, "b", guarded));

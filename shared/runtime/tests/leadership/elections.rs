@@ -24,7 +24,7 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// A leader and a standby that knows it.
+/// Returns a leader and a standby that knows it.
 async fn two(api: &LeaseApi) -> (Replica, Replica) {
     let leader = Replica::start(api);
     assert!(until(&[&leader], seconds(1.0), || leader.leads()).await.is_some());

@@ -58,14 +58,14 @@ impl Default for LeaseApi {
 }
 
 impl LeaseApi {
-    /// The difference between the test's time and the wall clock. Tests can pause the timers'
-    /// clock, but not the wall clock, so the test's time is the wall clock plus the time of
+    /// Returns the difference between the test's time and the wall clock. Tests can pause the
+    /// timers' clock, but not the wall clock, so the test's time is the wall clock plus the time of
     /// the timers.
     pub fn passed(&self) -> SignedDuration {
         SignedDuration::try_from(self.start.elapsed()).expect("a test is short")
     }
 
-    /// A record that `holder` has renewed this number of seconds ago.
+    /// Puts a record that `holder` has renewed this number of seconds ago.
     pub fn put_held(&self, holder: &str, ago: i64) {
         let renewed = clock::wall() + self.passed() - SignedDuration::from_secs(ago);
         let time = format!("{renewed:.6}");
@@ -75,28 +75,28 @@ impl LeaseApi {
         }));
     }
 
-    /// The Lease, as it is now.
+    /// Returns the Lease, as it is now.
     pub fn lease(&self) -> Option<Value> {
         self.state.lock().lease.clone()
     }
 
-    /// The record, as it is now.
+    /// Returns the record, as it is now.
     pub fn record(&self) -> Option<Value> {
         self.lease().map(|lease| lease["spec"].clone())
     }
 
-    /// The holder of the Lease; empty without one.
+    /// Returns the holder of the Lease; empty without one.
     pub fn holder(&self) -> String {
         let record = self.record().unwrap_or_default();
         record["holderIdentity"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The requests for the Lease so far, watches and lists not counted.
+    /// Returns the requests for the Lease so far, watches and lists not counted.
     pub fn requests(&self) -> Vec<Method> {
         self.state.lock().requests.clone()
     }
 
-    /// The events so far.
+    /// Returns the events so far.
     pub fn events(&self) -> Vec<Value> {
         self.state.lock().events.clone()
     }
@@ -122,7 +122,7 @@ impl LeaseApi {
         self.commit(&mut state, "MODIFIED", lease);
     }
 
-    /// Another client changes the Lease after each read, but after one of `reads`. 0 ends it.
+    /// Lets another client change the Lease after each read, but after one of `reads`. 0 ends it.
     pub fn disturb(&self, reads: usize) {
         self.state.lock().disturbed = reads;
     }
@@ -224,7 +224,7 @@ impl LeaseApi {
         }
     }
 
-    /// An update of a Lease that does not exist creates it, unless it has a UID.
+    /// Updates a Lease. An update of a Lease that does not exist creates it, unless it has a UID.
     fn update(&self, body: &[u8]) -> Response<Answer> {
         let mut state = self.state.lock();
         let update: Value = serde_json::from_slice(body).expect("a Lease");
@@ -254,7 +254,7 @@ impl LeaseApi {
         )
     }
 
-    /// The changes after a version, as they happen.
+    /// Returns the changes after a version, as they happen.
     fn changes(
         &self,
         after: u64,
@@ -280,7 +280,7 @@ pub fn answer(status: StatusCode, object: &Value) -> Response<Answer> {
     response
 }
 
-/// A `Status` with a failure.
+/// Returns a `Status` with a failure.
 pub fn refusal(status: StatusCode, reason: &str, message: &str) -> Response<Answer> {
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",
@@ -289,7 +289,7 @@ pub fn refusal(status: StatusCode, reason: &str, message: &str) -> Response<Answ
     answer(status, &body)
 }
 
-/// A validation rule of the real API server.
+/// Checks a validation rule of the real API server.
 fn validate(lease: &Value) -> Option<Response<Answer>> {
     let seconds = &lease["spec"]["leaseDurationSeconds"];
     (seconds.as_i64().is_some_and(|seconds| seconds <= 0)).then(|| {
@@ -301,7 +301,7 @@ fn validate(lease: &Value) -> Option<Response<Answer>> {
     })
 }
 
-/// A JSON merge patch (RFC 7386).
+/// Applies a JSON merge patch (RFC 7386).
 fn merge(into: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         *into = patch.clone();

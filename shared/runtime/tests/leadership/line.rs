@@ -71,7 +71,7 @@ impl Held {
 }
 
 impl Line {
-    /// Without faults, with a correct clock.
+    /// Creates a line without faults, with a correct clock.
     pub fn new(api: &LeaseApi) -> Self {
         Self { api: api.clone(), shared: Arc::default(), under_way: Arc::default() }
     }
@@ -94,7 +94,8 @@ impl Line {
         Held { came, go }
     }
 
-    /// A client over this connection, with or without a guard. It sees the candidate's clock.
+    /// Returns a client over this connection, with or without a guard. It sees the candidate's
+    /// clock.
     pub fn client(&self, guard: Option<LeaseGuard>) -> Client {
         let line = self.clone();
         let wire = Wire::new(service_fn(move |request| line.clone().send(request)));
@@ -166,7 +167,7 @@ impl Line {
         Ok(response)
     }
 
-    /// A watch is subject to the fault at the time of each event.
+    /// Carries a watch, which is subject to the fault at the time of each event.
     fn carry_watch(self, response: Response<Answer>) -> Response<Answer> {
         response.map(|body| {
             let frames =

@@ -15,7 +15,7 @@ use crate::{
 
 const LONG: Duration = Duration::from_mins(2);
 
-/// The log line about the loss after this change to a leader.
+/// Returns the log line about the loss after this change to a leader.
 async fn line_of(change: impl FnOnce(&LeaseApi, &Replica)) -> String {
     let log = Log::new();
     let _listening = log.listen(Level::INFO);

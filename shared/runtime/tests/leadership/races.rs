@@ -39,12 +39,12 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A candidate of this name, behind the guard or not.
+    /// Creates a candidate of this name, behind the guard or not.
     pub fn new(api: &LeaseApi, name: &'static str, guarded: bool) -> Self {
         Self::with_duration(api, name, guarded, LEASE)
     }
 
-    /// The same with another duration.
+    /// Creates a candidate with another duration.
     pub fn with_duration(
         api: &LeaseApi,
         name: &'static str,
@@ -89,19 +89,19 @@ fn claim(error: &Error) -> Claim {
     }
 }
 
-/// The method of the library's patches on the wire: the guard turns them into updates.
+/// Returns the method of the library's patches on the wire: the guard turns them into updates.
 fn write(guarded: bool) -> Method {
     if guarded { Method::PUT } else { Method::PATCH }
 }
 
-/// Two candidates and the API server.
+/// Returns two candidates and the API server.
 fn candidates(guarded: bool) -> (LeaseApi, Caller, Caller) {
     let api = LeaseApi::default();
     let (a, b) = (Caller::new(&api, "a", guarded), Caller::new(&api, "b", guarded));
     (api, a, b)
 }
 
-/// A Lease of a process that ended long ago, which both candidates have observed.
+/// Leaves a Lease of a process that ended long ago, which both candidates have observed.
 async fn expired(api: &LeaseApi, guarded: bool, callers: [&Caller; 2]) {
     api.put_held("dead", 100);
     if guarded {

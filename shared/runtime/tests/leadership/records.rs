@@ -22,7 +22,7 @@ fn api_with(record: Option<&Value>) -> LeaseApi {
 /// How long a Lease may be respected, in seconds.
 const LONGEST: u64 = 600;
 
-/// The number of attempts, one per second, until the candidate `a` leads.
+/// Returns the number of attempts, one per second, until the candidate `a` leads.
 async fn leads_after(caller: &Caller) -> Option<u64> {
     for second in 0..=LONGEST {
         if caller.attempt().await == Claim::Leads {

@@ -22,7 +22,7 @@ use crate::{
 /// The interval of the check for leaders.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The default terms.
+/// Returns the default terms.
 pub fn terms() -> ElectionSettings {
     ElectionSettings {
         enabled: true,
@@ -57,12 +57,12 @@ impl Replica {
         Self::with("node-ccm", &Line::new(api), terms(), true, eligibility)
     }
 
-    /// One over this connection.
+    /// Returns a replica over this connection.
     pub fn over(line: &Line, terms: ElectionSettings, guarded: bool) -> Self {
         Self::of("node-ccm", line, terms, guarded)
     }
 
-    /// A replica of this program.
+    /// Returns a replica of this program.
     pub fn of(program: &str, line: &Line, terms: ElectionSettings, guarded: bool) -> Self {
         Self::with(program, line, terms, guarded, Eligibility::default())
     }
@@ -109,19 +109,19 @@ impl Replica {
         drop(self);
     }
 
-    /// How it ended, if it has.
+    /// Returns how the replica ended, if it has.
     pub fn ended(&mut self) -> Option<Ended> {
         self.task.try_join_next().map(|ended| ended.expect("no panic"))
     }
 
-    /// How it ended, and how long that took from now.
+    /// Returns how the replica ended, and how long that took from now.
     pub async fn end(&mut self) -> (Ended, Duration) {
         let start = Instant::now();
         let ended = self.task.join_next().await.expect("one end").expect("no panic");
         (ended, start.elapsed())
     }
 
-    /// The value of a metric; 0 if it is not there yet.
+    /// Returns the value of a metric; 0 if it is not there yet.
     pub fn metric(&self, name: &str) -> f64 {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap();

@@ -12,7 +12,7 @@ use ccm_sim::apiserver::{ApiServer, ListenHandle, Options, PatchKind};
 use noting::{Outage, Process, Script, Step, begin, begin_at};
 use serde_json::json;
 
-/// A process that runs without election.
+/// Returns a process that runs without election.
 fn alone(script: Script) -> Process {
     begin(script, &["--leader-elect=false"])
 }
@@ -42,7 +42,7 @@ async fn what_does_not_work_is_shown_also_while_the_program_idles() {
     assert_eq!(good.end().await, Ok(()));
 }
 
-/// A simulated API server, and its address.
+/// Returns a simulated API server, and its address.
 async fn served() -> (ListenHandle, String) {
     let server = ApiServer::new(Options::default());
     let handle = server.listen(([127, 0, 0, 1], 0).into()).await.expect("a free port");

@@ -306,12 +306,12 @@ pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Proc
 }
 
 impl Process {
-    /// The calls so far.
+    /// Returns the calls so far.
     pub(crate) fn steps(&self) -> Vec<Step> {
         self.case.steps.lock().clone()
     }
 
-    /// True if it has ended on its own.
+    /// Returns true if it has ended on its own.
     pub(crate) fn has_ended(&self) -> bool {
         self.life.is_finished()
     }
@@ -326,7 +326,7 @@ impl Process {
         *self.case.outage.lock() = outage;
     }
 
-    /// The user agent that the provider was built with.
+    /// Returns the user agent that the provider was built with.
     pub(crate) fn user_agent(&self) -> String {
         self.case.user_agent.lock().clone()
     }

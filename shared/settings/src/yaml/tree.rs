@@ -9,7 +9,7 @@ use yaml_rust2::{Event, scanner::TScalarStyle};
 
 use super::{Bounds, YamlError, events};
 
-/// A value of a YAML text. Aliases and merged mappings (`<<`) are in their place.
+/// A value of a YAML text. Aliases and merged mappings (`<<`) are already replaced by their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Yaml {
     /// Nothing, `~` or `null`.
@@ -26,7 +26,7 @@ pub enum Yaml {
 }
 
 impl Yaml {
-    /// Reads a text of one document, at a bounded cost. No message shows a value.
+    /// Reads a text of one document, at a bounded cost. Messages never show values.
     pub fn read(text: &str) -> Result<Self, YamlError> {
         let mut tree = Tree::default();
         let mut bounds = Bounds::default();
@@ -37,19 +37,19 @@ impl Yaml {
         Ok(tree.root)
     }
 
-    /// The value of this key, if this is a mapping that has it.
+    /// Returns the value of this key, if this is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&Self> {
         if let Self::Map(entries) = self { entries.get(key) } else { None }
     }
 
-    /// The number as it is written, if this is one.
+    /// Returns the number as it is written, if this is one.
     pub fn number(&self) -> Option<&str> {
         let Self::Plain(text) = self else { return None };
         let begins = text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
         (begins && text.parse::<f64>().is_ok()).then_some(text)
     }
 
-    /// The text, if this is one: no number and no switch.
+    /// Returns the text, if this is one: no number and no switch.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -70,7 +70,7 @@ enum Open {
     Map(BTreeMap<String, Yaml>, Vec<Yaml>, Option<String>),
 }
 
-/// Values out of events.
+/// Builds values from events.
 #[derive(Default)]
 struct Tree {
     root: Yaml,
@@ -146,7 +146,8 @@ fn is_null(text: &str) -> bool {
     ["", "~", "null", "Null", "NULL"].contains(&text)
 }
 
-/// The entries, and the entries of merged mappings whose keys they do not have, the earlier mappings first.
+/// Returns the entries, and the entries of merged mappings whose keys they do not have, the earlier
+/// mappings first.
 fn with_merged(
     mut entries: BTreeMap<String, Yaml>,
     merged: Vec<Yaml>,

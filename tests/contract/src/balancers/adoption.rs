@@ -11,7 +11,7 @@ fn adopting(wanted: &Wanted, id: &str) -> Wanted {
     Wanted { adopt: Some(id.to_owned()), ..wanted.clone() }
 }
 
-/// A complete load balancer whose record is another controller's.
+/// Returns a complete load balancer with another controller's record.
 async fn made_by_another(lab: &Lab, web: &Wanted, rebuilt: bool) -> LoadBalancer {
     let made = lab.settle(web).await;
     lab.side().disown(&made.id, rebuilt);
@@ -28,7 +28,7 @@ async fn adopts(place: &Place, rebuilt: bool) {
         let before = lab.row(&made.id);
         let shown = lab.shown(&made.id, Depth::Summary).await;
         assert!(matches!(shown.title, Title::Adoptable { .. }), "{shown:?}");
-        // It says for which Service it was made.
+        // The record says for which Service it was made.
         assert_eq!(shown.owner.unwrap().to_string(), "default/web");
         assert_eq!(lab.list(Scope::Cluster, Depth::Summary).await.load_balancers, []);
         let elsewhere = ClusterId { name: "other".to_owned(), uid: "other".to_owned() };
@@ -45,7 +45,8 @@ async fn adopts(place: &Place, rebuilt: bool) {
         let after = lab.only("web");
         assert_eq!((after.ports, after.nodes), (before.ports, before.nodes));
         assert_eq!((after.rest, after.addresses), (before.rest, before.addresses));
-        // Again, and as an ordinary load balancer, by this and another process.
+        // The call is repeated, and made as for an ordinary load balancer, by this and another
+        // process.
         for wanted in [&adopting, &web] {
             for _ in 0..2 {
                 assert!(matches!(lab.ensure(wanted).await, Ok(Progress::Done(_))));

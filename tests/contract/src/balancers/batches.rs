@@ -1,4 +1,4 @@
-//! The items that a call may consist of.
+//! The possible items of a call.
 
 use ccm_cloud::{CloudError, ErrorKind, Unwanted};
 
@@ -7,7 +7,7 @@ use crate::{
     lab::{Place, call, change, changed, gather, members, namesake, nodes, unwanted, wanted, with},
 };
 
-/// True for each item that was carried out. The others must be refused for their owner.
+/// Returns true for each item that was carried out. The others must be refused for their owner.
 fn done<T>(answers: Vec<Result<T, CloudError>>) -> Vec<bool> {
     let each = answers.into_iter().map(|answer| match answer {
         Ok(_) => true,
@@ -39,10 +39,10 @@ pub(crate) async fn an_owner_has_one_item_in_a_call(place: Place) {
     lab.members_set(&web, &id, members(&[4], &[1, 2, 3, 5])).await;
     assert_eq!(lab.only("web").nodes, nodes(&[4]));
 
-    // A preview changes nothing, so each has its answer.
+    // A preview changes nothing, so each item has its answer.
     let answers = gather(lab.balancers().preview(&all, call()), all.len()).await;
     assert_eq!(done(answers), [true; 5]);
-    // A duplicate and the whole are two items of one owner, too.
+    // A duplicate and the load balancer itself are also two items of one owner.
     let duplicate = Unwanted { duplicate: true, ..unwanted(&web, Some(&id)) };
     let both = [unwanted(&web, None), duplicate];
     let answers = gather(lab.balancers().delete(&both, call()), 2).await;
@@ -74,7 +74,7 @@ pub(crate) async fn what_a_provider_writes_is_no_configuration(place: Place) {
         assert!(!traits.configures(key), "{key}");
         let error = lab.ensure(&with(&web, (key, "x"))).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Invalid, "{key}: {error}");
-        // A key is not the beginning of other keys.
+        // A key is not a prefix of other keys.
         let longer = format!("{key}-format");
         let is_read = traits.annotations.iter().any(|start| key.starts_with(start.as_str()));
         assert_eq!(traits.configures(&longer), is_read, "{longer}");

@@ -53,7 +53,7 @@ pub(crate) async fn a_kept_address_outlives_its_load_balancer(place: Place) {
         }
         let shown = addresses(&lab.settle(&web).await);
         assert_eq!(lab.side().floating(), [(shown[0], true)]);
-        // That a Service asked for an address is recorded in the cloud.
+        // The cloud records that a Service asked for an address.
         let mut keeping = unwanted(&plain, None);
         match case {
             "setting" => keeping = unwanted(&lab.wishes(&plain, Wish::Keep), None),

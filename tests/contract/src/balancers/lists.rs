@@ -35,7 +35,8 @@ pub(crate) async fn lists_by_scope_and_depth(place: Place) {
                 assert_eq!(shown.members.is_some(), depth == Depth::Members);
                 let is_right = match &shown.title {
                     Title::Ours => [&web.id, &api.id].contains(&&shown.id),
-                    // What a cluster had before it was built anew has the names of this one.
+                    // Load balancers from before a rebuild of the cluster have the names of this
+                    // cluster.
                     Title::Adoptable { .. } => [&older, &theirs].contains(&&shown.id),
                     Title::Shared { others } => shown.id == shared && *others == 1,
                     Title::Foreign => [&person, &theirs].contains(&&shown.id),
@@ -70,7 +71,7 @@ pub(crate) async fn malformed_entries_affect_no_others(place: Place) {
     assert_eq!(lab.list(Scope::Cluster, Depth::Members).await.load_balancers.len(), 3);
 }
 
-/// A list that lies: what it lacks is found nevertheless, and is not gone.
+/// The list lies: a load balancer that it lacks is found nevertheless, and is not gone.
 pub(crate) async fn a_list_that_lacks_one_proves_nothing(place: Place) {
     let lab = place.lab().await;
     let web = wanted("web");
@@ -81,7 +82,7 @@ pub(crate) async fn a_list_that_lacks_one_proves_nothing(place: Place) {
     assert!(matches!(answer, Ok(Progress::Done(_))), "{answer:?}");
     assert_eq!(lab.side().rows().len(), 1);
     for _ in 0..3 {
-        // Whatever the answer is, it never proves that an existing load balancer is gone.
+        // No answer proves that an existing load balancer is gone.
         if let Ok(Progress::Done(_)) = lab.delete(&unwanted(&web, Some(&made.id))).await {
             assert_eq!(lab.side().rows(), []);
         }

@@ -1,4 +1,4 @@
-//! Members: nothing is removed by a mistake.
+//! Members are not removed by mistake.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) async fn a_thin_view_removes_no_member(place: Place) {
         assert!(matches!(answer, Ok(Progress::Done(_))), "{answer:?}");
         assert_eq!((lab.only("web").nodes, lab.written()), (nodes(&[1, 2, 3, 4, 5]), 0));
     }
-    // What is named leaves, and what is in both lists stays.
+    // A named member leaves, and a member that is in both lists stays.
     lab.members_set(&all, &id, members(&[1, 6], &[1, 2, 3])).await;
     assert_eq!(lab.only("web").nodes, nodes(&[1, 4, 5, 6]));
     assert!(lab.written() <= 2, "one write for each pool at most");
@@ -39,13 +39,13 @@ pub(crate) async fn the_last_member_stays(place: Place) {
     web.members = none;
     assert!(matches!(lab.ensure(&web).await, Ok(Progress::Done(_))));
     assert_eq!((lab.only("web").nodes, lab.written()), (last, 0));
-    // It leaves when another one comes. A member that cannot be added does not count.
+    // The last member leaves when another one comes. A member that cannot be added does not count.
     let unusable = Members { present: [homeless(7)].into(), ..members(&[], &[1, 2, 3]) };
     lab.members_set(&web, &id, unusable).await;
     assert_eq!(lab.only("web").nodes.len(), 1);
     lab.members_set(&web, &id, members(&[8], &[1, 2, 3])).await;
     assert_eq!(lab.only("web").nodes, nodes(&[8]));
-    // By a call about everything as well.
+    // The same holds for a call about everything.
     web.members = members(&[], &[8]);
     lab.settle(&web).await;
     assert_eq!(lab.only("web").nodes, nodes(&[8]));
@@ -85,7 +85,7 @@ pub(crate) async fn a_bad_member_affects_no_others(place: Place) {
     assert!(moved.is_shown_as(of(3)), "one with another address is replaced");
 }
 
-/// The audit compares versions: it must know the version of our own write.
+/// The audit compares versions, so it must know the version of our own write.
 pub(crate) async fn a_change_of_members_answers_with_its_version(place: Place) {
     let lab = place.lab().await;
     let web = wanted("web");
@@ -98,7 +98,7 @@ pub(crate) async fn a_change_of_members_answers_with_its_version(place: Place) {
     lab.written();
     let again = lab.members_set(&web, id, members(&[4], &[1])).await;
     assert_eq!((again.version, lab.written()), (set.version.clone(), 0), "nothing had to change");
-    // Another client's write changes it: it is not the version that we know.
+    // Another client's write changes the version, so it differs from the known one.
     lab.side().harm(id, Harm::Members);
     assert_ne!(shown().await, set.version);
 }

@@ -1,4 +1,4 @@
-//! Only what is the owner's is changed, and an owner has one.
+//! Only load balancers of the owner are changed, and an owner has one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,10 +39,10 @@ pub(crate) async fn changes_only_what_is_its_owners(place: Place) {
             assert!(error.subject.as_deref().is_some_and(|it| it.contains(id)), "{error}");
         }
     }
-    // The owner has a part of a shared one, and gets no second one beside it.
+    // The owner has a part of a shared load balancer, and does not get a second one beside it.
     assert_eq!(lab.ensure(&web).await.unwrap_err().kind, ErrorKind::Conflict);
     assert_eq!((lab.side().rows(), lab.written()), (before.clone(), 0));
-    // Without the hint they do not matter.
+    // Without the hint they are ignored.
     lab.side().remove(&ids[4].1);
     let own = lab.settle(&web).await;
     lab.deleted(&unwanted(&web, None)).await;
@@ -59,7 +59,7 @@ pub(crate) async fn two_clusters_of_one_name_have_one_each(place: Place) {
     let other = lab.settle(&theirs).await;
     assert_ne!(ours.id, other.id);
     assert_eq!(ours.name, other.name);
-    // Neither takes the other one's by its ID, nor deletes it.
+    // No owner takes or deletes another owner's load balancer by its ID.
     assert_eq!(lab.ensure(&known(&theirs, &ours)).await.unwrap_err().kind, ErrorKind::Conflict);
     let error = lab.delete(&unwanted(&theirs, Some(&ours.id))).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
@@ -67,7 +67,7 @@ pub(crate) async fn two_clusters_of_one_name_have_one_each(place: Place) {
     assert_eq!(lab.only("web").id, ours.id);
 }
 
-/// Two processes look, find nothing, and create. Returns whether both succeed.
+/// Lets two processes look, find nothing, and create. Returns true if both succeed.
 async fn race(lab: &Lab, wanted: &Wanted) -> bool {
     let processes = [lab.rig.process(), lab.rig.process()];
     let [one, other] = processes.map(|it| it.load_balancers().unwrap().unwrap());
@@ -88,7 +88,8 @@ pub(crate) async fn two_of_one_owner_are_listed_and_one_is_deleted(place: Place)
     for shown in &list {
         assert_eq!((&shown.title, &shown.owner), (&Title::Ours, &Some(owner("web"))));
     }
-    // The one named in the Service is brought up to date, else the oldest. The other is left.
+    // The load balancer that the Service names is brought up to date, otherwise the oldest. The
+    // other one stays unchanged.
     let older = lab.settle(&web).await;
     let younger = list.iter().find(|shown| shown.id != older.id).unwrap();
     let named = Wanted { known: Some(younger.id.clone()), ..web.clone() };
@@ -100,11 +101,11 @@ pub(crate) async fn two_of_one_owner_are_listed_and_one_is_deleted(place: Place)
     assert_eq!(proof.method, ProofMethod::ById);
     assert!(proof.evidence.contains(&older.id), "{proof:?}");
     assert_eq!(lab.only("web"), kept);
-    // The last one is not a duplicate.
+    // The last load balancer is not a duplicate.
     let only = Unwanted { duplicate: true, ..unwanted(&web, Some(&younger.id)) };
     assert_eq!(lab.delete(&only).await.unwrap_err().kind, ErrorKind::Conflict);
     assert_eq!(lab.settle(&web).await.id, younger.id);
-    // The end of the Service is the end of all that it has.
+    // When the Service ends, everything that it has is deleted.
     assert!(race(&lab, &wanted("api")).await);
     assert_eq!(lab.rows_of("api").len(), 2);
     lab.deleted(&unwanted(&wanted("api"), None)).await;
@@ -133,7 +134,7 @@ pub(crate) async fn a_former_leader_is_refused(place: Place) {
         assert_eq!(CloudError::class(error), RetryClass::Permanent, "another one leads");
     }
     assert_eq!(lab.written(), 0);
-    // It may look, and the next leader may write.
+    // It may read, and the next leader may write.
     lab.list(Scope::All, Depth::Members).await;
     lab.rig.lead(3);
     lab.settle(&wanted("web")).await;

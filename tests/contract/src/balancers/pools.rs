@@ -7,14 +7,14 @@ use crate::{
     lab::{Place, changed, homeless, members, nodes, port, tcp, wanted},
 };
 
-/// The pools of TCP ports, each with this many members.
+/// Returns the pools of TCP ports, each with this many members.
 #[expect(clippy::unnecessary_wraps, reason = "it is compared with whole answers")]
 fn pools(ports: &[u16], members: usize) -> Option<Vec<Pool>> {
     let pool = |port: &u16| Pool { protocol: Protocol::Tcp, port: *port, members, why_empty: None };
     Some(ports.iter().map(pool).collect())
 }
 
-/// The Service is older than the first node.
+/// Returns a wish without members, as of a Service that is older than the first node.
 fn without_members() -> Wanted {
     Wanted { members: Members::default(), ..wanted("web") }
 }
@@ -47,7 +47,7 @@ pub(crate) async fn an_empty_pool_is_filled(place: Place) {
     assert_eq!(lab.settle(&filled).await.pools, pools(&[80, 443], 1));
     assert_eq!(lab.only("web").nodes, nodes(&[1]));
     assert!(lab.written() <= 2, "one write for each pool at most");
-    // Also fills a pool that another client has emptied.
+    // The call also fills a pool that another client has emptied.
     lab.side().harm(&none.id, Harm::Members);
     assert_eq!(lab.settle(&filled).await.pools, pools(&[80, 443], 1));
 }
@@ -66,7 +66,7 @@ pub(crate) async fn what_was_not_seen_is_not_done(place: Place) {
         assert!(why.contains(&id) || why.contains("member"), "{why}");
     }
     assert_eq!((lab.only("web"), lab.written()), (before, 0));
-    // If the call names no members, no member is missing.
+    // If the call does not name members, no member is missing.
     let answer = lab.set_members(&web, &id, members(&[], &[3])).await.unwrap();
     let Progress::Done(MembersSet { changed: false, .. }) = answer else { panic!("{answer:?}") };
     // A full comparison finds the ports. Later changes of members see them.
@@ -79,7 +79,7 @@ pub(crate) async fn an_answer_says_whether_it_has_changed_something(place: Place
     let lab = place.lab().await;
     let web = wanted("web");
     let id = lab.settle(&web).await.id;
-    // In several calls, of which each says what it has done itself.
+    // This takes several calls, each of which says what it has done itself.
     for (present, changes) in [(&[1, 2, 3, 4][..], true), (&[1, 2, 3, 4], false), (&[9], true)] {
         let mut changed = false;
         lab.written();
@@ -130,7 +130,7 @@ pub(crate) async fn why_there_is_no_member_is_said(place: Place) {
     let set = lab.members_set(&web, &done.id, none).await;
     assert!(!set.changed);
     expect(set.pools);
-    // A node that can be a member becomes one.
+    // A node that can be a member becomes a member.
     let filled = Wanted { members: members(&[3], &[]), ..web };
     assert_eq!(lab.settle(&filled).await.pools, pools(&[80, 443], 1));
 }

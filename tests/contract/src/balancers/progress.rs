@@ -9,7 +9,7 @@ use crate::{
     lab::{Lab, Place, addresses, changed, members, nodes, owner, port, tcp, unwanted, wanted},
 };
 
-/// Changes of each kind, one after another, each with a digest of its own.
+/// Returns changes of each kind, one after another, each with its own digest.
 fn history(lab: &Lab) -> Vec<Wanted> {
     let one = wanted("web");
     let two = changed(&one, |it| {
@@ -49,7 +49,7 @@ pub(crate) async fn finds_before_it_creates(place: Place) {
     assert!(lab.side().rows().starts_with(&others), "the others are as they were");
 }
 
-/// Each answer is lost, as if the process had ended, and the next one has only the cloud.
+/// Each answer is lost, as if the process had ended, and the next process knows only the cloud.
 pub(crate) async fn any_process_continues_after_any_step(place: Place) {
     let lab = place.lab().await;
     for wanted in history(&lab) {
@@ -128,7 +128,8 @@ pub(crate) async fn the_state_decides_and_not_the_digest(place: Place) {
     let old = wanted("web");
     let id = lab.settle(&old).await.id;
     lab.written();
-    // Another version, or a missing one: no write, until something must change.
+    // A digest of another version, or a missing one, does not cause a write until something must
+    // change.
     let mut new = changed(&old, |it| it.digest = Digest { version: 2, hash: 99 });
     for stored in [Some(old.front_end.digest), None] {
         if stored.is_none() {
@@ -140,11 +141,11 @@ pub(crate) async fn the_state_decides_and_not_the_digest(place: Place) {
     Arc::make_mut(&mut new.front_end).ports.truncate(1);
     assert_eq!(lab.settle(&new).await.digest, Some(new.front_end.digest));
     assert!(lab.written() > 0, "the digest comes with the change");
-    // The same version shows that something differs that the state does not.
+    // A digest of the same version shows a difference that the state does not show.
     Arc::make_mut(&mut new.front_end).digest.hash = 100;
     assert_eq!(lab.settle(&new).await.digest, Some(new.front_end.digest));
     assert_eq!(lab.written(), 1);
-    // Members are not part of it.
+    // Members are not part of the digest.
     lab.side().drop_digest(&id);
     new.members = members(&[1, 2, 3, 4], &[]);
     assert_eq!(lab.settle(&new).await.digest, None);
@@ -210,7 +211,7 @@ pub(crate) async fn nothing_is_changed_while_the_cloud_works(place: Place) {
         assert!(matches!(lab.delete(&deleting).await, Ok(Progress::InProgress(_))));
     }
     assert_eq!((lab.written(), lab.only("web")), (0, made));
-    // It ends, and each of them goes through.
+    // The work of the cloud ends, and each change succeeds.
     lab.side().hold(false);
     lab.members_set(&web, &id, members(&[9], &[])).await;
     lab.settle(&more).await;

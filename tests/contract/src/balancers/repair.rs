@@ -1,4 +1,4 @@
-//! The treatment of load balancers that others change or delete, or that fail.
+//! Load balancers that others change or delete, or that fail.
 
 use ccm_cloud::{CloudError, Cure, Depth, ErrorKind, LoadBalancer, Loss, Phase, Progress, Wanted};
 
@@ -42,7 +42,7 @@ pub(crate) async fn keeps_the_address_of_what_was_deleted_by_others(place: Place
     assert_eq!(lab.side().floating().len(), 1);
 }
 
-/// Also by another process.
+/// Another process can also repair it.
 pub(crate) async fn repairs_what_failed_and_keeps_its_addresses(place: Place) {
     for (wish, restarts) in [
         (Wish::Floating, false),
@@ -55,7 +55,7 @@ pub(crate) async fn repairs_what_failed_and_keeps_its_addresses(place: Place) {
         let other = lab.settle(&wanted("other")).await;
         let first = lab.settle(&web).await;
         let before = lab.only("web").addresses;
-        // Its address would be the next one otherwise.
+        // Otherwise it would get the next address.
         lab.side().remove(&other.id);
         lab.side().break_down(&first.id, Cure::Ensure);
         let Phase::Failed { why, cure } = lab.shown(&first.id, Depth::Summary).await.phase else {
@@ -87,7 +87,7 @@ pub(crate) async fn what_needs_a_person_is_left_alone(place: Place) {
     assert_eq!(lab.written(), 0);
 }
 
-/// The loss that a call answers in the end. Nothing is made or deleted.
+/// Returns the loss that a call answers in the end. Nothing is made or deleted.
 async fn lost(lab: &Lab, wanted: &Wanted) -> Loss {
     let ids = |lab: &Lab| lab.side().rows().into_iter().map(|row| row.id).collect::<Vec<_>>();
     let before = ids(lab);
@@ -110,7 +110,7 @@ pub(crate) async fn asks_before_it_replaces(place: Place) {
     let lab = place.lab().await;
     assert!(lab.balancers().traits().asks_before_replacing);
     let made = lab.settle(&wanted("web")).await;
-    // What exists is brought up to date as ever.
+    // An existing load balancer is brought up to date as usual.
     let more = changed(&known(&wanted("web"), &made), |it| it.ports.truncate(1));
     let more = Wanted { may_replace: false, ..more };
     assert_eq!(lab.settle(&more).await.id, made.id);
@@ -130,6 +130,6 @@ pub(crate) async fn asks_before_it_replaces(place: Place) {
     let again = lab.settle(&Wanted { may_replace: true, ..more.clone() }).await;
     assert_ne!(again.id, made.id);
     assert_eq!(addresses(&again).len(), 1);
-    // The existing one is the owner's, whatever the Service says.
+    // The existing load balancer belongs to the owner, whatever the Service says.
     assert_eq!(lab.settle(&more).await.id, again.id);
 }

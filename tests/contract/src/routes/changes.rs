@@ -1,4 +1,4 @@
-//! The effects of a change, and what it leaves alone.
+//! The effects of a change, and what it must not touch.
 
 use ccm_cloud::{ErrorKind, Route, RouteChange};
 use ipnet::IpNet;
@@ -31,7 +31,7 @@ pub(crate) async fn changes_may_be_repeated(place: Place) {
     assert_eq!(lab.router().table(), []);
 }
 
-/// A deletion or a replacement is about the route as it was listed; a creation is not.
+/// A deletion or a replacement is about the listed route. A creation is not.
 pub(crate) async fn only_what_was_seen_is_changed(place: Place) {
     let lab = place.lab().await;
     let seen = lab.made(create(1)).await;
@@ -61,7 +61,7 @@ pub(crate) async fn a_replacement_moves_a_destination(place: Place) {
     assert_eq!(new.target, Some(hop(2)));
     let steps = if lab.routes().traits().replaces { 1 } else { 2 };
     assert_eq!((lab.router().written(), lab.router().table()), (steps, vec![(net(1), hop(2))]));
-    // If the old one is gone, the new one is created.
+    // If the old route is gone, the new one is created.
     lab.one(delete(&new)).await.unwrap();
     lab.router().written();
     let new = lab.made(replace(&new, wanted_to(3, 1))).await;

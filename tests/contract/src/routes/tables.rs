@@ -5,7 +5,7 @@ use ccm_cloud::{ErrorKind, Route, RouteTarget};
 use super::world::{create, delete, hop, kinds, net};
 use crate::lab::Place;
 
-/// A list shows all routes, and does not decide whose they are.
+/// A list shows all routes, and does not decide who owns them.
 pub(crate) async fn foreign_routes_are_shown_and_stay(place: Place) {
     let lab = place.lab().await;
     let (wide, dead) = ("192.168.0.0/16".parse().unwrap(), [10, 0, 0, 77].into());
@@ -38,7 +38,7 @@ pub(crate) async fn a_table_that_has_changed_is_not_written(place: Place) {
     for answer in &answers {
         assert_eq!(answer.as_ref().unwrap().version.as_ref(), Some(&version), "one for a batch");
     }
-    // A person writes, so that the seen version is old, or there is no version at all.
+    // A person writes, so that the seen version is old, if versions exist at all.
     lab.router().add(net(9), hop(9));
     let seen = &after.routes[0];
     for base in [version.as_str(), "nonsense", ""] {
@@ -49,7 +49,7 @@ pub(crate) async fn a_table_that_has_changed_is_not_written(place: Place) {
     }
     let table = [(net(1), hop(1)), (net(2), hop(2)), (net(9), hop(9))];
     assert_eq!(lab.router().table(), table, "nothing was changed");
-    // With the version of now, and without one, which compares nothing.
+    // The change is made with the current version, and without a version, which is not compared.
     let base = lab.table().await.version;
     assert_eq!(kinds(lab.apply_at(&[create(3)], base.as_deref()).await), [None]);
     assert_eq!(kinds(lab.apply(&[create(4)]).await), [None]);
@@ -69,7 +69,7 @@ pub(crate) async fn a_full_table_takes_what_fits(place: Place) {
     let table = lab.table().await;
     assert_eq!((refused, table.routes.len()), (2, 2));
     assert!(table.room.is_none_or(|room| room == 0));
-    // Existing routes need no room, and deleted ones make some.
+    // Existing routes do not need room, and deleted ones make room.
     let answers = lab.apply(&[create(1), delete(&table.routes[1]), create(3)]).await;
     assert_eq!(kinds(answers), [None; 3]);
 }

@@ -21,13 +21,13 @@ pub(super) fn hop(number: u8) -> RouteTarget {
     RouteTarget::Address([10, 0, 0, number].into())
 }
 
-/// The owner of a node's route: a Node has no namespace.
+/// Returns the owner of a node's route: a Node has no namespace.
 pub(super) fn node(number: u8) -> Owner {
     let name = format!("node-{number}");
     Owner { cluster: cluster(), uid: format!("uid-{name}"), namespace: String::new(), name }
 }
 
-/// The route of a node.
+/// Returns the route of a node.
 pub(super) fn wanted(number: u8) -> WantedRoute {
     let owner = node(number);
     WantedRoute {
@@ -42,7 +42,7 @@ pub(super) fn wanted(number: u8) -> WantedRoute {
     }
 }
 
-/// The route of a node, to the pods of another one.
+/// Returns the route of a node, to the pods of another one.
 pub(super) fn wanted_to(number: u8, destination: u8) -> WantedRoute {
     WantedRoute { destination: net(destination), ..wanted(number) }
 }
@@ -63,7 +63,7 @@ pub(super) fn delete(old: &Route) -> RouteChange {
     RouteChange::Delete(Box::new(old.clone()))
 }
 
-/// The kinds of the errors.
+/// Returns the kinds of the errors.
 pub(super) fn kinds<T>(answers: Vec<Result<T, CloudError>>) -> Vec<Option<ErrorKind>> {
     answers.into_iter().map(|answer| answer.err().map(|error| error.kind)).collect()
 }
@@ -96,7 +96,7 @@ impl Lab {
         self.apply(&[change]).await.remove(0)
     }
 
-    /// The route after a change that must succeed.
+    /// Returns the route after a change that must succeed.
     pub(super) async fn made(&self, change: RouteChange) -> Route {
         self.one(change).await.unwrap().route.expect("a route that was created is shown")
     }

@@ -24,17 +24,18 @@ fn tags(row: &Value) -> Vec<&str> {
     row["tags"].as_array().unwrap().iter().filter_map(Value::as_str).collect()
 }
 
-/// The name of the load balancer of this Service, which is also a tag.
+/// Returns the name of the load balancer of this Service, which is also a tag.
 fn named(service: &str) -> String {
     format!("kube_service_{}_default_{service}", cluster().name)
 }
 
-/// The rows below this load balancer.
+/// Returns the rows below this load balancer.
 fn below<'a>(rows: &'a [Value], id: &str) -> Vec<&'a Value> {
     rows.iter().filter(|row| row["_balancer"] == *id).collect()
 }
 
-/// A row without the record of the owner, and without what moves with each write.
+/// Returns a row without the record of the owner, and without the fields that change with each
+/// write.
 fn lasting(row: &Value) -> Value {
     let mut row = row.clone();
     for key in ["tags", "updated_at", "revision_number", "provisioning_status", "operating_status"]
@@ -53,7 +54,7 @@ fn owners(row: &Value) -> Vec<String> {
     }
 }
 
-/// The names of the members of each pool that has any: all pools must have the same.
+/// Returns the names of the members, which must be the same in all pools that have members.
 fn nodes(octavia: &Octavia, id: &str) -> Vec<String> {
     let of = |pool: &Value| -> BTreeSet<String> {
         let own = octavia.members.iter().filter(|row| row["_pool"] == pool["id"]);
@@ -74,7 +75,7 @@ fn port(row: &Value) -> (Protocol, u16) {
     (protocol, row["protocol_port"].as_u64().unwrap().try_into().unwrap())
 }
 
-/// The same with an annotation of the usual prefix.
+/// Returns the wish with an annotation of the usual prefix.
 fn annotated(wanted: &Wanted, all: &[(&str, &str)]) -> Wanted {
     let mut wanted = wanted.clone();
     let front_end = Arc::make_mut(&mut wanted.front_end);
@@ -99,7 +100,7 @@ impl BalancerSide for Side {
             Wish::Internal => Some(INTERNAL),
             Wish::Keep => Some(KEEP),
             Wish::Wrong => Some(WRONG),
-            Wish::Elsewhere => panic!("there are no other controllers"),
+            Wish::Elsewhere => panic!("this rig has no other controllers"),
         }
     }
 

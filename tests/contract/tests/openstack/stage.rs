@@ -28,12 +28,16 @@ impl Stage for OpenStack {
         match need {
             Need::Steps | Need::Twins | Need::HidesEmptyPools | Need::TableVersions => None,
             Need::WholeCloud => Some("the services in memory are below its client"),
-            Need::Fences => Some("Octavia and Neutron know no terms of leadership"),
-            Need::OtherControllers => Some("no annotation makes another controller responsible"),
+            Need::Fences => Some("Octavia and Neutron do not know terms of leadership"),
+            Need::OtherControllers => {
+                Some("annotations do not make another controller responsible")
+            }
             Need::Rebuilt => Some("by its tags it belongs to the previous cluster"),
-            Need::FailsForGood => Some("what Octavia has put into ERROR can be replaced"),
+            Need::FailsForGood => {
+                Some("a load balancer that Octavia has put into ERROR can be replaced")
+            }
             Need::SeveralTargets => Some("a destination with another next hop is left alone"),
-            Need::RouteOwners => Some("Neutron records no owner of a route"),
+            Need::RouteOwners => Some("Neutron does not record the owner of a route"),
         }
     }
 
@@ -54,7 +58,7 @@ impl Stage for OpenStack {
                 true => vec!["extraroute", "allowed-address-pairs"],
                 false => vec!["extraroute", "extraroute-atomic", "allowed-address-pairs"],
             };
-            // The next hops of routes, and the router's own port.
+            // These are the next hops of routes, and the router's own port.
             let mut ports: Vec<Value> = (0..9).map(port).collect();
             for port in &mut ports {
                 port["revision_number"] = json!(1);

@@ -36,7 +36,7 @@ impl Side {
         Self { wired, faults: Mutex::default() }
     }
 
-    /// From now on these faults are what is wrong under this name.
+    /// Replaces the faults of this name from now on.
     fn wrong(&self, name: &str, effects: Vec<Effect>) {
         let plan = self.wired.sim.faults();
         let new = effects.into_iter().map(|effect| plan.add(Fault::new(effect))).collect();
@@ -54,7 +54,7 @@ impl Side {
     }
 }
 
-/// The names of an owner, as another controller knows them.
+/// Returns the names of an owner, as another controller knows them.
 fn names(mut owner: Owner) -> Owner {
     owner.cluster.uid.clear();
     owner.uid.clear();

@@ -73,7 +73,7 @@ impl Stage for SimStage {
                 _ => {}
             });
         }
-        // The next hops of routes.
+        // These are the next hops of routes.
         for number in 1..10 {
             sim.router().add_port([10, 0, 0, number].into());
         }
@@ -108,7 +108,7 @@ pub struct Wired {
 }
 
 impl Wired {
-    /// This cloud, which describes itself as it is now.
+    /// Creates this cloud, which describes itself as it is now.
     pub async fn new(sim: SimCloud, way: Way) -> Self {
         let (folder, mut server) = (tempfile::tempdir().unwrap(), JoinSet::new());
         let terms = Arc::new(Terms::default());
@@ -147,7 +147,7 @@ impl Wired {
     }
 }
 
-/// A certificate authority, and certificates for both sides. The server's names only
+/// Returns a certificate authority, and certificates for both sides. The server's names only
 /// `cloud.test`, so that `serverName` is needed.
 fn certificates(folder: &Path) -> ServerTls {
     let mut params = CertificateParams::default();

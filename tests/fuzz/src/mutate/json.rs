@@ -21,7 +21,7 @@ pub(super) fn line(line: &[u8], random: &mut StdRng) -> Vec<u8> {
     }
 }
 
-/// The number of values in this one, itself included.
+/// Returns the number of values in this one, itself included.
 fn size(value: &Value) -> usize {
     1 + match value {
         Value::Array(all) => all.iter().map(size).sum(),
@@ -30,7 +30,7 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// Texts of the document: in the wrong place they often mean something.
+/// Collects the texts of the document: in the wrong place they often mean something.
 fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => vec![text.clone()],
@@ -112,7 +112,7 @@ fn entries(all: &mut Vec<Value>, random: &mut StdRng) {
     }
 }
 
-/// A value that is not expected in place of this one.
+/// Returns a value that is not expected in place of this one.
 fn odd(value: Value, random: &mut StdRng) -> Value {
     match random.random_range(0..16) {
         0 => Value::Null,

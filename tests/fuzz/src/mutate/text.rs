@@ -71,7 +71,7 @@ pub(super) fn bytes(input: &[u8], random: &mut StdRng) -> Vec<u8> {
     output
 }
 
-/// A word that is not expected; sometimes a very long one.
+/// Returns a word that is not expected; sometimes a very long one.
 pub(super) fn word(random: &mut StdRng) -> String {
     let word = WORDS.choose(random).copied().unwrap_or_default();
     match random.random_range(0..12) {

@@ -88,7 +88,7 @@ fn take<'a>(input: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// The fields; empty if this is not a message.
+/// Returns the fields; empty if this is not a message.
 fn parsed(mut input: &[u8]) -> Option<Vec<Field>> {
     let mut fields = Vec::new();
     while !input.is_empty() {

@@ -57,7 +57,7 @@ pub async fn run(demo: &Demo, output: &mut Output) -> Result<()> {
 
     output.chapter("lifecycle-ccm: the shutdown taint follows the machine");
     output.step(&format!("the machine of {STOPPED} is stopped"), stop(demo)).await;
-    output.step("it is started; its kubelet does not report yet", start(demo)).await;
+    output.step("the machine is started; its kubelet does not report yet", start(demo)).await;
     Ok(())
 }
 
@@ -74,7 +74,7 @@ async fn join(demo: &Demo) -> Result<String> {
     Ok("node-ccm initialised them".to_owned())
 }
 
-/// Terminates a node's machine; its kubelet stops reporting.
+/// Terminates a node's machine. Its kubelet stops reporting.
 fn terminate_machine(demo: &Demo, name: &str) -> Result<()> {
     demo.cloud().remove(&demo::instance(name).id).context("it has an instance")?;
     demo.set_ready(name, "Unknown")
@@ -89,7 +89,7 @@ async fn terminate(demo: &Demo) -> Result<String> {
     ))
 }
 
-/// Waits until there is no node of this name, and returns the seconds that it took.
+/// Waits until the node of this name is gone, and returns the seconds that it took.
 async fn gone(demo: &Demo, name: &str) -> Result<f64> {
     let ((), took) = timed(poll::until(&format!("{name} to be deleted"), STEP_TIMEOUT, || async {
         Ok(demo.node(name).is_none().then_some(()))

@@ -137,7 +137,7 @@ async fn takeover(demo: &mut Demo) -> Result<String> {
     ))
 }
 
-/// The name of a node of the first chapter.
+/// Returns the name of a node of the first chapter.
 pub fn name(number: usize) -> String {
     format!("node-{number:03}")
 }

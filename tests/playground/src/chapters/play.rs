@@ -13,7 +13,7 @@ use crate::{
 /// The Service that is left.
 const SERVICE: &str = "web";
 
-/// Registers the nodes again whose objects were deleted, as their kubelets do, and creates a
+/// Registers the nodes whose objects were deleted again, as their kubelets do, and creates a
 /// Service.
 pub async fn run(demo: &Demo, output: &mut Output, count: usize) -> Result<()> {
     output.chapter("something to play with");
@@ -60,7 +60,7 @@ pub async fn ideas(demo: &Demo, output: &Output) -> Result<()> {
     let (cidr, _) = route::route(demo, &node::name(0))?;
     let readyz = demo.url(node::PROGRAM, "/readyz?verbose").await?;
     output.say(format!("the simulated cloud: curl {cloud} lists its pages; three to try:"));
-    output.say(format!("1. a route is lost, and route-ccm makes it again within ten seconds: curl -X DELETE {cloud}/routes/{cidr}; curl {cloud}/contents"));
+    output.say(format!("1. a route is lost, and route-ccm creates it again within ten seconds: curl -X DELETE {cloud}/routes/{cidr}; curl {cloud}/contents"));
     output.say(format!("2. credentials are refused for a minute, and node-ccm says so: curl {cloud}/faults -d '{{\"effect\": \"error\", \"kind\": \"unauthorized\", \"lasting\": \"1m\"}}'; sleep 15; curl '{readyz}'"));
     output.say(format!("3. the cloud becomes slow, and the Service waits for half a minute: curl {cloud}/settings -d '{{\"create\": \"30s\"}}'; kubectl --kubeconfig={kubeconfig} apply -f examples/service.yaml; kubectl --kubeconfig={kubeconfig} get services -w"));
     Ok(())

@@ -1,4 +1,4 @@
-//! route-ccm: a node gets its pod CIDR, the route of it, and then its condition.
+//! route-ccm: a node gets its pod CIDR, then the route to it, and then its condition.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub const ARGUMENTS: &[&str] =
 const NODE: &str = "node-9200";
 const REFUSED: &str = "node-9201";
 
-/// Routes that others have made: one elsewhere, and one inside the cluster CIDR.
+/// Routes that others have made: one outside the cluster CIDR, and one inside.
 const FOREIGN: [&str; 2] = ["192.168.0.0/24", "10.79.0.0/24"];
 
 /// Runs the chapter.
@@ -40,7 +40,7 @@ pub async fn run(demo: &Demo, output: &mut Output) -> Result<()> {
     output.step("a node joins", join(demo)).await;
     output.step("the cloud refuses the route of another node", refuse(demo)).await;
     output.step("it does no longer", recover(demo)).await;
-    output.step("an autoscaler marks the first one and takes it away", leave(demo)).await;
+    output.step("an autoscaler marks the first node and removes it", leave(demo)).await;
     Ok(())
 }
 
@@ -76,7 +76,7 @@ async fn shows(demo: &Demo, name: &str, status: &str) -> Result<(String, f64)> {
     Ok((message, start.elapsed().as_secs_f64()))
 }
 
-/// Destination and target of the node's route.
+/// Returns destination and target of the node's route.
 pub fn route(demo: &Demo, name: &str) -> Result<(String, String)> {
     let node = demo.node(name).context("the node exists")?;
     let cidr = node["spec"]["podCIDRs"][0].as_str().context("it has a pod CIDR")?;
@@ -114,7 +114,7 @@ async fn recover(demo: &Demo) -> Result<String> {
 
 async fn leave(demo: &Demo) -> Result<String> {
     let (cidr, _) = route(demo, NODE)?;
-    // Not marked, it would count for the brake, as the nodes of the chapters before did.
+    // Without a mark, the node would count for the brake, as the nodes of the earlier chapters did.
     demo.mark_for_scale_down(NODE)?;
     let start = Instant::now();
     demo.cloud().remove(&demo::instance(NODE).id).context("it has an instance")?;
@@ -124,7 +124,7 @@ async fn leave(demo: &Demo) -> Result<String> {
     })
     .await?;
     let took = start.elapsed().as_secs_f64();
-    // What is not its own stays, and so do the routes of all nodes.
+    // Routes of others stay, and so do the routes of all nodes.
     sleep(Duration::from_secs(1)).await;
     for destination in FOREIGN {
         let left = demo.cloud().router().to(destination.parse()?);

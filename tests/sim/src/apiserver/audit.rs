@@ -20,12 +20,12 @@ pub enum Outcome {
     Answered(u16),
     /// The connection was dropped without an answer.
     Dropped,
-    /// No answer yet: the request is being handled, or a fault stalls it.
+    /// The request has no answer yet: it is being handled, or a fault stalls it.
     Pending,
 }
 
 impl Outcome {
-    /// The HTTP status; 0 without one.
+    /// Returns the HTTP status; 0 without one.
     pub fn code(self) -> u16 {
         match self {
             Self::Answered(code) => code,
@@ -64,7 +64,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// `patch nodes/status`: the key of the counts.
+    /// Returns the request in short, `patch nodes/status`: the key of the counts.
     pub fn what(&self) -> String {
         match self.subresource.as_str() {
             "" => format!("{} {}", self.verb, self.resource),
@@ -121,7 +121,7 @@ impl Audit {
         entry
     }
 
-    /// Everything since the last [`reset`](Self::reset), in order of arrival.
+    /// Returns everything since the last [`reset`](Self::reset), in order of arrival.
     pub fn records(&self) -> Vec<Record> {
         let entries = self.log.lock().clone();
         entries
@@ -134,13 +134,13 @@ impl Audit {
             .collect()
     }
 
-    /// Forgets what was recorded. Requests under way stay forgotten too.
+    /// Forgets all records, also of requests under way.
     pub fn reset(&self) {
         self.log.lock().clear();
     }
 
-    /// How many requests of user agents that start with `user_agent` did `verb` on
-    /// `resource`, subresources included.
+    /// Returns how many requests of user agents that start with `user_agent` used `verb` on
+    /// `resource` or its subresources.
     pub fn count(&self, user_agent: &str, verb: Verb, resource: &str) -> usize {
         self.log
             .lock()
@@ -165,7 +165,7 @@ impl Audit {
         counts
     }
 
-    /// Bytes in and bytes out of user agents that start with `user_agent`.
+    /// Returns bytes in and bytes out of user agents that start with `user_agent`.
     pub fn bytes(&self, user_agent: &str) -> (u64, u64) {
         self.records().iter().filter(|record| record.user_agent.starts_with(user_agent)).fold(
             (0, 0),

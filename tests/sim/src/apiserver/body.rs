@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::audit::Entry;
 
-/// Why a body ends early.
+/// The reason why a body ends early.
 #[derive(Debug, thiserror::Error)]
 #[error("connection reset by a fault of the simulated API server")]
 pub struct ConnectionReset;
@@ -50,7 +50,7 @@ impl ResponseBody {
         self
     }
 
-    /// The whole body; `None` for streams.
+    /// Returns the whole body; `None` for streams.
     pub(super) fn whole(&self) -> Option<Vec<u8>> {
         match &self.content {
             Content::Pieces { left, .. } => {

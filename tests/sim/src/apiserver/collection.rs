@@ -60,7 +60,8 @@ impl Token {
     }
 }
 
-/// The requested version; `None` if the request does not have one. `0` is any version.
+/// Returns the requested version, or `None` if the request does not have one. `0` means any
+/// version.
 pub(super) fn version(query: &Query) -> Result<Option<u64>, String> {
     let text = query.get("resourceVersion");
     if text.is_empty() {
@@ -213,7 +214,7 @@ impl Core {
         found.ok_or_else(|| target.not_found())
     }
 
-    /// Deletes the objects that a list would return; returns that list.
+    /// Deletes the objects that a list would return, and returns that list.
     pub(super) fn delete_collection(
         &self,
         resource: &'static Resource,

@@ -66,7 +66,7 @@ pub(super) fn report_unknown(unknown: &[String], options: &mut WriteOptions) -> 
     }
 }
 
-/// The body may omit its type, but not claim another one.
+/// Checks the type in the body. The body may omit its type, but not claim another one.
 fn check_type(resource: &Resource, body: &Value) -> Result<(), StatusError> {
     let Value::Object(map) = body else {
         return Err(StatusError::bad_request(unhandled(

@@ -50,7 +50,7 @@ fn version() -> Value {
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64" })
 }
 
-/// Named groups with their only version.
+/// Returns the named groups with their only version.
 fn groups() -> Vec<(&'static str, &'static str)> {
     let mut groups = resources::group_versions();
     groups.retain(|(name, _)| !name.is_empty());
@@ -97,7 +97,7 @@ fn resource_list(group: &str, version: &str) -> Option<Answer> {
     ))
 }
 
-/// The wanted groups in one document, as `kubectl` requests them.
+/// Returns the wanted groups in one document, as `kubectl` requests them.
 fn aggregated(api: &'static str, wanted: impl Fn(&str) -> bool) -> Answer {
     let mut versions = resources::group_versions();
     versions.push((AUTHORIZATION, "v1"));

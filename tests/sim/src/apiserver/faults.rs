@@ -34,7 +34,7 @@ pub enum Action {
     },
     /// The request is accepted and never answered.
     Stall,
-    /// GET and LIST return an older version, as from a lagging replica.
+    /// GET and LIST return an older version, as a lagging replica does.
     StaleRead {
         /// How many versions older, limited by the history.
         versions: u64,
@@ -86,7 +86,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// This action, without conditions.
+    /// Creates this action, without conditions.
     pub fn new(action: Action) -> Self {
         Self {
             action,
@@ -101,14 +101,14 @@ impl Fault {
         }
     }
 
-    /// Only for this verb. Several calls add verbs.
+    /// Restricts it to this verb. Several calls add verbs.
     #[must_use]
     pub fn verb(mut self, verb: Verb) -> Self {
         self.verbs.push(verb);
         self
     }
 
-    /// Only for create, update, patch, delete and delete-collection.
+    /// Restricts it to create, update, patch, delete and delete-collection.
     #[must_use]
     pub fn writes(mut self) -> Self {
         self.verbs.extend([
@@ -121,49 +121,49 @@ impl Fault {
         self
     }
 
-    /// Only for this resource (plural name), whatever the subresource.
+    /// Restricts it to this resource (plural name), whatever the subresource.
     #[must_use]
     pub fn resource(mut self, plural: &str) -> Self {
         self.resource = Some(plural.to_owned());
         self
     }
 
-    /// Only for this subresource; empty for the object itself.
+    /// Restricts it to this subresource; empty for the object itself.
     #[must_use]
     pub fn subresource(mut self, subresource: &str) -> Self {
         self.subresource = Some(subresource.to_owned());
         self
     }
 
-    /// Only for the object of this name.
+    /// Restricts it to the object of this name.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Only for user agents with this prefix.
+    /// Restricts it to user agents with this prefix.
     #[must_use]
     pub fn user_agent(mut self, prefix: &str) -> Self {
         self.user_agent = Some(prefix.to_owned());
         self
     }
 
-    /// Only for the next `count` matching requests.
+    /// Restricts it to the next `count` matching requests.
     #[must_use]
     pub fn times(mut self, count: usize) -> Self {
         self.times = Some(count);
         self
     }
 
-    /// Only for this time after it was added.
+    /// Restricts it to this time after it was added.
     #[must_use]
     pub fn lasting(mut self, duration: Duration) -> Self {
         self.lasting = Some(duration);
         self
     }
 
-    /// Only with this probability, from 0 to 1.
+    /// Gives it this probability, from 0 to 1.
     #[must_use]
     pub fn chance(mut self, probability: f64) -> Self {
         self.chance = Some(probability.clamp(0.0, 1.0));
@@ -262,7 +262,7 @@ impl FaultPlan {
         self.state.lock().planned.clear();
     }
 
-    /// How many requests a fault has hit.
+    /// Returns how many requests a fault has hit.
     pub fn hits(&self, id: FaultId) -> usize {
         self.state
             .lock()
@@ -283,7 +283,7 @@ impl FaultPlan {
         })
     }
 
-    /// The actions for this request. Counts as a hit for each matching fault.
+    /// Returns the actions for this request. Counts as a hit for each matching fault.
     pub(super) fn strike(&self, info: &RequestInfo) -> Vec<Action> {
         let now = Instant::now();
         let mut state = self.state.lock();
@@ -316,7 +316,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// The replacement for the object with this name.
+    /// Returns the replacement for the object with this name.
     pub(super) fn instead_of(&self, name: &str) -> Option<Bytes> {
         let hit = |(target, _): &&(Option<String>, Bytes)| {
             target.as_ref().is_none_or(|target| target == name)

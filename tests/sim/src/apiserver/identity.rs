@@ -40,7 +40,7 @@ impl Identity {
         self.taint_new_nodes
     }
 
-    /// Time since the server was created.
+    /// Returns the time since the server was created.
     pub(super) fn uptime(&self) -> std::time::Duration {
         self.start.elapsed()
     }
@@ -52,7 +52,7 @@ impl Identity {
         }
     }
 
-    /// The current time in whole seconds.
+    /// Returns the current time in whole seconds.
     pub(super) fn now_text(&self) -> String {
         self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
@@ -61,7 +61,7 @@ impl Identity {
         uuid::Builder::from_random_bytes(self.rng.lock().random()).into_uuid().to_string()
     }
 
-    /// Five letters for `generateName`.
+    /// Returns five letters for `generateName`.
     pub(super) fn suffix(&self) -> String {
         let mut rng = self.rng.lock();
         (0..5)
@@ -71,7 +71,7 @@ impl Identity {
             .collect()
     }
 
-    /// The duration of a watch without a client timeout: from `least` to twice that.
+    /// Returns the duration of a watch without a client timeout: from `least` to twice that.
     pub(super) fn watch_timeout(&self, least: std::time::Duration) -> std::time::Duration {
         least.mul_f64(self.rng.lock().random_range(1.0..2.0))
     }

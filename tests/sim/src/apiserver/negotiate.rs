@@ -17,7 +17,7 @@ pub(super) enum Form {
     Discovery(&'static str),
 }
 
-/// The first form in the client's list that this server supports.
+/// Returns the first form in the client's list that this server supports.
 pub(super) fn form(info: &RequestInfo) -> Result<Form, StatusError> {
     let accept = info.header(header::ACCEPT);
     if accept.trim().is_empty() {
@@ -73,7 +73,7 @@ pub(super) fn gzip(info: &RequestInfo) -> bool {
     })
 }
 
-/// The encoding of an object in a request body.
+/// Returns the encoding of an object in a request body.
 pub(super) fn decode_body(
     info: &RequestInfo,
     body: &[u8],

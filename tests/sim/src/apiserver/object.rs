@@ -23,7 +23,8 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// From a normalised value without `kind` and `apiVersion`; sets the resource version.
+    /// Creates an object from a normalised value without `kind` and `apiVersion`; sets the resource
+    /// version.
     pub(super) fn new(resource: &Resource, mut value: Value, revision: u64) -> Self {
         if revision > 0 {
             value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
@@ -46,12 +47,12 @@ impl Object {
         }
     }
 
-    /// The object as a value, without `kind` and `apiVersion`.
+    /// Returns the object as a value, without `kind` and `apiVersion`.
     pub(super) fn value(&self) -> Value {
         serde_json::from_slice(&self.json).unwrap_or_else(|_| Value::Object(Map::new()))
     }
 
-    /// The object as `resource`, with `kind` and `apiVersion`.
+    /// Returns the object as `resource`, with `kind` and `apiVersion`.
     pub(super) fn typed(&self, resource: &Resource) -> Value {
         let mut value =
             if resource.is_events_view() { eventview::shown(self.value()) } else { self.value() };
@@ -60,7 +61,7 @@ impl Object {
         value
     }
 
-    /// The bytes of a list item.
+    /// Returns the bytes of a list item.
     pub(super) fn item(&self, resource: &Resource) -> Bytes {
         if resource.is_events_view() {
             return Bytes::from(eventview::shown(self.value()).to_string());
@@ -68,7 +69,7 @@ impl Object {
         self.json.clone()
     }
 
-    /// The bytes of the whole object in two chunks, the second one shared.
+    /// Returns the bytes of the whole object in two chunks, the second one shared.
     pub(super) fn whole(&self, resource: &Resource) -> [Bytes; 2] {
         let item = self.item(resource);
         let head = format!(
@@ -79,13 +80,14 @@ impl Object {
         [Bytes::from(head), item.slice(1..)]
     }
 
-    /// The same content with a later version: what watchers get when an object is deleted.
+    /// Returns an object with the same content and a later version: watchers get it when an object
+    /// is deleted.
     pub(super) fn at(&self, resource: &Resource, revision: u64) -> Self {
         Self::new(resource, self.value(), revision)
     }
 }
 
-/// The text of a selectable field. Events use `source` for `source.component`.
+/// Returns the text of a selectable field. Events use `source` for `source.component`.
 fn field_text(value: &Value, path: &str) -> String {
     let path = if path == "source" { "source.component" } else { path };
     let found = path.split('.').fold(value, |value, part| &value[part]);

@@ -8,7 +8,7 @@ use super::{
     respond::Answer,
 };
 
-/// `/openapi/v2`: an empty document, as protobuf or as JSON.
+/// Returns `/openapi/v2`: an empty document, as protobuf or as JSON.
 pub(super) fn v2(accept: &str) -> Answer {
     if accept.contains("protobuf") {
         return Answer::EmptyProtobuf;
@@ -22,7 +22,7 @@ fn root_of(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// `/openapi/v3` and one document for each group and version.
+/// Returns `/openapi/v3` and one document for each group and version.
 pub(super) fn v3(path: &str) -> Option<Value> {
     let rest = path.strip_prefix("/openapi/v3")?.trim_matches('/');
     let mut versions = resources::group_versions().into_iter();

@@ -96,7 +96,7 @@ impl Patch {
         Self::new(kind, body)
     }
 
-    /// The patched value, not normalised yet.
+    /// Returns the patched value, not normalised yet.
     pub(super) fn apply(&self, mut value: Value, shape: &Shape) -> Result<Value, PatchError> {
         match self.kind {
             PatchKind::Merge => merge::apply(&mut value, &self.body),
@@ -106,7 +106,7 @@ impl Patch {
         Ok(value)
     }
 
-    /// The object that error messages quote: the patch, or the patched object.
+    /// Returns the object that error messages quote: the patch, or the patched object.
     pub(super) fn shown(&self, patched: &Value) -> String {
         match self.kind {
             PatchKind::Strategic => strategic::go_map(&self.body),

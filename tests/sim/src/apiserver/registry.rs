@@ -144,7 +144,7 @@ fn add_not_ready(node: &mut Value) {
     }
 }
 
-/// `podCIDR` is the first of `podCIDRs`; either one sets both.
+/// Makes both fields agree: `podCIDR` is the first of `podCIDRs`; either one sets both.
 fn sync_pod_cidrs(spec: &mut Value) {
     let first = spec["podCIDRs"].get(0).cloned();
     match (first, spec["podCIDR"].as_str()) {
@@ -169,7 +169,7 @@ fn encode_string_data(secret: &mut Value) {
     }
 }
 
-/// Standard base64 with padding.
+/// Encodes standard base64 with padding.
 pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

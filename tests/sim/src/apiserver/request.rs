@@ -30,7 +30,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Lower case, as in RBAC rules.
+    /// Returns the verb in lower case, as in RBAC rules.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -65,7 +65,7 @@ impl Query {
         Self(pairs.collect())
     }
 
-    /// The first value of this name; empty when absent.
+    /// Returns the first value of this name; empty when absent.
     pub(super) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
@@ -74,7 +74,7 @@ impl Query {
         self.0.iter().any(|(key, _)| key == name)
     }
 
-    /// Booleans as the real server reads them: absent, `0` and `false` are false.
+    /// Reads booleans as the real server does: absent, `0` and `false` are false.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.has(name) && !matches!(self.get(name).to_ascii_lowercase().as_str(), "0" | "false")
     }
@@ -143,13 +143,13 @@ impl RequestInfo {
         info
     }
 
-    /// The bearer token.
+    /// Returns the bearer token.
     pub(super) fn user(&self) -> &str {
         let value = self.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         value.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default()
     }
 
-    /// The plural name, or empty for paths such as `/readyz`.
+    /// Returns the plural name, or empty for paths such as `/readyz`.
     pub(super) fn resource_name(&self) -> &'static str {
         let unstored = if self.is_review() { "selfsubjectaccessreviews" } else { "" };
         self.resource.map_or(unstored, |resource| resource.plural)
@@ -179,7 +179,7 @@ impl RequestInfo {
         }
     }
 
-    /// `/api/v1/namespaces/NS/RESOURCE/NAME/SUB` and its shorter forms.
+    /// Reads `/api/v1/namespaces/NS/RESOURCE/NAME/SUB` and its shorter forms.
     fn read_path(&mut self) {
         let path = self.path.clone();
         let segments: Vec<String> =
@@ -215,7 +215,8 @@ impl RequestInfo {
     }
 }
 
-/// `/api/v1/namespaces/x/status` is about the namespace, not about a resource in it.
+/// Returns true for `/api/v1/namespaces/x/status`: it is about the namespace, not about a resource
+/// in it.
 fn is_namespace_subresource(segment: &str) -> bool {
     matches!(segment, "status" | "finalize")
 }

@@ -144,7 +144,7 @@ pub(super) static RESOURCES: &[Resource] = &[
 ];
 
 impl Resource {
-    /// `v1`, or `coordination.k8s.io/v1`.
+    /// Returns `v1`, or `coordination.k8s.io/v1`.
     pub(super) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_owned()
@@ -153,7 +153,7 @@ impl Resource {
         }
     }
 
-    /// The lower-case kind: clients print it and accept it like the plural.
+    /// Returns the lower-case kind: clients print it and accept it like the plural.
     pub(super) fn singular(&self) -> String {
         self.kind.to_ascii_lowercase()
     }
@@ -167,30 +167,30 @@ impl Resource {
         self.subresources.contains(&"status")
     }
 
-    /// `NAMESPACE/NAME`, or `NAME`: the key within the table.
+    /// Returns `NAMESPACE/NAME`, or `NAME`: the key within the table.
     pub(super) fn key(&self, namespace: &str, name: &str) -> String {
         if self.namespaced { format!("{namespace}/{name}") } else { name.to_owned() }
     }
 }
 
-/// By group, version and plural name.
+/// Finds a resource by group, version and plural name.
 pub(super) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| {
         resource.group == group && resource.version == version && resource.plural == plural
     })
 }
 
-/// By plural name alone; of two views, the stored one.
+/// Finds a resource by its plural name alone; of two views, the stored one.
 pub(super) fn by_plural(plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| resource.plural == plural && !resource.is_events_view())
 }
 
-/// By `apiVersion` and `kind`.
+/// Finds a resource by `apiVersion` and `kind`.
 pub(super) fn by_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| resource.kind == kind && resource.api_version() == api_version)
 }
 
-/// Groups and versions with resources, each once, in order.
+/// Returns groups and versions with resources, each once, in order.
 pub(super) fn group_versions() -> Vec<(&'static str, &'static str)> {
     let mut versions: Vec<_> =
         RESOURCES.iter().map(|resource| (resource.group, resource.version)).collect();

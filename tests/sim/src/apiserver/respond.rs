@@ -39,7 +39,7 @@ pub(super) enum Answer {
     },
     List(Listing),
     Watch(Watch),
-    /// Anything but a stored object.
+    /// Anything except a stored object.
     Value {
         code: u16,
         value: Value,
@@ -59,7 +59,7 @@ impl Answer {
     }
 }
 
-/// A refusal, as a `Status` object.
+/// Returns a refusal, as a `Status` object.
 pub(super) fn refusal(info: &RequestInfo, error: &StatusError) -> Response<ResponseBody> {
     let form = match negotiate::form(info) {
         Ok(Form::Yaml) => Form::Yaml,
@@ -81,7 +81,7 @@ fn warn(response: &mut Response<ResponseBody>, warnings: &[String]) {
     }
 }
 
-/// A response in the requested form.
+/// Returns a response in the requested form.
 pub(super) fn answer(
     info: &RequestInfo,
     answer: Answer,
@@ -135,7 +135,7 @@ fn value(
     form: Form,
     media: &'static str,
 ) -> Response<ResponseBody> {
-    // JSON is YAML.
+    // JSON is also YAML.
     let media = if form == Form::Yaml { "application/yaml" } else { media };
     let text = if form == Form::Yaml || negotiate::pretty(info) {
         serde_json::to_string_pretty(value).unwrap_or_default()
@@ -222,7 +222,7 @@ fn listing(
     }
 }
 
-/// A list of shared item bytes.
+/// Returns a list of shared item bytes.
 fn shared_items(info: &RequestInfo, list: &Listing, effects: &Effects) -> Response<ResponseBody> {
     let resource = list.resource;
     let start = format!(

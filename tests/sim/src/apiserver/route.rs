@@ -21,7 +21,7 @@ use super::{
     write::{Deleted, Preconditions, Target},
 };
 
-/// The response to a write. It carries warnings even if the write was refused.
+/// Returns the response to a write. It carries warnings even if the write was refused.
 fn written(
     outcome: Result<(u16, Arc<Object>), StatusError>,
     resource: &'static Resource,
@@ -98,9 +98,9 @@ impl Core {
         }
     }
 
-    /// Every right is granted, except those that a fault answers with 403.
+    /// Grants every right, except those that a fault answers with 403.
     fn review(&self, info: &RequestInfo, body: &[u8]) -> Answer {
-        // An unsupported encoding asks for nothing in particular.
+        // A body in an unsupported encoding does not name a right.
         let mut review = decode_body(info, body, "SelfSubjectAccessReview").unwrap_or_else(|_| {
             json!({ "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {},
                 "spec": {} })
@@ -205,7 +205,7 @@ fn delete_options(info: &RequestInfo, body: &[u8]) -> Result<(Preconditions, boo
     Ok((preconditions, dry_run(asked)?))
 }
 
-/// All paths other than stored resources.
+/// Returns all paths other than stored resources.
 fn other_path(info: &RequestInfo) -> Result<Answer, StatusError> {
     let path = info.path.trim_end_matches('/');
     if info.verb != Verb::Get {

@@ -29,7 +29,7 @@ enum Field {
 }
 
 impl Selector {
-    /// From the two query parameters. Errors are the real server's: 400.
+    /// Parses the two query parameters. Errors are the real server's: 400.
     pub(super) fn parse(
         resource: &Resource,
         labels: &str,
@@ -105,7 +105,8 @@ fn field_term(resource: &Resource, term: String) -> Result<FieldTerm, StatusErro
     Ok(FieldTerm { field, equal, value })
 }
 
-/// `regarding.name` of `events.k8s.io` is `involvedObject.name` as stored.
+/// Returns the stored name of an event's field: `regarding.name` of `events.k8s.io` is
+/// `involvedObject.name`.
 fn stored_event_field(field: &str) -> &str {
     match field {
         "regarding.kind" => "involvedObject.kind",

@@ -47,7 +47,7 @@ pub(super) enum Presence {
     OmitZero,
     /// A pointer: zero values stay, null is dropped.
     Pointer,
-    /// Always present; a missing one gets an empty value.
+    /// Always present. A missing field gets an empty value.
     Always,
 }
 
@@ -72,7 +72,7 @@ pub(super) const fn always(name: &'static str, shape: Shape) -> Field {
 }
 
 impl Shape {
-    /// The shape of a field of this object or map; `None` for unknown fields.
+    /// Returns the shape of a field of this object or map; `None` for unknown fields.
     pub(super) fn field(&self, name: &str) -> Option<Shape> {
         match self {
             Self::Object(fields) => {
@@ -112,7 +112,7 @@ impl Shape {
     }
 }
 
-/// Why a value does not fit its shape.
+/// The reason why a value does not fit its shape.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(super) enum ShapeError {
     #[error("json: cannot unmarshal {found} into Go struct field {path} of type {wanted}")]
@@ -295,7 +295,7 @@ fn timestamp(text: &str, layout: &'static str) -> Result<Timestamp, ShapeError> 
     PARSER.parse_timestamp(text).map_err(|_| error())
 }
 
-/// Where a time deviates from its layout: the remaining text, and the expected element.
+/// Returns where a time deviates from its layout: the remaining text, and the expected element.
 fn stuck<'a>(text: &'a str, layout: &str) -> (&'a str, &'static str) {
     const PARTS: [&str; 12] =
         ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05", ".000000"];
@@ -320,7 +320,7 @@ fn seconds(text: &str) -> Result<String, ShapeError> {
     Ok(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// The real server requires exactly six digits after the second.
+/// Checks a time with microseconds. The real server requires exactly six digits after the second.
 fn micros(text: &str) -> Result<String, ShapeError> {
     const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
     let error = || ShapeError::Time { text: text.to_owned(), layout: LAYOUT };

@@ -33,13 +33,13 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// An invalid value.
+    /// Returns an invalid value.
     pub(super) fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
         let message = format!("Invalid value: {}: {detail}", shown(value));
         Self { reason: "FieldValueInvalid", field: field.into(), message }
     }
 
-    /// A missing required field.
+    /// Returns a missing required field.
     pub(super) fn required(field: impl Into<String>, detail: &str) -> Self {
         let message = if detail.is_empty() {
             "Required value".to_owned()
@@ -49,7 +49,7 @@ impl Cause {
         Self { reason: "FieldValueRequired", field: field.into(), message }
     }
 
-    /// A change that is not allowed.
+    /// Returns a change that is not allowed.
     pub(super) fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         Self {
             reason: "FieldValueForbidden",
@@ -58,21 +58,21 @@ impl Cause {
         }
     }
 
-    /// A value outside an enumeration.
+    /// Returns a value outside an enumeration.
     pub(super) fn unsupported(field: impl Into<String>, value: &Value, legal: &[&str]) -> Self {
         let legal = legal.iter().map(|value| format!("{value:?}")).collect::<Vec<_>>().join(", ");
         let message = format!("Unsupported value: {}: supported values: {legal}", shown(value));
         Self { reason: "FieldValueNotSupported", field: field.into(), message }
     }
 
-    /// The second of two equal entries, as shown in messages.
+    /// Returns the second of two equal entries, as shown in messages.
     pub(super) fn duplicate(field: impl Into<String>, shown: &str) -> Self {
         let message = format!("Duplicate value: {shown}");
         Self { reason: "FieldValueDuplicate", field: field.into(), message }
     }
 }
 
-/// A value as shown in messages: strings quoted, the rest as JSON.
+/// Returns a value as shown in messages: strings quoted, the rest as JSON.
 fn shown(value: &Value) -> String {
     value.to_string()
 }
@@ -133,7 +133,7 @@ impl StatusError {
         Self::new(409, "Conflict", message).about(name, group, plural)
     }
 
-    /// A write that admission refuses.
+    /// Returns a write that admission refuses.
     pub(super) fn forbidden(group: &str, plural: &str, name: &str, detail: &str) -> Self {
         let message = format!("{} {name:?} is forbidden: {detail}", qualified(plural, group));
         Self::new(403, "Forbidden", message).about(name, group, plural)
@@ -147,7 +147,7 @@ impl StatusError {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// An object that breaks validation rules; one cause each.
+    /// Returns an object that breaks validation rules; one cause each.
     pub(super) fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
         let who = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let what = causes
@@ -167,7 +167,7 @@ impl StatusError {
         error
     }
 
-    /// A version that this server has not reached yet.
+    /// Returns a version that this server has not reached yet.
     pub(super) fn too_large_version(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let mut error = Self::new(504, "Timeout", message).with_details(json!({
@@ -183,7 +183,7 @@ impl StatusError {
         self
     }
 
-    /// An answer for faults: the reason and message that belong to `code`.
+    /// Returns an answer for faults: the reason and message that belong to `code`.
     pub(super) fn of_code(code: u16, retry_after: Option<u64>) -> Self {
         let (reason, message) = match code {
             401 => ("Unauthorized", "Unauthorized"),
@@ -210,7 +210,7 @@ impl StatusError {
         error
     }
 
-    /// The `Status` object.
+    /// Returns the `Status` object.
     pub fn body(&self) -> Value {
         let mut body = json!({
             "kind": "Status",
@@ -233,7 +233,7 @@ impl StatusError {
     }
 }
 
-/// `leases.coordination.k8s.io`, or `nodes`.
+/// Returns `leases.coordination.k8s.io`, or `nodes`.
 fn qualified(plural: &str, group: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }

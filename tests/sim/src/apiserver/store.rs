@@ -87,7 +87,7 @@ pub(super) struct Range<'a> {
 }
 
 impl Store {
-    /// A store that keeps `history` changes of each kind.
+    /// Creates a store that keeps `history` changes of each kind.
     pub(super) fn new(history: usize) -> Self {
         let tables = (0..SLOTS).map(|_| Table::default()).collect();
         Self {
@@ -97,7 +97,7 @@ impl Store {
         }
     }
 
-    /// The newest version.
+    /// Returns the newest version.
     pub(super) fn revision(&self) -> u64 {
         self.state.read().revision
     }
@@ -170,7 +170,7 @@ impl Store {
         }
     }
 
-    /// A part of a collection at version `at`, or its current state.
+    /// Returns a part of a collection at version `at`, or its current state.
     pub(super) fn page(
         &self,
         resource: &Resource,
@@ -212,7 +212,7 @@ impl Store {
         Ok(page)
     }
 
-    /// An object at version `at`, or at the oldest version in the history.
+    /// Returns an object at version `at`, or at the oldest version in the history.
     pub(super) fn get_at(&self, resource: &Resource, key: &str, at: u64) -> Option<Arc<Object>> {
         let state = self.state.read();
         let table = state.tables.get(resource.slot)?;
@@ -224,7 +224,7 @@ impl Store {
         }
     }
 
-    /// At most `max` changes after version `after`, and the version they lead up to.
+    /// Returns at most `max` changes after version `after`, and the version they lead up to.
     pub(super) fn since(
         &self,
         resource: &Resource,
@@ -247,7 +247,7 @@ impl Store {
         Ok((changes, reached))
     }
 
-    /// The oldest version that can still be listed.
+    /// Returns the oldest version that can still be listed.
     pub(super) fn oldest(&self, resource: &Resource) -> u64 {
         self.state.read().tables.get(resource.slot).map_or(0, |table| table.compacted)
     }
@@ -267,7 +267,7 @@ impl Table {
         self.log.back().map_or(self.compacted, |change| change.object.revision)
     }
 
-    /// The objects with all changes after version `at` undone.
+    /// Returns the objects with all changes after version `at` undone.
     fn rewound(&self, at: u64) -> Result<BTreeMap<String, Arc<Object>>, Compacted> {
         if at < self.compacted {
             return Err(Compacted { oldest: self.compacted });

@@ -24,7 +24,7 @@ pub(super) enum Include {
 }
 
 impl Include {
-    /// The value of the parameter `includeObject`.
+    /// Returns the value of the parameter `includeObject`.
     pub(super) fn of(info: &RequestInfo) -> Self {
         match info.query.get("includeObject") {
             "None" => Self::Nothing,
@@ -101,13 +101,13 @@ fn table(metadata: &Value, definitions: Value, rows: Vec<Value>) -> Value {
         "columnDefinitions": definitions, "rows": rows })
 }
 
-/// A table of one row.
+/// Returns a table of one row.
 pub(super) fn of_one(resource: &Resource, object: &Object, options: &Options) -> Value {
     let metadata = json!({ "resourceVersion": object.revision.to_string() });
     table(&metadata, definitions(resource), vec![row(resource, object, options)])
 }
 
-/// A table of a list.
+/// Returns a table of a list.
 pub(super) fn of_list(
     resource: &Resource,
     objects: &[Arc<Object>],
@@ -118,7 +118,7 @@ pub(super) fn of_list(
     table(metadata, definitions(resource), rows)
 }
 
-/// An object with only its metadata.
+/// Returns an object with only its metadata.
 pub(super) fn metadata_only(_: &Resource, object: &Object) -> Value {
     partial(object.value())
 }
@@ -135,7 +135,7 @@ fn or<'a>(text: &'a str, empty: &'a str) -> &'a str {
     if text.is_empty() { empty } else { text }
 }
 
-/// The age of a timestamp, in `kubectl`'s format.
+/// Returns the age of a timestamp, in `kubectl`'s format.
 fn age_of(timestamp: &Value, now: Timestamp) -> String {
     match text(timestamp).parse::<Timestamp>() {
         Ok(then) => human(now.as_second() - then.as_second()),
@@ -143,7 +143,7 @@ fn age_of(timestamp: &Value, now: Timestamp) -> String {
     }
 }
 
-/// At most two units, coarser for longer times.
+/// Formats a duration in at most two units, coarser for longer times.
 fn human(seconds: i64) -> String {
     let two = |whole: i64, unit: char, rest: i64, fine: char| {
         if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}{unit}{rest}{fine}") }

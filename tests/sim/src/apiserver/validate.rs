@@ -13,7 +13,7 @@ pub(super) mod names;
 mod node;
 mod service;
 
-/// The causes for rejecting this new object.
+/// Returns the causes for rejecting this new object.
 pub(super) fn created(resource: &Resource, value: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     meta::check(resource, value, &mut causes);
@@ -21,7 +21,7 @@ pub(super) fn created(resource: &Resource, value: &Value) -> Vec<Cause> {
     causes
 }
 
-/// The causes for rejecting `new` as an update of `old`.
+/// Returns the causes for rejecting `new` as an update of `old`.
 pub(super) fn updated(resource: &Resource, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     meta::check(resource, new, &mut causes);

@@ -40,9 +40,9 @@ const BATCH: usize = 256;
 pub struct WatchInfo {
     /// Plural name.
     pub resource: String,
-    /// When it began, as time since the server was created.
+    /// Header `User-Agent`.
     pub user_agent: String,
-    /// When it began, since the server was made.
+    /// When it began, as time since the server was created.
     pub since: Duration,
 }
 
@@ -207,7 +207,8 @@ impl Core {
         Ok(watch)
     }
 
-    /// Counts a watch as open. Returns its ID, and what ends it: at once if the flag is set.
+    /// Counts a watch as open. Returns its ID, and the receiver that ends it: at once if the flag
+    /// is set.
     fn opened(
         &self,
         resource: &Resource,
@@ -233,7 +234,7 @@ fn too_old(asked: u64, oldest: u64) -> StatusError {
 }
 
 impl Watch {
-    /// The body of the response.
+    /// Returns the body of the response.
     pub(super) fn stream(self) -> impl Stream<Item = Result<Bytes, ConnectionReset>> + Send {
         futures::stream::unfold(self, |mut watch| async move {
             watch.next().await.map(|piece| (piece, watch))
@@ -284,7 +285,8 @@ impl Watch {
                 changed = self.tip.changed() => self.finished = changed.is_err(),
                 () = tokio::time::sleep_until(self.deadline) => self.finished = true,
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
-                    // As kube-apiserver, which says nothing at or below the version asked for.
+                    // This is the behaviour of kube-apiserver, which does not send anything at or
+                    // below the requested version.
                     if self.position > self.from {
                         self.send_bookmark(false);
                     }
@@ -294,7 +296,7 @@ impl Watch {
         }
     }
 
-    /// One bookmark per interval, and one shortly before the end, where clients continue.
+    /// Returns one bookmark per interval, and one shortly before the end, where clients continue.
     fn following_bookmark(&self) -> Instant {
         let now = Instant::now();
         let next = now + self.core.options.bookmark_interval;
@@ -325,8 +327,8 @@ impl Watch {
         self.finished = true;
     }
 
-    /// A change as this watch sees it: an object that starts or stops matching the selector is
-    /// added or deleted.
+    /// Sends a change as this watch sees it: an object that starts or stops matching the selector
+    /// is added or deleted.
     fn send_change(&mut self, change: &Change) {
         let object = &change.object;
         if !object.key.starts_with(&self.prefix) {

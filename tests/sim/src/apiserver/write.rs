@@ -48,7 +48,7 @@ impl Target {
         StatusError::conflict(self.resource.group, self.resource.plural, &self.name, detail)
     }
 
-    /// The UID in the body is a precondition.
+    /// Returns the error of an object with another UID. The UID in the body is a precondition.
     fn other_uid(&self, wanted: &str, found: &str) -> StatusError {
         self.conflict(&format!(
             "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
@@ -119,7 +119,7 @@ impl Core {
         self.store.put(resource, None, value).map_err(|_| exists())
     }
 
-    /// Namespace and name of a new object; the namespace must exist.
+    /// Sets namespace and name of a new object. The namespace must exist.
     fn settle_names(
         &self,
         resource: &Resource,
@@ -150,7 +150,7 @@ impl Core {
         Err(StatusError::forbidden(resource.group, resource.plural, name, &detail))
     }
 
-    /// Replaces an object. Returns it as stored, and whether it was created.
+    /// Replaces an object. Returns it as stored, and true if it was created.
     pub(super) fn update(
         &self,
         target: &Target,
@@ -205,7 +205,7 @@ impl Core {
         Ok((object, true))
     }
 
-    /// Applies a patch; returns the object as stored.
+    /// Applies a patch, and returns the object as stored.
     pub(super) fn patch(
         &self,
         target: &Target,
@@ -328,7 +328,7 @@ impl Core {
             let range = super::store::Range { prefix: &prefix, after: None, limit: 0 };
             let Ok(page) = self.store.page(inside, None, &range, |_| true) else { continue };
             for object in page.objects {
-                // Objects that were written in between go with the namespace.
+                // Objects that were written in between are deleted with the namespace.
                 drop(self.store.remove(inside, &object.key, object.revision));
             }
         }
@@ -336,7 +336,7 @@ impl Core {
     }
 }
 
-/// The error for a patch whose result does not fit the type.
+/// Returns the error for a patch whose result does not fit the type.
 fn unfit_patch(shown: &str, error: &str) -> StatusError {
     let cause = Cause::invalid("patch", &Value::from(shown), error);
     let mut refusal = StatusError::invalid("", "", "", &[cause]);

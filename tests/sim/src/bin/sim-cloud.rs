@@ -1,4 +1,4 @@
-//! The simulated cloud as a program, to try controllers on a cluster of your own.
+//! The simulated cloud as a program, to try controllers on your own cluster.
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -38,7 +38,7 @@ struct Arguments {
     /// A file to write for the controllers' --cloud-config.
     #[arg(long, value_name = "FILE")]
     cloud_config: Option<PathBuf>,
-    /// How many instances there are at the start: node-00000, node-00001 and so on.
+    /// How many instances exist at the start: node-00000, node-00001 and so on.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100_000))]
     instances: u32,
     /// An instance that exists at the start, by the name of its node. May be repeated.
@@ -50,7 +50,7 @@ struct Arguments {
     identity: String,
 }
 
-/// An instance whose ID is its name.
+/// Returns an instance whose ID is its name.
 fn instance(text: &str) -> Result<SimInstance, String> {
     let (name, addresses) = text.split_once('=').unwrap_or((text, ""));
     if name.is_empty() || name.contains('/') {

@@ -5,7 +5,7 @@
 //! [`SimCloud`](super::SimCloud).
 //!
 //! Each write is one change of one load balancer. Then the cloud works on it for a while
-//! ([`Times`]) and accepts no other change. A *floating address* is an object of its own: it is
+//! ([`Times`]) and accepts no other change. A *floating address* is a separate object: it is
 //! attached after the creation, and outlives a load balancer that another client deletes.
 //!
 //! Annotations that these load balancers read:
@@ -53,7 +53,7 @@ const KEEP_ADDRESS: &str = "sim/keep-address";
 const ELSEWHERE: &str = "sim/elsewhere";
 const NOTE: &str = "sim/note";
 const SELECTOR: &str = "sim/node-selector";
-/// Written to the Service, and not read.
+/// The annotation that is written to the Service, and not read.
 const OWN_ID: &str = "sim/load-balancer-id";
 
 /// How long the cloud works after a write.
@@ -78,8 +78,8 @@ pub struct BalancerSettings {
     pub traits: LoadBalancerTraits,
     /// How long the cloud works after a write.
     pub times: Times,
-    /// True if listeners and members are made by the write that creates the load balancer, and not
-    /// by one write each.
+    /// True if the write that creates the load balancer also makes listeners and members. Otherwise
+    /// each of them takes one write.
     pub nested: bool,
     /// True if the cloud refuses writes of a former term, and a second load balancer of one owner.
     pub fences: bool,
@@ -139,9 +139,9 @@ pub enum State {
     Ready,
     /// The cloud works on it.
     Pending {
-        /// On what.
+        /// The object that it works on.
         what: &'static str,
-        /// Until when. `None`: until a person ends it.
+        /// The end of the work. `None`: a person must end it.
         until: Option<Instant>,
         /// The outcome at that time.
         then: Outcome,
@@ -155,7 +155,7 @@ pub enum State {
     },
 }
 
-/// How a change ends.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is carried out.
@@ -176,7 +176,8 @@ pub struct SimBalancer {
     /// The recorded owners. Several owners share a load balancer by port; the owners of a
     /// controller that does not record them have no UIDs.
     pub owners: Vec<Owner>,
-    /// For what a controller that records no owners has made it: names, no UIDs.
+    /// The Service for which a controller that does not record owners has made it: names without
+    /// UIDs.
     pub made_for: Option<Owner>,
     /// Its configuration.
     pub configuration: Configuration,
@@ -203,7 +204,8 @@ pub struct Applied {
     configured: String,
 }
 
-/// The front end of this owner's Service if it sets only its ports: TCP and IPv4, no settings.
+/// Returns the front end of this owner's Service if it sets only its ports: TCP and IPv4, no
+/// settings.
 pub fn plain_front_end(owner: Owner, ports: Vec<FrontEndPort>) -> FrontEnd {
     FrontEnd {
         owner,
@@ -221,7 +223,7 @@ pub fn plain_front_end(owner: Owner, ports: Vec<FrontEndPort>) -> FrontEnd {
     }
 }
 
-/// A port for TCP without a name.
+/// Returns a port for TCP without a name.
 pub fn plain_port(port: u16, member_port: u16) -> FrontEndPort {
     FrontEndPort {
         name: String::new(),
@@ -233,7 +235,7 @@ pub fn plain_port(port: u16, member_port: u16) -> FrontEndPort {
 }
 
 impl SimBalancer {
-    /// A load balancer that a person has made: one listener for TCP, no owner, no members.
+    /// Returns a load balancer that a person has made: one listener for TCP, no owner, no members.
     pub fn foreign(id: impl Into<String>, address: IpAddr, port: u16) -> Self {
         let id = id.into();
         let listener = plain_port(port, port);
@@ -258,12 +260,12 @@ impl SimBalancer {
         }
     }
 
-    /// The names of its members, sorted.
+    /// Returns the names of its members, sorted.
     pub fn member_names(&self) -> BTreeSet<&str> {
         self.members.iter().map(|member| member.node.as_str()).collect()
     }
 
-    /// Its members by port. Each port with a member port has all members.
+    /// Returns its members by port. Each port with a member port has all members.
     pub fn pools(&self) -> Vec<Pool> {
         let listeners = self.configuration.listeners.iter();
         let filled = listeners.filter(|(_, listener)| listener.member_port.is_some());
@@ -285,7 +287,7 @@ impl SimBalancer {
         self.addresses.iter().copied().map(IpFamily::of).collect()
     }
 
-    /// Its name, and its owners': how faults name it.
+    /// Returns its name, and its owners': how faults name it.
     fn names(&self) -> Vec<String> {
         let owners = self.owners.iter().map(ToString::to_string);
         std::iter::once(self.name.clone()).chain(owners).collect()
@@ -334,22 +336,22 @@ impl Balancers {
         self.1.notified().await;
     }
 
-    /// The properties of these load balancers.
+    /// Returns the properties of these load balancers.
     pub fn settings(&self) -> BalancerSettings {
         self.0.lock().settings.clone()
     }
 
-    /// All load balancers, by ID.
+    /// Returns all load balancers, by ID.
     pub fn all(&self) -> Vec<SimBalancer> {
         self.settled(|store| store.balancers.values().cloned().collect())
     }
 
-    /// The load balancer with this ID.
+    /// Returns the load balancer with this ID.
     pub fn get(&self, id: &str) -> Option<SimBalancer> {
         self.settled(|store| store.balancers.get(id).cloned())
     }
 
-    /// The load balancers of this owner, by ID.
+    /// Returns the load balancers of this owner, by ID.
     pub fn of(&self, owner: &Owner) -> Vec<SimBalancer> {
         let mut all = self.all();
         all.retain(|balancer| balancer.owners.iter().any(|its| its.is(owner)));
@@ -362,7 +364,7 @@ impl Balancers {
     }
 
     /// Changes a load balancer as a person would: the stored digest stays, the version changes.
-    /// `false` if there is none with this ID.
+    /// Returns false if no load balancer has this ID.
     pub fn update(&self, id: &str, change: impl FnOnce(&mut SimBalancer)) -> bool {
         self.settled(|store| {
             let Some(balancer) = store.balancers.get_mut(id) else { return false };
@@ -378,7 +380,8 @@ impl Balancers {
         self.settled(|store| store.take(id))
     }
 
-    /// Returns all floating addresses with their owners; `None` for an address that was kept.
+    /// Returns all floating addresses with their owners. The owner of an address that was kept is
+    /// `None`.
     pub fn floating(&self) -> BTreeMap<IpAddr, Option<Owner>> {
         self.settled(|store| {
             store
@@ -389,12 +392,12 @@ impl Balancers {
         })
     }
 
-    /// The accepted writes since the last call of [`Balancers::reset_writes`].
+    /// Returns the accepted writes since the last call of [`Balancers::reset_writes`].
     pub fn writes(&self) -> Vec<Write> {
         self.settled(|store| store.writes.clone())
     }
 
-    /// The number of accepted writes of this kind.
+    /// Returns the number of accepted writes of this kind.
     pub fn written(&self, kind: WriteKind) -> usize {
         self.settled(|store| store.writes.iter().filter(|write| write.kind == kind).count())
     }

@@ -19,8 +19,8 @@ impl<A> Batch<A> {
     }
 }
 
-/// The answers of a batch with `items` items, as they become known: all answers of a failed call
-/// have its error, and an item that is never answered has an error at the end of the call.
+/// Returns the answers of a batch with `items` items, as they become known. All answers of a failed
+/// call have its error. An item that is never answered gets an error at the end of the call.
 pub(super) fn answers<'a, A: Send + 'static>(
     operation: Operation,
     items: usize,
@@ -48,7 +48,7 @@ pub(super) fn answers<'a, A: Send + 'static>(
     answers.boxed()
 }
 
-/// An error after which a write may have taken effect.
+/// Returns an error after which a write may have taken effect.
 pub(super) fn lost(operation: Operation, kind: ErrorKind, why: &str) -> CloudError {
     let error = CloudError::new(kind, format!("{}: {why}", operation.as_str()));
     if operation.writes() { error.that_may_be_done() } else { error }

@@ -37,7 +37,7 @@ pub struct RouteCalls {
 }
 
 impl RouteCalls {
-    /// All calls.
+    /// Returns all calls.
     pub const fn total(&self) -> u64 {
         self.list + self.apply + self.find_targets
     }
@@ -62,19 +62,19 @@ pub struct LoadBalancerCalls {
 }
 
 impl LoadBalancerCalls {
-    /// All calls.
+    /// Returns all calls.
     pub const fn total(&self) -> u64 {
         self.list + self.ensure + self.preview + self.set_members + self.delete
     }
 }
 
 impl Calls {
-    /// All calls.
+    /// Returns all calls.
     pub const fn total(&self) -> u64 {
         self.lookup + self.list + self.health + self.load_balancers.total() + self.routes.total()
     }
 
-    /// The calls made since `earlier`.
+    /// Returns the calls made since `earlier`.
     #[must_use]
     pub fn since(mut self, earlier: &Self) -> Self {
         let mut earlier = *earlier;

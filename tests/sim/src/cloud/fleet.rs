@@ -33,7 +33,7 @@ impl Index {
     }
 }
 
-/// UUIDs differ in case between firmware and cloud.
+/// Returns a UUID in lower case, since UUIDs differ in case between firmware and cloud.
 fn plain_uuid(uuid: &str) -> String {
     uuid.to_ascii_lowercase()
 }

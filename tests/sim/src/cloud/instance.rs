@@ -35,7 +35,7 @@ pub struct SimInstance {
 }
 
 impl SimInstance {
-    /// A running machine with only ID and name.
+    /// Creates a running machine with only ID and name.
     pub fn new(id: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -52,8 +52,8 @@ impl SimInstance {
         }
     }
 
-    /// The machine with this number: always the same one, with all properties set. Name
-    /// `node-00042`, ID `i-00042`, zones a to c.
+    /// Returns the machine with this number, which is always the same, with all properties set.
+    /// Name `node-00042`, ID `i-00042`, zones a to c.
     pub fn numbered(number: usize) -> Self {
         let zone = ["a", "b", "c"].get(number % 3).copied().unwrap_or("a");
         let (high, middle, low) = (number / 62_500 % 256, number / 250 % 250, number % 250 + 1);
@@ -74,15 +74,15 @@ impl SimInstance {
         instance
     }
 
-    /// Its provider ID: `sim://<id>`. An empty ID becomes `unnamed`, because a provider ID needs
-    /// a text after the scheme.
+    /// Returns its provider ID: `sim://<id>`. An empty ID becomes `unnamed`, because a provider ID
+    /// needs a text after the scheme.
     pub fn provider_id(&self) -> ProviderId {
         let id = if self.id.is_empty() { "unnamed" } else { &self.id };
         ProviderId::parse(&format!("{SCHEME}://{id}"))
             .unwrap_or_else(|error| unreachable!("scheme and ID are not empty: {error}"))
     }
 
-    /// The machine as the cloud describes it.
+    /// Returns the machine as the cloud describes it.
     pub fn describe(&self) -> Instance {
         Instance {
             instance_type: self.instance_type.clone(),

@@ -43,7 +43,7 @@ pub struct RouterSettings {
     pub versions: bool,
     /// True if the cloud refuses writes of a former term.
     pub fences: bool,
-    /// How long the cloud makes a new route, which has a defect until then.
+    /// How long the cloud needs to make a new route, which has a defect until then.
     pub create: Duration,
 }
 
@@ -66,7 +66,7 @@ impl Default for RouterSettings {
     }
 }
 
-/// Why a route carries no traffic.
+/// The reason why a route does not carry traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defect {
     /// The cloud's words.
@@ -84,16 +84,16 @@ pub struct SimRoute {
     pub id: String,
     /// The packets that it takes.
     pub destination: IpNet,
-    /// Where it sends them. `None` for a route that drops them.
+    /// Where it sends the packets. `None` for a route that drops them.
     pub target: Option<RouteTarget>,
     /// The owner recorded with it.
     pub owner: Option<Owner>,
-    /// Why it carries no traffic.
+    /// The reason why it does not carry traffic.
     pub defect: Option<Defect>,
 }
 
 impl SimRoute {
-    /// A route that a person has made. Without a target it drops packets.
+    /// Returns a route that a person has made. Without a target it drops packets.
     pub fn foreign(
         id: impl Into<String>,
         destination: IpNet,
@@ -102,7 +102,7 @@ impl SimRoute {
         Self { id: id.into(), destination, target: target.into(), owner: None, defect: None }
     }
 
-    /// The route as the cloud shows it.
+    /// Returns the route as the cloud shows it.
     pub fn describe(&self) -> Route {
         Route {
             id: Some(self.id.clone()),
@@ -113,7 +113,7 @@ impl SimRoute {
         }
     }
 
-    /// Its destination and its owner's name: how faults name it.
+    /// Returns its destination and its owner's name: how faults name it.
     fn names(&self) -> Vec<String> {
         let owner = self.owner.iter().map(|owner| owner.name.clone());
         std::iter::once(self.destination.trunc().to_string()).chain(owner).collect()
@@ -158,22 +158,22 @@ impl Router {
         change(&mut self.0.lock().settings);
     }
 
-    /// The properties of the router.
+    /// Returns the properties of the router.
     pub fn settings(&self) -> RouterSettings {
         self.0.lock().settings.clone()
     }
 
-    /// All routes, by destination.
+    /// Returns all routes, by destination.
     pub fn all(&self) -> Vec<SimRoute> {
         self.settled(|store| store.routes.values().flatten().cloned().collect())
     }
 
-    /// The routes of one destination.
+    /// Returns the routes of one destination.
     pub fn to(&self, destination: IpNet) -> Vec<SimRoute> {
         self.settled(|store| store.at(destination).to_vec())
     }
 
-    /// The number of routes.
+    /// Returns the number of routes.
     pub fn len(&self) -> usize {
         self.settled(|store| store.routes.values().map(Vec::len).sum())
     }
@@ -183,12 +183,12 @@ impl Router {
         self.len() == 0
     }
 
-    /// The version of the table.
+    /// Returns the version of the table.
     pub fn version(&self) -> u64 {
         self.settled(|store| store.version)
     }
 
-    /// Adds a route as a person would, whatever there is already.
+    /// Adds a route as a person would, whatever exists already.
     pub fn add(&self, route: SimRoute) {
         self.settled(|store| {
             store.routes.entry(route.destination.trunc()).or_default().push(route);
@@ -196,7 +196,8 @@ impl Router {
         });
     }
 
-    /// Changes the first route of a destination as a person would. `false` if there is none.
+    /// Changes the first route of a destination as a person would. Returns false if the destination
+    /// has no route.
     pub fn update(&self, destination: IpNet, change: impl FnOnce(&mut SimRoute)) -> bool {
         self.settled(|store| {
             let routes = store.routes.get_mut(&destination.trunc());
@@ -225,27 +226,27 @@ impl Router {
         });
     }
 
-    /// Adds an address that exists, and is no instance's.
+    /// Adds an address that exists, but does not belong to an instance.
     pub fn add_port(&self, address: IpAddr) {
         self.0.lock().ports.insert(address);
     }
 
-    /// Removes one. `false` if there is none.
+    /// Removes such an address. Returns false if it does not exist.
     pub fn remove_port(&self, address: IpAddr) -> bool {
         self.0.lock().ports.remove(&address)
     }
 
-    /// The addresses that exist, and are no instance's.
+    /// Returns the addresses that exist, and are no instance's.
     pub fn ports(&self) -> BTreeSet<IpAddr> {
         self.0.lock().ports.clone()
     }
 
-    /// The accepted writes since the last call of [`Router::reset_writes`].
+    /// Returns the accepted writes since the last call of [`Router::reset_writes`].
     pub fn writes(&self) -> Vec<RouteWrite> {
         self.settled(|store| store.writes.clone())
     }
 
-    /// The number of accepted writes of this kind.
+    /// Returns the number of accepted writes of this kind.
     pub fn written(&self, kind: RouteWriteKind) -> usize {
         self.settled(|store| store.writes.iter().filter(|write| write.kind == kind).count())
     }

@@ -89,7 +89,7 @@ impl Instances for SimCloud {
         let all: Vec<SimInstance> = self.state.fleet.read().iter().cloned().collect();
         let mut fleet = Fleet::default();
         let mut pages = all.chunks(PAGE);
-        // An empty cloud has one page, too.
+        // An empty cloud also has one page.
         let mut page = pages.next().unwrap_or_default();
         loop {
             let effect = self.call(Operation::List, 0, call).await?;
@@ -141,11 +141,15 @@ fn is_malformed(instance: &SimInstance, effect: Option<&Effect>) -> bool {
 }
 
 fn nonsense(instance: &SimInstance) -> String {
-    format!("instance {:?} ({:?}): the cloud's answer makes no sense", instance.id, instance.name)
+    format!(
+        "instance {:?} ({:?}): the cloud's answer does not make sense",
+        instance.id, instance.name
+    )
 }
 
 impl SimCloud {
-    /// One call to the cloud: through the gate, counted, hit by what is planned.
+    /// Makes one call to the cloud: it passes the gate, is counted, and is hit by the planned
+    /// faults.
     pub(super) async fn call(
         &self,
         operation: Operation,
@@ -156,7 +160,7 @@ impl SimCloud {
         self.strike(operation, items, call).await
     }
 
-    /// The first half of a call: through the gate, and counted.
+    /// Makes the first half of a call: it passes the gate and is counted.
     pub(super) async fn admit(
         &self,
         operation: Operation,
@@ -173,7 +177,7 @@ impl SimCloud {
         Ok(permit)
     }
 
-    /// The second half: hit by what is planned.
+    /// Makes the second half of a call: the planned faults hit it.
     pub(super) async fn strike(
         &self,
         operation: Operation,
@@ -235,7 +239,7 @@ impl SimCloud {
         answers
     }
 
-    /// Looks for one node's machine: by provider ID, else by system UUID, else by name.
+    /// Looks for one node's machine: by provider ID, otherwise by system UUID, otherwise by name.
     fn look(&self, node: &NodeIdentity, effect: Option<&Effect>) -> LookupResult {
         let fleet = self.state.fleet.read();
         if let Some(Effect::FailNodes(names, error)) = effect

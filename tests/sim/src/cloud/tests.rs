@@ -51,7 +51,7 @@ async fn indexes_follow_every_change() {
     for node in [named("new"), by_uuid("abc"), by_other_id] {
         assert!(matches!(look(&cloud, node).await, Ok(Lookup::Gone(_))));
     }
-    // The same ID again replaces the machine, names and all.
+    // The same ID again replaces the whole machine, with its names.
     cloud.add(SimInstance::new("i-00001", "renamed"));
     assert_eq!((cloud.len(), name_of(&cloud, named("node-00001")).await), (1, None));
     cloud.clear();

@@ -9,7 +9,7 @@ use crate::cloud::{
     balancers::{SimBalancer, State, WriteKind},
 };
 
-/// Everything that exists.
+/// Returns everything that exists.
 pub(super) fn contents(cloud: &SimCloud) -> Value {
     let balancers = cloud.balancers();
     let floating = balancers.floating().into_iter().map(|(address, owner)| {
@@ -56,7 +56,7 @@ fn state(state: &State) -> String {
     }
 }
 
-/// The calls so far, and the accepted writes.
+/// Returns the calls so far, and the accepted writes.
 pub(super) fn counters(cloud: &SimCloud) -> Value {
     let calls = cloud.calls();
     let LoadBalancerCalls { list, ensure, preview, set_members, delete, items } =
@@ -92,7 +92,7 @@ pub(super) fn counters(cloud: &SimCloud) -> Value {
     })
 }
 
-/// How the load balancers and the router behave.
+/// Returns how the load balancers and the router behave.
 pub(super) fn settings(cloud: &SimCloud) -> Value {
     let settings = cloud.balancers().settings();
     let text = ccm_base::duration::format;

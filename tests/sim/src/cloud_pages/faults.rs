@@ -67,7 +67,7 @@ impl FaultRequest {
         let of_items = matches!(effect, LoseAnswer | Late | Break | Stick | Malformed | Overtake);
         let names_items = self.owners.is_some() || self.routes.is_some();
         if self.owners.is_some() && self.routes.is_some() {
-            let what = "owners and routes are faults of their own: add one for each";
+            let what = "owners and routes are separate faults: add one for each";
             return Err(Refusal::invalid(what));
         }
         for (field, given, may, must) in [
@@ -149,7 +149,7 @@ impl FaultRequest {
 pub(super) struct Faults(Vec<(FaultId, Value)>);
 
 impl Faults {
-    /// Adds a fault, to be shown as it was asked for.
+    /// Adds a fault, which is shown as it was requested.
     pub(super) fn add(
         &mut self,
         plan: &FaultPlan,
@@ -161,7 +161,7 @@ impl Faults {
         Ok(json!({"id": id.number()}))
     }
 
-    /// Those that are still active.
+    /// Returns the faults that are still active.
     pub(super) fn list(&mut self, plan: &FaultPlan) -> Value {
         self.0.retain(|(id, _)| plan.is_active(*id));
         let shown = self.0.iter().map(|(id, what)| json!({"id": id.number(), "fault": what}));

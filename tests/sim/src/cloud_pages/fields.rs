@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de::Error as _};
 
-/// A duration in Go's notation.
+/// Returns a duration in Go's notation.
 pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(from)?;
     let wrong = |error| D::Error::custom(format!("{text:?} {error}"));

@@ -84,7 +84,7 @@ pub(super) struct SettingsRequest {
 }
 
 impl SettingsRequest {
-    /// Changes what is set, and returns all settings.
+    /// Changes the given settings, and returns all settings.
     pub(super) fn apply(self, cloud: &SimCloud) -> Result<Value, Refusal> {
         if let Some(identity) = &self.identity {
             cloud.set_identity(Some(&**identity).filter(|text| !text.is_empty()));

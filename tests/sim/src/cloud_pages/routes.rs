@@ -1,4 +1,4 @@
-//! The router on the pages: its contents and settings, and what a person does to it.
+//! The router on the pages: its contents, its settings, and a person's changes.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -17,13 +17,13 @@ use crate::cloud::{
     routes::{RouteWriteKind, RouterSettings, SimRoute, TargetKind},
 };
 
-/// The contents of the router.
+/// Returns the contents of the router.
 pub(super) fn contents(router: &Router) -> Value {
     let all: Vec<_> = router.all().iter().map(SimRoute::describe).collect();
     json!({"version": router.version(), "routes": all, "ports": router.ports()})
 }
 
-/// The accepted writes.
+/// Returns the accepted writes.
 pub(super) fn writes(router: &Router) -> Value {
     json!({
         "create": router.written(RouteWriteKind::Create),
@@ -33,7 +33,7 @@ pub(super) fn writes(router: &Router) -> Value {
     })
 }
 
-/// How the router behaves.
+/// Returns how the router behaves.
 pub(super) fn settings(settings: &RouterSettings) -> Value {
     let RouterSettings { offered, traits, targets, quota, versions, fences, create } = settings;
     json!({
@@ -54,7 +54,7 @@ pub(super) fn settings(settings: &RouterSettings) -> Value {
     })
 }
 
-/// A field that is present, even if it is null.
+/// Returns a field that is present, even if it is null.
 #[expect(clippy::option_option, reason = "null lifts the quota; without the field it stays")]
 fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<u32>>, D::Error> {
     Option::deserialize(from).map(Some)
@@ -84,7 +84,7 @@ pub(super) struct RouterRequest {
 }
 
 impl RouterRequest {
-    /// Changes what is set.
+    /// Changes the given settings.
     pub(super) fn apply(self, router: &Router) -> Result<(), Refusal> {
         if self.max_batch == Some(0) {
             return Err(Refusal::invalid("maxBatch 0: expected at least 1"));
@@ -121,7 +121,7 @@ pub(super) struct RouteRequest {
 }
 
 impl RouteRequest {
-    /// Adds it, whatever there is already. Without an ID, the destination is the ID.
+    /// Adds it, whatever exists already. Without an ID, the destination is the ID.
     #[expect(clippy::unnecessary_wraps, reason = "as the other requests")]
     pub(super) fn add(self, router: &Router) -> Result<Value, Refusal> {
         let id = self.id.unwrap_or_else(|| self.destination.to_string());
@@ -160,7 +160,7 @@ impl PortRequest {
     }
 }
 
-/// Deletes an address that is no instance's.
+/// Deletes an address that does not belong to an instance.
 pub(super) fn remove_port(router: &Router, address: &str) -> Result<Value, Refusal> {
     let wrong = || Refusal::invalid(format!("{address:?} is not an IP address"));
     let address: IpAddr = address.parse().map_err(|_| wrong())?;

@@ -1,4 +1,4 @@
-//! The active faults, and what they do to a call.
+//! The active faults, and their effects on a call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{Effect, Fault, Operation, Trouble};
 pub struct FaultId(u64);
 
 impl FaultId {
-    /// Its number in the plan.
+    /// Returns its number in the plan.
     pub fn number(self) -> u64 {
         self.0
     }
@@ -46,7 +46,7 @@ impl Default for FaultPlan {
 }
 
 impl FaultPlan {
-    /// An empty plan; its random choices repeat for the same seed and the same calls.
+    /// Returns an empty plan. Its random choices repeat for the same seed and the same calls.
     pub fn seeded(seed: u64) -> Self {
         let inner = Inner { faults: Vec::new(), next: 0, random: StdRng::seed_from_u64(seed) };
         Self { inner: Arc::new(Mutex::new(inner)) }
@@ -62,7 +62,7 @@ impl FaultPlan {
         id
     }
 
-    /// Ends a fault. `false` if it has ended already.
+    /// Ends a fault. Returns false if it has ended already.
     pub fn remove(&self, id: FaultId) -> bool {
         let mut inner = self.inner.lock();
         let before = inner.faults.len();
@@ -82,7 +82,7 @@ impl FaultPlan {
         self.inner.lock().faults.clear();
     }
 
-    /// The number of active faults.
+    /// Returns the number of active faults.
     pub fn len(&self) -> usize {
         let mut inner = self.inner.lock();
         inner.expire();
@@ -102,12 +102,12 @@ impl FaultPlan {
         effects.any(|effect| matches!(effect, Effect::OneByOne { streams: true, .. }))
     }
 
-    /// The effect on a load balancer with one of these names in a call of this operation.
+    /// Returns the effect on a load balancer with one of these names in a call of this operation.
     pub(crate) fn trouble(&self, operation: Operation, names: &[String]) -> Option<Trouble> {
         self.inner.lock().trouble(operation, names)
     }
 
-    /// The effect on the next call of this operation.
+    /// Returns the effect on the next call of this operation.
     pub(crate) fn strike(&self, operation: Operation) -> Strike {
         self.inner.lock().strike(operation)
     }

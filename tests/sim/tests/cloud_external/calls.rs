@@ -40,7 +40,7 @@ pub fn unwanted(name: &str) -> Unwanted {
     }
 }
 
-/// The route of a node to 10.244.N.0/24.
+/// Returns the route of a node to 10.244.N.0/24.
 pub fn create(number: u16) -> RouteChange {
     let [high, low] = number.to_be_bytes();
     let name = format!("node-{number}");
@@ -52,7 +52,7 @@ pub fn create(number: u16) -> RouteChange {
     }))
 }
 
-/// All answers, in order. Each item must have one.
+/// Returns all answers, in order. Each item must have one.
 pub async fn gather<T>(answers: Answers<'_, T>, items: usize) -> Vec<Result<T, CloudError>> {
     let mut answers: Vec<_> = answers.collect().await;
     answers.sort_by_key(|(item, _)| *item);

@@ -208,7 +208,7 @@ async fn every_call_passes_the_gate() {
         "the gate counts what the cloud counts"
     );
 
-    // A cloud throttles also if the call succeeds and only the results for nodes report it.
+    // A cloud may also throttle when the call succeeds and only the results for nodes report it.
     sim.faults().add(Fault::new(Effect::Throttle { retry_after: Some(wait) }).times(1));
     instances.lookup(&nodes[..2], Detail::Everything, call()).await;
     let reported = place.gate.take();

@@ -1,5 +1,6 @@
-//! The external protocol on the simulated cloud, beside the contract (`tests/contract`): what it
-//! carries, large calls, late starts, failures, replacement, wrong configuration, untrusted peers.
+//! The external protocol on the simulated cloud, in addition to the contract (`tests/contract`):
+//! its content, large calls, late starts, failures, replacement, wrong configuration, untrusted
+//! peers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail by panic")]
 

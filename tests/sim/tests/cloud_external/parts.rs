@@ -1,4 +1,4 @@
-//! Large calls have several messages, and each item its own answer.
+//! Large calls have several messages, and each item has its own answer.
 
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ async fn an_owner_has_one_item_in_all_parts_of_a_call() {
     assert_eq!(wire.sim.balancers().all().len(), 3);
 }
 
-/// Each message about routes is compared with the version after the one before, and a destination
+/// Each message about routes is compared with the version after the previous one, and a destination
 /// has one change in all of them.
 #[tokio::test]
 async fn a_call_that_is_too_large_has_several_messages() {
@@ -148,7 +148,7 @@ async fn a_call_that_is_too_large_has_several_messages() {
     assert_eq!(kinds(answers), [None, None, invalid, None, None, invalid, None]);
     let calls = wire.sim.calls().routes;
     assert_eq!((calls.apply, calls.items, wire.sim.router().version()), (3, 5, 3));
-    // The table is changed by others between two messages.
+    // Others change the table between two messages.
     let names = vec![create(8).destination().to_string()];
     wire.sim.faults().add(Fault::new(Effect::Routes(names, Trouble::Overtake)));
     let answers = apply(&wire.cloud, &[6, 7, 8, 9].map(create), Some(&version()), call()).await;

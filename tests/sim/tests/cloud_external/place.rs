@@ -34,7 +34,7 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// The endpoint of a Unix socket with this name.
+    /// Returns the endpoint of a Unix socket with this name.
     pub fn socket(&self, name: &str) -> String {
         format!("unix://{}", self.path(name).display())
     }
@@ -96,7 +96,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// This cloud, which describes itself as it is now.
+    /// Creates this cloud, which describes itself as it is now.
     pub async fn new(sim: SimCloud) -> Self {
         let place = Place::new();
         place.configure(&place.socket("s"));
@@ -151,7 +151,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// The operations reported since the last call, without the keeper's.
+    /// Returns the operations reported since the last call, without the keeper's.
     pub fn take(&self) -> Vec<(&'static str, CallReport)> {
         let all = std::mem::take(&mut *self.reported.lock());
         all.into_iter()
@@ -188,7 +188,7 @@ pub async fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
     panic!("never happened: {what}");
 }
 
-/// The instances, as soon as they are known.
+/// Returns the instances, as soon as they are known.
 pub async fn instances(cloud: &Arc<dyn Cloud>) -> Arc<dyn Instances> {
     until("the provider describes itself", || cloud.instances().ok())
         .await

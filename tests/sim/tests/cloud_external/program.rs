@@ -1,4 +1,4 @@
-//! The program `sim-cloud`: what is done over its pages is seen over the external protocol.
+//! The program `sim-cloud`: changes on its pages can be seen over the external protocol.
 
 use std::{process::Stdio, sync::Arc, time::Duration};
 
@@ -65,7 +65,7 @@ impl Place {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    /// A request that must succeed.
+    /// Returns a request that must succeed.
     async fn done(&self, method: &str, path: &str, body: Value) -> Value {
         let (status, text) = self.ask(method, path, body).await;
         assert_eq!(status, 200, "{text}");

@@ -231,7 +231,7 @@ async fn the_spelling_of_the_request_is_recognised_and_returned() {
     assert!(matches!(answers[2], Ok(Lookup::Gone(_))), "{:?}", answers[2]);
 }
 
-/// For a cloud that reads a whole list for it, a lookup of a large cluster is one call.
+/// If the cloud reads a whole list for it, a lookup of a large cluster is one call.
 #[tokio::test]
 async fn a_lookup_of_a_large_cluster_is_one_call() {
     let place = Place::new();

@@ -23,7 +23,7 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// Certificate and key for a name.
+/// Returns certificate and key for a name.
 fn leaf(authority: &Authority, name: &str) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let cert =

@@ -22,7 +22,7 @@ fn pick(random: &mut StdRng, most: usize) -> String {
     random.random_range(0..most).to_string()
 }
 
-/// Few names and UUIDs for many machines, so that all kinds of match occur.
+/// Returns an instance with one of few names and UUIDs, so that all kinds of match occur.
 fn instance(random: &mut StdRng, number: usize) -> SimInstance {
     let mut instance = SimInstance::numbered(number);
     instance.name = format!("n{}", pick(random, 30));

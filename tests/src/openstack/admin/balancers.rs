@@ -13,12 +13,12 @@ use super::{Admin, text};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Admin {
-    /// The URL of a resource of Octavia's API: `loadbalancers`, `pools/{id}/members`.
+    /// Returns the URL of a resource of Octavia's API: `loadbalancers`, `pools/{id}/members`.
     pub fn balancer_url(&self, path: &str) -> String {
         format!("{}/v2.0/lbaas/{path}", self.load_balancer)
     }
 
-    /// All load balancers of the project, in the order of their creation.
+    /// Returns all load balancers of the project, in the order of their creation.
     pub async fn balancers(&self) -> Result<Vec<Value>> {
         let url = self.balancer_url("loadbalancers?sort=created_at:asc");
         let url = format!("{url}&project_id={}", self.project_id);
@@ -28,7 +28,7 @@ impl Admin {
         Ok(all.iter().filter(there).cloned().collect())
     }
 
-    /// The load balancer with this ID, if it exists.
+    /// Returns the load balancer with this ID, if it exists.
     pub async fn balancer(&self, id: &str) -> Result<Option<Value>> {
         let url = self.balancer_url(&format!("loadbalancers/{id}"));
         let answer = self.call(Method::GET, &url, None).await?;
@@ -40,13 +40,13 @@ impl Admin {
         Ok(Some(balancer).filter(|one| one["provisioning_status"] != "DELETED"))
     }
 
-    /// Listeners, pools, members and monitors of a load balancer, as one tree.
+    /// Returns listeners, pools, members and monitors of a load balancer, as one tree.
     pub async fn balancer_tree(&self, id: &str) -> Result<Value> {
         let url = self.balancer_url(&format!("loadbalancers/{id}/status"));
         Ok(self.get(&url).await?["statuses"]["loadbalancer"].take())
     }
 
-    /// Objects of Octavia of this kind: `listeners`, `pools`, `pools/{id}/members`.
+    /// Returns objects of Octavia of this kind: `listeners`, `pools`, `pools/{id}/members`.
     pub async fn balancer_parts(&self, kind: &str) -> Result<Vec<Value>> {
         let document = self.get(&self.balancer_url(kind)).await?;
         let mut lists = document.as_object().into_iter().flat_map(|object| object.values());
@@ -57,7 +57,10 @@ impl Admin {
     pub async fn create_balancer_part(&self, kind: &str, body: Value) -> Result<Value> {
         let made = self.post(&self.balancer_url(kind), body).await?;
         let mut objects = made.as_object().into_iter().flat_map(|object| object.values());
-        objects.next().cloned().with_context(|| format!("{kind}: an answer without an object"))
+        objects
+            .next()
+            .cloned()
+            .with_context(|| format!("{kind}: the answer does not have an object"))
     }
 
     /// Changes a part, as another client of Octavia does.
@@ -74,14 +77,14 @@ impl Admin {
     pub async fn balancer_is(&self, id: &str, status: &str) -> Result<Value> {
         poll::until(&format!("load balancer {id} to be {status}"), PATIENCE, || async {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            let now = self.balancer(id).await?.context("there is no such load balancer")?;
+            let now = self.balancer(id).await?.context("this load balancer does not exist")?;
             ensure!(now["provisioning_status"] == status, "it is {now}");
             Ok(Some(now))
         })
         .await
     }
 
-    /// Deletes all load balancers of the project with what is below them, and waits.
+    /// Deletes all load balancers of the project with everything below them, and waits.
     pub async fn clear_balancers(&self) -> Result<()> {
         poll::until("all load balancers to be deleted", 2 * PATIENCE, || async {
             let all = self.balancers().await?;
@@ -98,8 +101,8 @@ impl Admin {
         .await
     }
 
-    /// The ID of a flavor of load balancers, created unless it exists: Octavia keeps a flavor that
-    /// a deleted load balancer had. Only for the operator.
+    /// Returns the ID of a flavor of load balancers. Creates it unless it exists: Octavia keeps a
+    /// flavor that a deleted load balancer had. Only for the operator.
     pub async fn balancer_flavor(&self, name: &str) -> Result<String> {
         if let Ok(id) = self.id_by_name(&self.balancer_url("flavors"), name).await {
             return Ok(id);
@@ -132,7 +135,7 @@ impl Admin {
         self.create_balancer_part("availabilityzones", zone).await.map(drop)
     }
 
-    /// The minor number of Octavia's newest API version: 26 of `v2.26`.
+    /// Returns the minor number of Octavia's newest API version: 26 of `v2.26`.
     pub async fn balancer_api(&self) -> Result<u32> {
         let document = self.get(&format!("{}/", self.load_balancer)).await?;
         let all = document["versions"].as_array().context("no versions")?;

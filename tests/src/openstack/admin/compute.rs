@@ -12,7 +12,7 @@ use super::{Admin, text};
 /// Time limit for one change of a server by Nova on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time limit for each of many servers: Nova creates two a second on an idle machine.
+/// Time limit for each of many servers. Nova creates two per second on an idle machine.
 const EACH: Duration = Duration::from_secs(3);
 
 /// A server to create, on the project's network.
@@ -27,12 +27,12 @@ pub struct NewServer {
 }
 
 impl NewServer {
-    /// A small one in the first zone.
+    /// Returns a small one in the first zone.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), flavor: "m1.small".to_owned(), zone: "zone-1".to_owned() }
     }
 
-    /// The same in another zone.
+    /// Returns the request with another zone.
     #[must_use]
     pub fn zone(mut self, zone: &str) -> Self {
         zone.clone_into(&mut self.zone);
@@ -78,13 +78,13 @@ impl Server {
         })
     }
 
-    /// True if the server matches this request and runs.
+    /// Returns true if the server matches this request and runs.
     pub fn is_like(&self, new: &NewServer) -> bool {
         let made = (&self.name, &self.flavor, &self.zone) == (&new.name, &new.flavor, &new.zone);
         made && self.status == "ACTIVE" && self.floating.is_empty()
     }
 
-    /// The node's provider ID.
+    /// Returns the node's provider ID.
     pub fn provider_id(&self) -> String {
         format!("openstack:///{}", self.id)
     }
@@ -160,7 +160,7 @@ impl Admin {
         Ok(servers)
     }
 
-    /// The image of all servers, from Nova's own list, which still exists in 2.35.
+    /// Returns the image of all servers, from Nova's own list, which still exists in 2.35.
     async fn image(&self) -> Result<String> {
         let headers = [("x-auth-token", self.token.as_str())];
         let url = format!("{}/images", self.compute);
@@ -168,7 +168,7 @@ impl Admin {
         text(&answer.json()?, "/images/0/id")
     }
 
-    /// The server, or `None` if no server has this ID.
+    /// Returns the server, or `None` if no server has this ID.
     pub async fn server(&self, id: &str) -> Result<Option<Server>> {
         let answer = self.call(Method::GET, &self.server_url(id), None).await?;
         if answer.status.as_u16() == 404 {
@@ -178,7 +178,7 @@ impl Admin {
         Server::read(answer.json()?.get("server").context("an answer without a server")?).map(Some)
     }
 
-    /// All servers of the project.
+    /// Returns all servers of the project.
     pub async fn servers(&self) -> Result<Vec<Server>> {
         let document = self.get(&format!("{}/servers/detail", self.compute)).await?;
         let list = document["servers"].as_array().context("an answer without servers")?;
@@ -190,7 +190,7 @@ impl Admin {
         poll::until(&format!("server {id} to be {status}"), PATIENCE, || async {
             // Nova has two workers, which other clients use as well.
             tokio::time::sleep(Duration::from_millis(200)).await;
-            let server = self.server(id).await?.context("there is no such server")?;
+            let server = self.server(id).await?.context("this server does not exist")?;
             anyhow::ensure!(server.status == status, "it is {}", server.status);
             Ok(Some(server))
         })

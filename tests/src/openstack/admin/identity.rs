@@ -47,7 +47,7 @@ impl Admin {
         self.delete(&self.identity_url(&format!("users/{id}"))).await
     }
 
-    /// The IDs of all users whose names start with this prefix. Only for the operator.
+    /// Returns the IDs of all users whose names start with this prefix. Only for the operator.
     pub async fn users(&self, prefix: &str) -> Result<Vec<String>> {
         let document = self.get(&self.identity_url("users")).await?;
         let all = document["users"].as_array().context("an answer without users")?;
@@ -60,7 +60,7 @@ impl Admin {
         let url = self.identity_url(&format!("users/{}", user.id));
         let body = json!({"user": {"password": password}});
         self.done(Method::PATCH, &url, Some(&body)).await?;
-        // Keystone revokes tokens up to this whole second, including those issued after this.
+        // Keystone revokes tokens up to this whole second, including tokens issued after this.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         let mut user = user.clone();
         password.clone_into(&mut user.account.password);

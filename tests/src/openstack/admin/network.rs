@@ -71,7 +71,7 @@ impl Admin {
         self.delete(&format!("{}/floatingips/{id}", self.network)).await
     }
 
-    /// The IDs of all floating IPs of the project.
+    /// Returns the IDs of all floating IPs of the project.
     pub async fn floating_ips(&self) -> Result<Vec<String>> {
         let url = format!("{}/floatingips?project_id={}", self.network, self.project_id);
         let document = self.get(&url).await?;
@@ -79,7 +79,7 @@ impl Admin {
         list.iter().map(|entry| text(entry, "/id")).collect()
     }
 
-    /// The ports of a server, from Neutron.
+    /// Returns the ports of a server, from Neutron.
     pub async fn ports(&self, server: &str) -> Result<Vec<Value>> {
         let document = self.get(&format!("{}/ports?device_id={server}", self.network)).await?;
         Ok(document["ports"].as_array().context("no ports")?.clone())
@@ -114,7 +114,7 @@ impl Admin {
         Ok(ports)
     }
 
-    /// The IDs of the project's ports whose names start with this prefix.
+    /// Returns the IDs of the project's ports whose names start with this prefix.
     pub async fn ports_named(&self, prefix: &str) -> Result<Vec<String>> {
         let document = self.get(&format!("{}/ports?fields=id&fields=name", self.network)).await?;
         let all = document["ports"].as_array().context("no ports")?;
@@ -175,12 +175,12 @@ impl Admin {
         self.delete(&format!("{}/networks/{id}", self.network)).await
     }
 
-    /// The ID of a network.
+    /// Returns the ID of a network.
     pub async fn network(&self, name: &str) -> Result<String> {
         self.id_by_name(&format!("{}/networks", self.network), name).await
     }
 
-    /// The ID of a subnet that the project sees.
+    /// Returns the ID of a subnet that the project sees.
     pub async fn subnet(&self, name: &str) -> Result<String> {
         self.id_by_name(&format!("{}/subnets", self.network), name).await
     }
@@ -197,7 +197,7 @@ impl Admin {
         self.delete(&format!("{}/quotas/{}", self.network, project.project_id)).await
     }
 
-    /// The floating IPs of the project, as Neutron shows them.
+    /// Returns the floating IPs of the project, as Neutron shows them.
     pub async fn floating_ip_details(&self) -> Result<Vec<Value>> {
         let url = format!("{}/floatingips?project_id={}", self.network, self.project_id);
         Ok(self.get(&url).await?["floatingips"].as_array().context("no floatingips")?.clone())
@@ -211,12 +211,12 @@ impl Admin {
         Ok(())
     }
 
-    /// The ID of the project's router.
+    /// Returns the ID of the project's router.
     pub async fn router(&self) -> Result<String> {
         self.id_by_name(&format!("{}/routers", self.network), &self.project).await
     }
 
-    /// The extra routes of a router: destination and next hop.
+    /// Returns the extra routes of a router: destination and next hop.
     pub async fn routes(&self, id: &str) -> Result<BTreeSet<(String, String)>> {
         let document = self.get(&format!("{}/routers/{id}", self.network)).await?;
         let entries = document["router"]["routes"].as_array().context("no routes")?;

@@ -21,15 +21,15 @@ pub enum Effect {
         /// The body.
         body: String,
     },
-    /// No answer; the caller's deadline ends the request.
+    /// The request is not answered. The caller's deadline ends it.
     Hang,
-    /// The proxy cuts the connection without an answer; the service gets no request.
+    /// The proxy cuts the connection without an answer. The service does not get the request.
     Cut,
-    /// The service carries the request out; the proxy cuts the connection without its answer.
+    /// The service carries out the request. The proxy cuts the connection without its answer.
     LoseAnswer,
-    /// The proxy cuts the connection; the service gets the request when the fault is removed.
+    /// The proxy cuts the connection. The service gets the request when the fault is removed.
     Late,
-    /// Lists in the service's answer lack the objects with this `alias`, like a Neutron without
+    /// Lists in the service's answer lack the objects with this `alias`, as in a Neutron without
     /// this extension.
     Without(&'static str),
     /// The proxy delays the service's answer by this much.
@@ -46,7 +46,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// 429, in Nova's words; `Retry-After` in whole seconds if there is a wait.
+    /// Answers 429 in Nova's words, with `Retry-After` in whole seconds if a wait is given.
     pub fn throttle(retry_after: Option<Duration>) -> Self {
         let mut headers = vec![json_type()];
         if let Some(wait) = retry_after {
@@ -56,7 +56,7 @@ impl Effect {
         Self::Answer { status: StatusCode::TOO_MANY_REQUESTS, headers, body: body.to_string() }
     }
 
-    /// 401, as every service answers to an invalid token.
+    /// Answers 401, as every service does to an invalid token.
     pub fn unauthorized() -> Self {
         let error = json!({"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."});
         Self::Answer {
@@ -69,7 +69,7 @@ impl Effect {
         }
     }
 
-    /// 500, in Nova's words.
+    /// Answers 500 in Nova's words.
     pub fn internal_error() -> Self {
         let body = json!({"computeFault": {"code": 500, "message": "Unexpected API Error."}});
         Self::Answer {
@@ -79,7 +79,7 @@ impl Effect {
         }
     }
 
-    /// 409, in Octavia's words: it works on this load balancer.
+    /// Answers 409 in Octavia's words: it works on this load balancer.
     pub fn immutable() -> Self {
         let text = "Load Balancer 5f0b2f2c-6d1c-4f0e-8a0e-000000000000 is immutable and cannot be updated.";
         let body = json!({"faultcode": "Client", "faultstring": text, "debuginfo": null});
@@ -90,7 +90,7 @@ impl Effect {
         }
     }
 
-    /// 404 of a web server before the services, not of Nova itself.
+    /// Answers 404 like a web server in front of the services, and not like Nova itself.
     pub fn html_not_found() -> Self {
         Self::Answer {
             status: StatusCode::NOT_FOUND,
@@ -102,7 +102,7 @@ impl Effect {
     }
 }
 
-/// The header of a body in JSON.
+/// Returns the header of a body in JSON.
 fn json_type() -> (&'static str, String) {
     ("content-type", "application/json".to_owned())
 }
@@ -119,7 +119,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault that hits every request until it is removed.
+    /// Creates a fault that hits every request until it is removed.
     pub fn new(effect: Effect) -> Self {
         Self {
             effect,
@@ -131,34 +131,34 @@ impl Fault {
         }
     }
 
-    /// Only requests to this service.
+    /// Restricts it to requests to this service.
     #[must_use]
     pub fn on(mut self, service: Service) -> Self {
         self.service = Some(service);
         self
     }
 
-    /// Only requests with this method.
+    /// Restricts it to requests with this method.
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.method = Some(method);
         self
     }
 
-    /// Only requests whose path has this prefix, `/v2.1/servers` for example.
+    /// Restricts it to requests whose path has this prefix, `/v2.1/servers` for example.
     #[must_use]
     pub fn path(mut self, prefix: &str) -> Self {
         prefix.clone_into(&mut self.path);
         self
     }
 
-    /// Only requests with exactly this path; the query does not count.
+    /// Restricts it to requests with exactly this path. The query does not count.
     #[must_use]
     pub fn exactly(self, path: &str) -> Self {
         Self { whole_path: true, ..self.path(path) }
     }
 
-    /// Only this number of the requests that it applies to.
+    /// Restricts it to this number of the matching requests.
     #[must_use]
     pub fn times(mut self, requests: u64) -> Self {
         self.times = Some(requests);
@@ -229,7 +229,7 @@ impl Faults {
         self.removed.notify_waiters();
     }
 
-    /// The number of requests this fault has hit; 0 if it is no longer in force.
+    /// Returns the number of requests that this fault has hit, or 0 if it is no longer in force.
     pub fn hits(&self, id: FaultId) -> usize {
         let state = self.state.lock();
         let mut all = state.faults.iter();
@@ -242,7 +242,7 @@ impl Faults {
         self.removed.notify_waiters();
     }
 
-    /// The effect on this request, which counts as one of the fault's times.
+    /// Returns the effect on this request, which counts as one of the fault's times.
     pub(super) fn hit(
         &self,
         service: Service,

@@ -32,8 +32,8 @@ impl Upstream {
         Self(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build_http())
     }
 
-    /// The service's whole answer. `Host` stays the proxy's, so that the links in the answers lead
-    /// to the proxy.
+    /// Returns the service's whole answer. `Host` stays the proxy's, so that the links in the
+    /// answers lead to the proxy.
     pub(super) async fn ask(
         &self,
         at: SocketAddr,
@@ -57,7 +57,7 @@ fn clean(headers: &mut HeaderMap) {
     }
 }
 
-/// The text with the proxy's addresses in place of the services'.
+/// Returns the text with the proxy's addresses in place of the services'.
 pub(super) fn readdress<'a>(body: Bytes, places: impl Iterator<Item = &'a Place>) -> Bytes {
     let Ok(text) = std::str::from_utf8(&body) else { return body };
     let mut text = text.to_owned();

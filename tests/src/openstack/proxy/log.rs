@@ -33,7 +33,7 @@ impl Request {
         self.method == Method::GET && self.path.trim_matches('/').split('/').count() < 2
     }
 
-    /// Service, method and path with `{id}` for every ID: the key of counts.
+    /// Returns service, method and path with `{id}` for every ID: the key of counts.
     pub fn pattern(&self) -> String {
         let parts: Vec<_> =
             self.path.split('/').map(|part| if is_id(part) { "{id}" } else { part }).collect();
@@ -41,13 +41,13 @@ impl Request {
     }
 }
 
-/// True if a path segment is a number or a UUID, with or without hyphens.
+/// Returns true if a path segment is a number or a UUID, with or without hyphens.
 fn is_id(part: &str) -> bool {
     let digits = !part.is_empty() && part.bytes().all(|letter| letter.is_ascii_digit());
     digits || uuid::Uuid::try_parse(part).is_ok()
 }
 
-/// The number of requests of each pattern.
+/// Returns the number of requests of each pattern.
 pub fn tally(requests: &[Request]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for request in requests {
@@ -67,25 +67,25 @@ struct Entries {
 }
 
 impl Log {
-    /// The requests from this number on whose user agent does not start with `scenario`, the user
-    /// agent of the tests.
+    /// Returns the requests from this number on whose user agent does not start with `scenario`,
+    /// the user agent of the tests.
     pub fn since(&self, mark: usize) -> Vec<Request> {
         let entries = self.0.lock();
         let later = entries.requests.iter().skip(mark);
         later.filter(|request| !is_ours(&request.user_agent)).cloned().collect()
     }
 
-    /// All requests from this number on.
+    /// Returns all requests from this number on.
     pub fn of_all_since(&self, mark: usize) -> Vec<Request> {
         self.0.lock().requests.iter().skip(mark).cloned().collect()
     }
 
-    /// The number of requests so far, for [`Log::since`].
+    /// Returns the number of requests so far, for [`Log::since`].
     pub fn mark(&self) -> usize {
         self.0.lock().requests.len()
     }
 
-    /// The last token that Keystone issued to a program, not to the tests.
+    /// Returns the last token that Keystone issued to a program, not to the tests.
     pub fn last_token(&self) -> Option<String> {
         let entries = self.0.lock();
         let theirs = entries.tokens.iter().rev().find(|(user_agent, _)| !is_ours(user_agent));

@@ -63,7 +63,7 @@ async fn connection(stream: TcpStream, service: Service, shared: Arc<Shared>) {
     }
 }
 
-/// A failed answer ends the connection, as a stopped service does.
+/// Returns the error of an answer that ends the connection, like a stopped service.
 fn cut(error: anyhow::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, error.to_string())
 }
@@ -143,7 +143,7 @@ async fn treat(
         }
         _ => {}
     }
-    // A client that ends in the meantime does not take the request back.
+    // A client that ends in the meantime does not undo the request.
     let asked = shared.clone();
     #[expect(clippy::disallowed_methods, reason = "the handle is awaited")]
     let asked = tokio::spawn(async move { ask(&asked, service, request).await });
@@ -158,7 +158,7 @@ async fn treat(
     })
 }
 
-/// The service's answer, with its addresses replaced by the proxy's.
+/// Returns the service's answer, with its addresses replaced by the proxy's.
 async fn ask(
     shared: &Shared,
     service: Service,

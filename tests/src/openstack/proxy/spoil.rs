@@ -1,4 +1,4 @@
-//! Corruption of a true answer.
+//! Corrupts true answers.
 
 use std::{io, time::Duration};
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// The body of an answer; an error cuts the connection.
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// A body that is whole.
+/// Returns a body that is whole.
 pub(super) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
@@ -40,12 +40,12 @@ pub(super) fn without(bytes: &Bytes, alias: &str) -> Bytes {
     Value::Object(document).to_string().into()
 }
 
-/// The first half.
+/// Returns the first half.
 pub(super) fn half(bytes: &Bytes) -> Bytes {
     bytes.slice(..bytes.len() / 2)
 }
 
-/// An answer that announces its full length, sends half and then breaks off.
+/// Returns an answer that announces its full length, sends half and then breaks off.
 pub(super) fn truncated(answer: Response<Bytes>) -> Response<Body> {
     let (mut parts, bytes) = answer.into_parts();
     parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));

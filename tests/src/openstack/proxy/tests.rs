@@ -21,7 +21,8 @@ struct Bed {
 }
 
 impl Bed {
-    /// The document may hold `UPSTREAM`, which becomes the services' own address.
+    /// Starts a service with this document. The document may hold `UPSTREAM`, which becomes the
+    /// services' own address.
     async fn new(document: Value) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let upstream = listener.local_addr().unwrap();
@@ -89,7 +90,7 @@ async fn keystones_answers_lead_through_the_proxy() {
     let catalog = json!({"catalog": [{"url": "http://UPSTREAM"}, {"url": "http://UPSTREAM/v2.1"}, {"url": "http://UPSTREAM1"}]});
     let bed = Bed::new(catalog).await;
     let text = bed.get(Service::Identity, "/v3").await.unwrap().text;
-    // Two services at one address: the first proxy's address replaces both.
+    // Two services have one address, and the first proxy's address replaces both.
     assert_eq!(text.matches(&bed.upstream.to_string()).count(), 1, "only the longer port: {text}");
     assert!(text.contains(&bed.proxy.url(Service::Identity).unwrap()), "{text}");
     let text = bed.get(Service::Compute, "/").await.unwrap().text;

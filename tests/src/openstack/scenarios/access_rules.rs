@@ -18,7 +18,7 @@ use crate::{
 /// The page from which an operator copies the rules.
 const PAGE: &str = include_str!("../../../../docs/reference/openstack-rights.md");
 
-/// The rules for a program, as the page lists them below the heading with its name.
+/// Returns the rules for a program, as the page lists them below the heading with its name.
 pub(super) fn rules_for(program: &str) -> Result<Vec<Value>> {
     let (_, text) = PAGE
         .split_once(&format!("\n### {program}\n"))
@@ -56,7 +56,7 @@ pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
 
     let user = log_in(rig, "ruled-lifecycle", &rules_for("lifecycle-ccm")?).await?;
     let others: Vec<_> = rig.cloud.fleet.iter().collect();
-    // Together with the existing one, enough for lists.
+    // Together with the existing server, these are enough for lists.
     rig.register_initialised(&others).await?;
     let lifecycle_ccm = rig.start(&rig.lifecycle_ccm()).await?;
     past_grace().await;

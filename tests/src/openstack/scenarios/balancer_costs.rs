@@ -24,17 +24,17 @@ const PORTS: u16 = 3;
 /// Nodes of the cluster.
 const NODES: usize = 20;
 /// The reads of one whole comparison: the status tree, listeners, pools, a monitor for each pool,
-/// and the floating IP; and the last one again for all that are compared.
+/// and the floating IP. The last one is read once more for all compared load balancers.
 const READS: usize = 8;
-/// How long nothing more may happen after the expected calls.
+/// For how long nothing more may happen after the expected calls.
 const QUIET: Duration = Duration::from_secs(3);
 
 fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// The same load balancers, made by one request each at the same time and without a program: how
-/// long Octavia itself takes on this machine now.
+/// Creates the same load balancers without a program, by one request each at the same time. Returns
+/// how long Octavia itself takes on this machine now.
 async fn octavia_alone(rig: &Rig, count: usize) -> Result<Duration> {
     let user = &rig.cloud.user;
     let subnet = user.subnet("k8s").await?;
@@ -89,7 +89,7 @@ async fn is_whole(rig: &Rig, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Deletes the Services, waits until nothing is left of them, and counts.
+/// Deletes the Services, waits until nothing is left of them, and counts the calls.
 async fn delete(rig: &Rig, names: &[String]) -> Result<Calls> {
     let program = rig.start(&service_ccm(rig)).await?;
     sleep(QUIET).await;
@@ -150,7 +150,7 @@ pub(super) async fn six_services_from_creation_to_deletion(rig: &Rig) -> Result<
 
     let deleted = delete(rig, &names).await?;
 
-    // How long it takes depends on the machine, and with it the number of polls.
+    // The time depends on the machine, and so does the number of polls.
     let polls = |wanted: usize, took: Duration| {
         wanted.max(usize::try_from(took.as_secs()).unwrap_or(wanted))
     };
@@ -160,12 +160,12 @@ pub(super) async fn six_services_from_creation_to_deletion(rig: &Rig) -> Result<
     Ok(())
 }
 
-/// A restart, and some audits with nothing to do.
+/// Restarts the program, and waits for some audits with nothing to do.
 async fn restarted(rig: &Rig) -> Result<()> {
     let launch = quick(rig).arg("--load-balancer-audit-period=20s");
     let program = many_balancers::restarted(rig, &launch, 6).await?;
 
-    // Each load balancer is compared once within 30 minutes: few have their turn now.
+    // Each load balancer is compared once within 30 minutes, so few have their turn now.
     let mark = rig.cloud.proxy.log().mark();
     sleep(Duration::from_secs(60)).await;
     let idle = Calls::since(rig, mark);

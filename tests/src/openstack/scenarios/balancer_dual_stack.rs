@@ -20,7 +20,8 @@ const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balan
 /// The API version since which source ranges may be of the family of any address.
 const ALL_RANGES: u32 = 27;
 
-/// A Service with addresses of both families, of this one first, whose load balancer is in a subnet.
+/// Returns a Service with addresses of both families, of this one first, whose load balancer is in
+/// a subnet.
 fn dual(name: &str, first: [&str; 2], subnet: &str) -> Value {
     let mut dual = annotated(service(name, 1), "subnet-id", subnet);
     dual["spec"]["ipFamilyPolicy"] = "RequireDualStack".into();
@@ -51,7 +52,7 @@ async fn both(rig: &Rig, network: &NarrowNetwork) -> Result<()> {
     Ok(())
 }
 
-/// Nodes with an address of each family.
+/// Adds nodes with an address of each family.
 async fn add_nodes(rig: &Rig) -> Result<()> {
     for number in 1..=2 {
         let name = format!("member-{number:03}");
@@ -76,7 +77,8 @@ async fn made(
     let mut four_first = dual("four-first", ["IPv4", "IPv6"], &network.subnet);
     four_first["metadata"]["annotations"][INTERNAL] = "true".into();
     services::create(&rig.client, &four_first).await?;
-    // Without a floating IP: an IPv6 address does not need one, so the virtual addresses are shown.
+    // The load balancers do not have floating IPs, because an IPv6 address does not need one. So
+    // the virtual addresses are shown.
     services::create(&rig.client, &dual("six-first", ["IPv6", "IPv4"], six)).await?;
     let mut addresses = Vec::new();
     for (name, [first, second], member) in [
@@ -106,7 +108,7 @@ async fn made(
     addresses.try_into().map_err(|all| anyhow!("addresses of two Services: {all:?}"))
 }
 
-/// Source ranges of both families, as far as this Octavia takes them.
+/// Checks source ranges of both families, as far as this Octavia accepts them.
 async fn ranges(rig: &Rig, program: &Program, [of_four, of_six]: &[Vec<String>; 2]) -> Result<()> {
     let (four, six) = ("192.0.2.0/24", "2001:db8::/32");
     let has_all = rig.cloud.user.balancer_api().await? >= ALL_RANGES;

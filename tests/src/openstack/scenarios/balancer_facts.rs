@@ -8,10 +8,10 @@ use tokio::time::sleep;
 
 use crate::openstack::{admin::Admin, balancing::id, rig::Rig};
 
-/// Names of load balancers that belong to no cluster.
+/// The name of load balancers that do not belong to a cluster.
 const NAME: &str = "facts";
 
-/// A load balancer with a listener, a pool, a member and a monitor, made by one request.
+/// Returns a load balancer with a listener, a pool, a member and a monitor, made by one request.
 async fn whole(user: &Admin, subnet: &str) -> Result<Value> {
     let members = json!([{"address": "127.32.200.1", "protocol_port": 30_000, "name": "one", "subnet_id": subnet}]);
     let monitor =
@@ -29,7 +29,7 @@ async fn whole(user: &Admin, subnet: &str) -> Result<Value> {
     user.balancer_is(&id(&made)?, "ACTIVE").await
 }
 
-/// The change of one part, and whether it moves `updated_at`.
+/// Changes one part, and checks whether that changes `updated_at`.
 async fn moves(user: &Admin, balancer: &str, what: &str, change: (&str, Value)) -> Result<()> {
     let before = user.balancer(balancer).await?.context("it exists")?["updated_at"].clone();
     // Octavia writes whole seconds.
@@ -105,7 +105,7 @@ pub(super) async fn each_write_below_a_load_balancer_moves_its_updated_at(rig: &
     user.delete_balancer_part(&format!("{whole}?cascade=true")).await
 }
 
-/// A write while Octavia works is refused, and a filter for tags wants all of them.
+/// A write while Octavia works is refused, and a filter for tags requires all of them.
 pub(super) async fn a_pending_load_balancer_refuses_writes_and_is_found_by_tags(
     rig: &Rig,
 ) -> Result<()> {

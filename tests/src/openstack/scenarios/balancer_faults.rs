@@ -1,4 +1,5 @@
-//! Octavia is away, stuck, busy, fails; Neutron gives no floating IP; people interfere.
+//! Octavia is away, stuck or busy, or it fails; Neutron does not assign a floating IP; people
+//! interfere.
 
 use std::time::Duration;
 
@@ -21,10 +22,10 @@ use crate::{
     services,
 };
 
-/// For how long Octavia is away: at least that long, with pauses between attempts.
+/// The minimum time for which Octavia is away, with pauses between attempts.
 const AWAY: Duration = Duration::from_secs(120);
 
-/// Two nodes, and the program with quick periods.
+/// Starts two nodes, and the program with quick periods.
 async fn start(rig: &Rig) -> Result<ccm_sim::program::Program> {
     rig.balance().await?;
     add_nodes(rig, 2).await?;
@@ -49,7 +50,7 @@ pub(super) async fn octavia_is_away_for_two_minutes(rig: &Rig) -> Result<()> {
     let text = says(rig, "during", "CloudUnavailable", 2 * SOON).await?;
     let joined = add_node(rig, 3).await?;
     ensure!(!text.is_empty(), "it says what is wrong");
-    // Another Service that is new gets its word, too: no worker is blocked.
+    // Another, new Service also gets its event: no worker is blocked.
     services::create(&rig.client, &service("later", 1)).await?;
     says(rig, "later", "CloudUnavailable", 2 * SOON).await?;
     sleep(AWAY.saturating_sub(start.elapsed())).await;
@@ -76,7 +77,7 @@ pub(super) async fn one_that_is_stuck_delays_no_other(rig: &Rig) -> Result<()> {
     let start = Instant::now();
     serve(rig, "free").await?;
     eprintln!(
-        "beside one that is stuck a Service is served after {:.1} s",
+        "a Service beside a stuck one is served after {:.1} s",
         start.elapsed().as_secs_f64()
     );
     let text = says(rig, "stuck", "WaitingForCloud", 3 * SOON).await?;
@@ -117,7 +118,7 @@ pub(super) async fn a_failed_one_is_repaired_and_keeps_its_address(rig: &Rig) ->
     delete_all(rig, &["failed".to_owned()], 2 * SOON).await
 }
 
-/// Octavia is immutable again and again, as when it changes much at once.
+/// Octavia's load balancers are immutable again and again, as when it changes much at once.
 pub(super) async fn a_storm_of_conflicts_ends_well(rig: &Rig) -> Result<()> {
     let program = start(rig).await?;
     let names = ["storm-0", "storm-1", "storm-2"].map(str::to_owned);
@@ -125,7 +126,7 @@ pub(super) async fn a_storm_of_conflicts_ends_well(rig: &Rig) -> Result<()> {
     for name in &names {
         balancers.push(serve(rig, name).await?);
     }
-    // After a creation Octavia 2.26 takes members only once each pool has been written.
+    // After a creation Octavia 2.26 accepts members only once each pool has been written.
     let first = add_node(rig, 3).await?;
     have_member(rig, &balancers, &first, 3 * SOON).await.with_context(|| program.log())?;
     let mark = rig.cloud.proxy.log().mark();
@@ -139,7 +140,7 @@ pub(super) async fn a_storm_of_conflicts_ends_well(rig: &Rig) -> Result<()> {
         "3 load balancers of 2 ports, 12 answers 409: {writes} writes: {:?}",
         calls.by_pattern
     );
-    // Each of the six is written once, and each refusal costs one more.
+    // Each of the six is written once, and each refusal costs one more write.
     ensure!(writes <= 6 + 12, "{calls:?}");
     let refusal = Fault::new(Effect::immutable()).on(Service::LoadBalancer).method(Method::DELETE);
     rig.cloud.proxy.faults().add(refusal.times(3));

@@ -1,4 +1,5 @@
-//! Annotations with wrong values: one condition each that names the annotation. Members go on.
+//! Annotations with wrong values: each causes one condition that names the annotation. Changes of
+//! members continue.
 
 use std::time::Duration;
 
@@ -28,14 +29,14 @@ const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balan
 /// The fate of a wrong value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It counts as the default, and an event says so.
+    /// The value counts as the default, and an event says so.
     Ignored,
     /// Nothing is made, and a condition says why.
     Refused,
 }
 use Fate::{Ignored, Refused};
 
-/// Each annotation with a value that cannot be.
+/// Each annotation with an invalid value.
 const WRONG: [(&str, &str, Fate); 18] = [
     ("proxy-protocol", "v3", Ignored),
     ("connection-limit", "many", Ignored),
@@ -57,7 +58,7 @@ const WRONG: [(&str, &str, Fate); 18] = [
     ("floating-subnet-id", NOTHING, Refused),
 ];
 
-/// A Service with an annotation of the provider, of which a key with a `/` is written in full.
+/// Returns a Service with an annotation of the provider. A key with a `/` is written in full.
 fn with(name: &str, key: &str, value: &str) -> Value {
     let mut wrong = service(name, 1);
     if key.contains('/') {
@@ -67,7 +68,7 @@ fn with(name: &str, key: &str, value: &str) -> Value {
     annotated(wrong, key, value)
 }
 
-/// The message about the annotation: in the Service's condition or in an event.
+/// Returns the message about the annotation: in the Service's condition or in an event.
 async fn told(rig: &Rig, name: &str, key: &str, fate: Fate) -> Result<String> {
     if fate == Refused {
         let said = says(rig, name, "InvalidConfiguration", SOON).await?;
@@ -114,7 +115,7 @@ pub(super) async fn each_wrong_annotation_is_named(rig: &Rig) -> Result<()> {
     delete_all(rig, &names, 2 * SOON).await
 }
 
-/// A person has put a listener of their own on the load balancer, at a port that the Service wants next.
+/// A person has added another listener to the load balancer, at a port that the Service wants next.
 pub(super) async fn a_listener_of_others_on_a_port_is_named_and_stays(rig: &Rig) -> Result<()> {
     let user = &rig.cloud.user;
     rig.balance().await?;
@@ -138,12 +139,12 @@ pub(super) async fn a_listener_of_others_on_a_port_is_named_and_stays(rig: &Rig)
     let tree = user.balancer_tree(&balancer).await?;
     let there = tree["listeners"].as_array().is_some_and(|all| all.len() == 2);
     ensure!(there, "nothing has changed: {tree}");
-    // The first port goes on.
+    // The first port still works.
     let joined = add_node(rig, 3).await?;
     let all = std::slice::from_ref(&balancer);
     have_member(rig, all, &joined, SOON).await.with_context(|| program.log())?;
 
-    // Octavia refuses it while it changes the members.
+    // Octavia refuses this while it changes the members.
     poll::until("the listener to be deleted", SOON, || async {
         user.delete_balancer_part(&format!("listeners/{theirs}")).await.map(Some)
     })
@@ -171,8 +172,8 @@ pub(super) async fn members_go_on_while_the_configuration_is_wrong(rig: &Rig) ->
     services::patch(&rig.client, "web", annotation(None)).await?;
     provisioned(rig, "web", SOON).await?;
 
-    // A listener of another port of the same Service: the API server takes TCP and UDP of one
-    // number, and Octavia as well.
+    // The listener is of another port of the same Service: the API server accepts TCP and UDP with
+    // one number, and so does Octavia.
     let ports = json!([
         {"name": "tcp", "protocol": "TCP", "port": 53, "targetPort": 53},
         {"name": "udp", "protocol": "UDP", "port": 53, "targetPort": 53}
@@ -201,7 +202,8 @@ pub(super) async fn the_rules_of_the_page_are_enough(rig: &Rig) -> Result<()> {
     services::address(&rig.client, "ruled", SOON).await.with_context(|| program.log())?;
     provisioned(rig, "ruled", SOON).await?;
     let balancer = id_of(rig, "ruled").await?;
-    // A port goes, another one comes, another check, an internal address and back.
+    // One port is removed and another one added, the check changes, and the address becomes
+    // internal and external again.
     let ports = service("ruled", 3)["spec"]["ports"].take();
     let ports = json!({"spec": {"ports": ports.as_array().map(|all| &all[1..])}});
     services::patch(&rig.client, "ruled", ports).await?;

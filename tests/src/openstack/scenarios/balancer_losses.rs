@@ -1,4 +1,4 @@
-//! Load balancers that lists lack, or that failed: what serves stays.
+//! Load balancers that lists lack, or that failed: a load balancer that still serves stays.
 
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ use crate::{
 /// How long a load balancer must stay: longer than the rest of a failed one, and some audits.
 const WHILE: Duration = Duration::from_secs(90);
 
-/// The number of requests of the program about load balancers themselves since a mark of the log.
+/// Returns the number of requests of the program about load balancers themselves since a mark of
+/// the log.
 fn sent(rig: &Rig, mark: usize, method: &Method, path: &str) -> usize {
     let all = rig.cloud.proxy.log().since(mark).into_iter();
     let is_it = |service: Service, of: &Method, at: &str| {
@@ -33,7 +34,7 @@ fn sent(rig: &Rig, mark: usize, method: &Method, path: &str) -> usize {
     all.filter(|one| is_it(one.service, &one.method, &one.path)).count()
 }
 
-/// Lists are empty, as for another project, while Octavia knows the load balancer by its ID.
+/// Lists are empty, as in another project, while Octavia knows the load balancer by its ID.
 pub(super) async fn one_that_lists_lack_is_not_made_again(rig: &Rig) -> Result<()> {
     rig.balance().await?;
     add_nodes(rig, 2).await?;
@@ -94,10 +95,10 @@ pub(super) async fn a_failed_one_with_a_listener_of_others_stays(rig: &Rig) -> R
     sleep(WHILE).await;
     let by_id = format!("{BALANCERS}/{balancer}");
     ensure!(sent(rig, mark, &Method::DELETE, &by_id) == 0, "it is deleted: {}", program.log());
-    // The policy grants fail-overs to administrators alone: one question shows that.
+    // The policy grants fail-overs only to administrators, which one request shows.
     let asked = sent(rig, mark, &Method::PUT, &format!("{by_id}/failover"));
-    ensure!(asked == 1, "{asked} fail-overs were asked for: {}", program.log());
-    // The operator repairs it, and all goes on.
+    ensure!(asked == 1, "{asked} fail-overs were requested: {}", program.log());
+    // The operator repairs it, and everything continues.
     rig.cloud.services.set_balancer_status(&balancer, "ACTIVE")?;
     let joined = add_node(rig, 3).await?;
     let all = std::slice::from_ref(&balancer);

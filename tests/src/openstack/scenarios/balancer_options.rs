@@ -1,5 +1,5 @@
-//! One Service goes through what its fields and annotations can ask of listeners, pools, members and
-//! monitors, and Octavia has it each time.
+//! One Service goes through all settings of its fields and annotations for listeners, pools,
+//! members and monitors, and Octavia has each of them.
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::{poll, program::Program};
@@ -24,14 +24,14 @@ fn state(what: &'static str, change: Value, expect: Value) -> State {
     State { what, change, expect }
 }
 
-/// A change of the annotations and of the spec.
+/// Returns a change of the annotations and of the spec.
 fn change(values: &[(&str, Value)], spec: Value) -> Value {
     let mut change = annotations(values);
     change["spec"] = spec;
     change
 }
 
-/// The ports 80 of TCP and 53 of UDP, and with `sctp` also 132 of SCTP.
+/// Returns the ports 80 of TCP and 53 of UDP, and with `sctp` also 132 of SCTP.
 fn ports(sctp: bool) -> Value {
     let port = |name: &str, protocol: &str, port: u16| {
         json!({
@@ -57,7 +57,7 @@ async fn serve(rig: &Rig) -> Result<Program> {
     Ok(program)
 }
 
-/// The load balancer of a Service without options.
+/// Returns the load balancer of a Service without options.
 fn plain() -> Value {
     let pool = |protocol: &str, check: &str| {
         json!({
@@ -99,7 +99,7 @@ pub(super) async fn protocols_and_checks_are_as_asked_for(rig: &Rig) -> Result<(
     delete_all(rig, &["web".to_owned()], 2 * SOON).await
 }
 
-/// Protocols of listeners and pools. UDP keeps its own.
+/// Returns protocols of listeners and pools. UDP keeps its own.
 fn protocols() -> Vec<State> {
     let udp = json!({"pool": {"protocol": "UDP", "monitor": {"type": "UDP-CONNECT"}}});
     let with = |listener: &str, tcp: Value, mode: &str| {
@@ -161,7 +161,7 @@ pub(super) async fn clients_numbers_and_names_are_as_asked_for(rig: &Rig) -> Res
     Ok(())
 }
 
-/// Annotations with numbers, words and names, for [`first`] and [`together`].
+/// Returns annotations with numbers, words and names, for [`first`] and [`together`].
 fn numbers() -> Vec<(&'static str, Value)> {
     vec![
         ("connection-limit", "1000".into()),
@@ -183,7 +183,7 @@ fn numbers() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The result of [`numbers`] for a listener whose pool keeps clients at a member like this.
+/// Returns the result of [`numbers`] for a listener whose pool keeps clients at a member like this.
 fn numbered(persistence: Value) -> Value {
     json!({
         "connection_limit": 1000, "timeout_client_data": 60_000, "timeout_member_connect": 6000,
@@ -197,7 +197,7 @@ fn numbered(persistence: Value) -> Value {
     })
 }
 
-/// The fields that go with [`numbers`].
+/// Returns the fields that go with [`numbers`].
 fn restricted() -> Value {
     json!({
         "loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.7/32"],
@@ -215,7 +215,7 @@ fn first() -> State {
     state("source ranges, affinity, numbers, names", change(&numbers(), restricted()), expect)
 }
 
-/// Other values, and source ranges by annotation.
+/// Returns other values, and source ranges by annotation.
 fn second() -> State {
     let values = [
         (RANGES, "203.0.113.0/24".into()),
@@ -236,7 +236,7 @@ fn second() -> State {
     state("ranges by annotation, other values, no affinity", change(&values, spec), expect)
 }
 
-/// A change of both listeners is taken back when the first one has been changed.
+/// Undoes a change of both listeners when the first one has been changed.
 async fn taken_back(rig: &Rig) -> Result<()> {
     let limit = |value: &str| annotations(&[("connection-limit", value.into())]);
     let mark = rig.cloud.proxy.log().mark();
@@ -249,12 +249,12 @@ async fn taken_back(rig: &Rig) -> Result<()> {
     services::patch(&rig.client, "web", limit("1000")).await?;
     let listener = json!({"connection_limit": 1000});
     let expect = json!({"listeners": {"80/TCP": listener, "53/UDP": listener}});
-    reached(rig, "web", "a change that is taken back", &expect).await?;
-    eprintln!("a change that is taken back: {:?}", Calls::since(rig, mark).by_pattern);
+    reached(rig, "web", "a change that is undone", &expect).await?;
+    eprintln!("a change that is undone: {:?}", Calls::since(rig, mark).by_pattern);
     Ok(())
 }
 
-/// None of the options any more, and no monitor. Tags stay.
+/// Returns a state without the options and without a monitor. Tags stay.
 fn without() -> State {
     let none = numbers().into_iter().map(|(key, _)| (key, Value::Null));
     let mut none: Vec<_> = none.filter(|(key, _)| *key != "enable-health-monitor").collect();
@@ -266,7 +266,7 @@ fn without() -> State {
     state("no options, and no monitors", annotations(&none), expect)
 }
 
-/// All that goes together, so that an audit has much to compare.
+/// Returns all that goes together, so that an audit has much to compare.
 fn together() -> State {
     let mut values = numbers();
     values.extend([("x-forwarded-for", "true".into()), ("keep-floatingip", "true".into())]);

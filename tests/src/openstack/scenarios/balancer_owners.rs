@@ -1,5 +1,5 @@
-//! Whose a load balancer is: two clusters of one name, and openstack-cloud-controller-manager
-//! before and after.
+//! The ownership of load balancers: two clusters of one name, and
+//! openstack-cloud-controller-manager before and after.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::{
     services,
 };
 
-/// A second cluster in the same project, with the same `--cluster-name` and the same Service.
+/// A second cluster is in the same project, with the same `--cluster-name` and the same Service.
 pub(super) async fn two_clusters_of_one_name_share_a_project(rig: &Rig) -> Result<()> {
     let cluster = Arc::new(Cluster::start(Kind::Simulated).await?);
     let fixture = Fixture::new(cluster, Accounts::new(), SOON).await?;
@@ -42,7 +42,7 @@ pub(super) async fn two_clusters_of_one_name_share_a_project(rig: &Rig) -> Resul
     ensure!(balancers[0] != balancers[1], "both clusters use {}", balancers[0]);
     let joined = add_node(rig, 3).await?;
     have_member(rig, &balancers[..1], &joined, SOON).await?;
-    // Some audits of both.
+    // This is the time of some audits of both.
     sleep(Duration::from_secs(22)).await;
     let there = members(&other, &balancers[1]).await?;
     ensure!(!there[0].contains(&joined), "the other cluster's members stay: {there:?}");
@@ -52,8 +52,8 @@ pub(super) async fn two_clusters_of_one_name_share_a_project(rig: &Rig) -> Resul
     delete_all(&other, &["web".to_owned()], 2 * SOON).await
 }
 
-/// The load balancer of a Service of one port as openstack-cloud-controller-manager makes it:
-/// names, description, tags, floating IP. Returns it as it is then, and its floating address.
+/// Creates the load balancer of a Service of one port as openstack-cloud-controller-manager makes
+/// it: names, description, tags, floating IP. Returns its state and its floating address.
 async fn made_by_the_other_controller(
     rig: &Rig,
     name: &str,
@@ -95,7 +95,7 @@ async fn made_by_the_other_controller(
     Ok((made, address))
 }
 
-/// Everything below a load balancer that a client or the other controller could miss.
+/// Returns everything below a load balancer that a client or the other controller could miss.
 async fn shape(rig: &Rig, balancer: &str) -> Result<Value> {
     let user = &rig.cloud.user;
     let listeners = user.balancer_parts(&format!("listeners?loadbalancer_id={balancer}")).await?;
@@ -114,8 +114,8 @@ async fn shape(rig: &Rig, balancer: &str) -> Result<Value> {
     }))
 }
 
-/// Only the record of the owner is added, after a plan; and everything that the other controller
-/// looks for still exists, so it goes on without creating anything.
+/// Only the record of the owner is added, after a plan. Everything that the other controller looks
+/// for still exists, so it continues without creating anything.
 pub(super) async fn what_the_other_controller_made_is_adopted_and_could_go_back(
     rig: &Rig,
 ) -> Result<()> {

@@ -1,5 +1,5 @@
-//! One Service goes through what its fields and annotations can ask of addresses and places, and
-//! Octavia and Neutron have it each time.
+//! One Service goes through all settings of its fields and annotations for addresses and places,
+//! and Octavia and Neutron have each of them.
 
 use anyhow::{Context as _, Result, ensure};
 use ccm_sim::program::Program;
@@ -40,7 +40,8 @@ struct Ground {
     narrow: NarrowNetwork,
 }
 
-/// The virtual address, floating IPs and subnets; and the Service becomes another type and comes back.
+/// Covers the virtual address, floating IPs and subnets. The Service also becomes another type and
+/// returns.
 pub(super) async fn addresses_are_as_asked_for(rig: &Rig) -> Result<()> {
     let user = &rig.cloud.user;
     rig.balance().await?;
@@ -73,7 +74,10 @@ async fn addresses(rig: &Rig, ground: &Ground) -> Result<()> {
     let vip = json!({"vip_port_id": port.id, "vip_address": port.address});
     let seen = reached(rig, "place", "port-id", &json!({"balancer": vip})).await?;
     let made = seen["ingress"][0]["ip"].as_str().context("no floating IP")?;
-    ensure!(seen["floating"][made]["port_id"] == port.id.as_str(), "{made} is not of the port");
+    ensure!(
+        seen["floating"][made]["port_id"] == port.id.as_str(),
+        "{made} is not an address of the port"
+    );
     let chosen = json!({"port_id": port.id, "description": "of a user"});
     let given = json!({
         "balancer": vip, "floating": {made: null, &own.address: chosen}, "ingress": [{"ip": own.address}]
@@ -103,7 +107,8 @@ async fn addresses(rig: &Rig, ground: &Ground) -> Result<()> {
     elsewhere(rig, &program, ground).await
 }
 
-/// It gets a floating IP that the program makes, and keeps it while it is internal. Returns that.
+/// Gives it a floating IP that the program makes, and that it keeps while it is internal. Returns
+/// the address.
 async fn kept(rig: &Rig, program: &Program, ground: &Ground) -> Result<String> {
     let Ground { port, own, .. } = ground;
     let inside = |value: &str| annotations(&[(INTERNAL, value.into())]);
@@ -131,7 +136,7 @@ async fn kept(rig: &Rig, program: &Program, ground: &Ground) -> Result<String> {
     Ok(address)
 }
 
-/// The Service gets this spec, which needs no load balancer.
+/// Gives the Service this spec, which does not need a load balancer.
 async fn without(rig: &Rig, fields: Value) -> Result<()> {
     services::patch(&rig.client, "place", spec(fields)).await?;
     let is_free = |service: &KubeService| {
@@ -142,7 +147,8 @@ async fn without(rig: &Rig, fields: Value) -> Result<()> {
     Ok(())
 }
 
-/// The Service is of the type ClusterIP for a time: its load balancer goes, and what a user has stays.
+/// Gives the Service the type ClusterIP for a time: its load balancer is deleted, and a user's
+/// objects stay.
 async fn other_type(rig: &Rig, ground: &Ground, address: &str) -> Result<()> {
     without(rig, json!({"type": "ClusterIP"})).await?;
     let left = floating(rig).await?;
@@ -154,7 +160,7 @@ async fn other_type(rig: &Rig, ground: &Ground, address: &str) -> Result<()> {
     Ok(())
 }
 
-/// It is of the type LoadBalancer again, elsewhere.
+/// Gives the Service the type LoadBalancer again, in another place.
 async fn elsewhere(rig: &Rig, program: &Program, ground: &Ground) -> Result<()> {
     let (operator, user) = (&rig.cloud.operator, &rig.cloud.user);
     let (flavor, zone) = (operator.balancer_flavor("small").await?, "zone-2");
@@ -183,7 +189,7 @@ async fn elsewhere(rig: &Rig, program: &Program, ground: &Ground) -> Result<()> 
     let again = "LoadBalancer again, with subnet-id, flavor-id and availability-zone";
     reached(rig, "place", again, &expect).await.with_context(|| program.log())?;
     eprintln!("{again}: {:.1} s", start.elapsed().as_secs_f64());
-    // A new member is in the subnet that the annotation names now; existing ones stay.
+    // A new member is in the subnet that the annotation names now. Existing members stay.
     let narrow = ground.narrow.subnet.clone();
     services::patch(
         &rig.client,

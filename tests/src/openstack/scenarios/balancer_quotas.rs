@@ -17,7 +17,7 @@ use crate::{
     services,
 };
 
-/// Octavia's quotas, and how the Service's condition names what is used up.
+/// Octavia's quotas, and their names in the Service's condition.
 const QUOTAS: [(&str, &str); 5] = [
     ("load_balancer", "load balancer"),
     ("listener", "listener"),
@@ -64,7 +64,7 @@ pub(super) async fn each_used_up_quota_is_named(rig: &Rig) -> Result<()> {
         provisioned(rig, name, SOON).await?;
     }
     eprintln!(
-        "6 Services are served {:.0} s after there is room in the quotas, without a change of them",
+        "6 Services are served {:.0} s after the quotas have room, without a change of the Services",
         took.as_secs_f64()
     );
     delete_all(rig, &services_, 2 * SOON).await
@@ -101,17 +101,20 @@ async fn without_room(rig: &Rig, subnet: &str, ports: &[Port]) -> Result<()> {
     // Others are served in the meantime.
     services::create(&rig.client, &service("elsewhere", 1)).await?;
     services::address(&rig.client, "elsewhere", SOON).await?;
-    ensure!(rig.cloud.user.balancers().await?.len() == 1, "nothing is left of the refused one");
+    ensure!(
+        rig.cloud.user.balancers().await?.len() == 1,
+        "nothing is left of the refused load balancer"
+    );
 
     for port in ports {
         rig.cloud.user.delete_port(&port.id).await?;
     }
-    // A user who has made room says so by a change, and need not wait for the next attempt.
+    // A user who has made room can change the Service, and need not wait for the next attempt.
     let touch = json!({"metadata": {"annotations": {"loadbalancer.openstack.org/connection-limit": "1000"}}});
     services::patch(&rig.client, "crowded", touch).await?;
     let address = services::address(&rig.client, "crowded", 2 * SOON).await;
     let address = address.with_context(|| program.log())?;
-    ensure!(address.starts_with("127.37.0."), "{address} is not of the subnet");
+    ensure!(address.starts_with("127.37.0."), "{address} is not in the subnet");
     provisioned(rig, "crowded", SOON).await?;
     delete_all(rig, &["crowded", "elsewhere"].map(str::to_owned), 2 * SOON).await
 }

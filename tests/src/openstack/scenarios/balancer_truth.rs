@@ -25,7 +25,7 @@ const MEMBERS: Duration = Duration::from_secs(15);
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// The number of Services of an upgrade, unless `QUARTET_SERVICES` sets it.
 const SERVICES: usize = 10;
-/// How long a leader takes to leave what it knows to the next one, and some more.
+/// How long a leader takes to leave its knowledge to the next one, and some more.
 const QUIET: Duration = Duration::from_secs(8);
 
 /// Waits until the condition `LoadBalancerServing` of the Service has this status and reason.
@@ -48,7 +48,7 @@ pub(super) async fn services_older_than_the_first_node_get_its_members(rig: &Rig
         serving(rig, name, "False", "NoMembers").await?;
         balancers.push(id_of(rig, name).await?);
     }
-    // A single node that must not be a member at first.
+    // The only node must not be a member at first.
     let node = add_node(rig, 1).await?;
     nodes::patch(&rig.client, &node, json!({"metadata": {"labels": {EXCLUDED: ""}}})).await?;
     sleep(MEMBERS).await;
@@ -139,7 +139,8 @@ pub(super) async fn an_upgrade_changes_nothing(rig: &Rig) -> Result<()> {
     for name in &names {
         provisioned(rig, name, limit).await?;
     }
-    // The next leader reads less if this one has left that all members are as they should be.
+    // The next leader reads less if this one has left the information that all members are as
+    // wanted.
     sleep(QUIET).await;
     program.terminate().await?;
 

@@ -18,13 +18,13 @@ use crate::{
     },
 };
 
-/// The number of logins since this mark of the proxy's log.
+/// Returns the number of logins since this mark of the proxy's log.
 fn logins(rig: &Rig, mark: usize) -> usize {
     let counts = tally(&rig.cloud.proxy.log().since(mark));
     counts.get("identity POST /v3/auth/tokens").copied().unwrap_or_default()
 }
 
-/// Initialises the node of the first server of the fleet, with what credentials there are.
+/// Initialises the node of the first server of the fleet, with the current credentials.
 async fn works(rig: &Rig) -> Result<()> {
     let server = rig.fleet(0)?;
     rig.register(server).await?;
@@ -32,7 +32,7 @@ async fn works(rig: &Rig) -> Result<()> {
     Ok(())
 }
 
-/// The same for the second server, after a change.
+/// Checks the same for the second server, after a change.
 async fn works_still(rig: &Rig) -> Result<()> {
     let server = rig.fleet(1)?;
     rig.register(server).await?;
@@ -83,7 +83,7 @@ pub(super) async fn a_wrong_password_is_reported_and_retried_slowly(rig: &Rig) -
     let program = rig.start_only(&rig.node_ccm())?;
     let page = not_ready(&program).await?;
     ensure!(page.contains("cloud"), "it says why: {page}");
-    poll::until("the log to name whom Keystone refuses", SOON, || async {
+    poll::until("the log to name the user that Keystone refuses", SOON, || async {
         Ok(program.log().contains("k8s").then_some(()))
     })
     .await
@@ -137,7 +137,7 @@ pub(super) async fn application_credentials_are_rotated(rig: &Rig) -> Result<()>
 
 pub(super) async fn a_trust_is_enough_and_its_end_is_reported(rig: &Rig) -> Result<()> {
     let trustor = rig.own_user("trustor").await?;
-    // The trustee's own project has none of the cluster's servers.
+    // The trustee's own project does not have the cluster's servers.
     let trustee = rig.own_user_of("other", "trustee").await?;
     let own = Admin::login(rig.cloud.keystone(), &trustor.account).await?;
     let trust = own.trust(&trustee).await?;
@@ -165,7 +165,7 @@ pub(super) async fn a_token_serves_until_it_ends(rig: &Rig) -> Result<()> {
     let program = rig.start(&rig.node_ccm()).await?;
     works(rig).await?;
 
-    // It ends the token that the program was given, and the one that this was exchanged for.
+    // This ends the token that the program was given, and the token that it was exchanged for.
     let user = rig.cloud.operator.change_password(&user, "another").await?;
     rig.past_token_caches().await;
     rig.register(rig.fleet(1)?).await?;

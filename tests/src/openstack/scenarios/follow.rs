@@ -1,4 +1,4 @@
-//! A node stays as its server is.
+//! A node keeps following its server.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) async fn a_node_follows_its_server(rig: &Rig) -> Result<()> {
     rig.cloud.user.delete_server(&server.id).await
 }
 
-/// Waits until the node carries the taint of a machine that is shut down, or no longer.
+/// Waits until the node has the taint of a machine that is shut down, or does not have it any more.
 pub(super) async fn tainted(rig: &Rig, name: &str, wanted: bool) -> Result<()> {
     let what = if wanted { "tainted as shut down" } else { "no longer tainted as shut down" };
     nodes::wait_for(&rig.client, name, what, SOON, |node| {

@@ -1,5 +1,5 @@
 //! Another `cloud.conf` for programs that run with two replicas: it is tried first, and takes
-//! effect without a time in which nothing leads.
+//! effect while a replica always leads.
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
@@ -30,10 +30,10 @@ use crate::{
 
 /// The programs, each with two replicas.
 const PROGRAMS: [&str; 4] = ["node-ccm", "lifecycle-ccm", "service-ccm", "route-ccm"];
-/// The kubelet starts a container that has ended for the first time at once.
+/// The kubelet restarts a container at once when it has ended for the first time.
 const RESTART: Duration = Duration::from_millis(200);
-/// The latest end of a leader whose configuration is outdated, and a file that is looked at
-/// every five seconds.
+/// The latest end of a leader whose configuration is outdated, plus the five seconds between two
+/// reads of the file.
 const HANDED_OVER: Duration = Duration::from_secs(90 + 15);
 
 /// How a replica ended, and when.
@@ -111,7 +111,7 @@ async fn watch_leases(client: Client, gaps: Arc<Mutex<Gaps>>) -> Result<()> {
     }
 }
 
-/// A setting that every program shows, and without which no program may lead.
+/// Returns a launch of the program, for route-ccm with the setting without which it may not lead.
 fn launch(rig: &Rig, program: &str) -> Launch {
     let launch = rig.launch(program);
     match program {
@@ -143,7 +143,7 @@ pub(super) async fn a_wrong_file_changes_nothing_and_a_right_one_hands_over(
         running.push((name, rig.start_standby(&launch(rig, name)).await?));
     }
 
-    // Nothing listens there.
+    // No service listens there.
     rig.configure_all(&format!("http://127.0.0.1:{}/v3", free_port()?), REGION).await?;
     refused(&running).await?;
     let server = rig.fleet(0)?;
@@ -178,7 +178,7 @@ pub(super) async fn a_wrong_file_changes_nothing_and_a_right_one_hands_over(
     report(start, &ends.lock(), &gaps.lock())?;
     let second = rig.fleet(1)?;
     rig.register(second).await?;
-    // Another region is another cloud until a person approves it.
+    // Another region counts as another cloud until a person approves it.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let node = nodes::get(&rig.client, &second.name).await?;
     ensure!(nodes::is_tainted(&node), "it was initialised from another region");

@@ -1,4 +1,4 @@
-//! The cloud errs while nodes are judged, and no node is deleted.
+//! The cloud makes mistakes while nodes are judged, and no node is deleted.
 
 use std::time::Duration;
 
@@ -22,23 +22,23 @@ use crate::{
     },
 };
 
-/// Long enough for a deletion by the rig's lifecycle-ccm: a lookup, the confirmation, another
-/// lookup.
+/// This is long enough for a deletion by the rig's lifecycle-ccm: a lookup, the confirmation,
+/// another lookup.
 const DELETION: Duration = Duration::from_secs(4);
 
 /// Time limit of one call. All answers of one pass must arrive within it to count together, and
 /// Nova takes most of a second to answer for three servers on a busy machine.
 const CALL: Duration = Duration::from_secs(3);
 
-/// The same as [`DELETION`] where each look takes as long as it may: nothing is answered,
-/// or the program repeats what failed.
+/// The same as [`DELETION`] if each look takes the maximum time, because the service does not
+/// answer or the program repeats failed requests.
 const SLOW_DELETION: Duration = Duration::from_secs(9);
 
-/// Where lifecycle-ccm lists servers.
+/// The path at which lifecycle-ccm lists servers.
 const LIST: &str = "/v2.1/servers";
 
-/// All faults that do not end by themselves. The last one opens the breaker, which then holds
-/// all deletions.
+/// Returns all faults that do not end by themselves. The last one opens the breaker, which then
+/// holds all deletions.
 fn faults() -> Vec<Fault> {
     let services = |effect: Effect| Fault::new(effect).on(Service::Compute);
     vec![
@@ -48,7 +48,7 @@ fn faults() -> Vec<Fault> {
         services(Effect::internal_error()),
         services(Effect::html_not_found()),
         services(Effect::Hang),
-        // One server exists, and the list fails: without it no node is deleted.
+        // One server exists, but the list fails: without the list no node is deleted.
         services(Effect::internal_error()).exactly(LIST),
         services(Effect::Truncated),
         services(Effect::HalfJson),
@@ -78,13 +78,12 @@ async fn shows(program: &Program, metric: &str, wanted: f64) -> Result<()> {
     .with_context(|| program.log())
 }
 
-/// lifecycle-ccm with a limit for its calls that an answer can miss.
+/// Returns lifecycle-ccm with a limit for its calls that an answer can miss.
 fn impatient(rig: &Rig) -> Launch {
     rig.lifecycle_ccm().arg(format!("--cloud-call-timeout={}s", CALL.as_secs()))
 }
 
-/// Puts the fault in the place of the one before, and lets it be met for as long as a
-/// deletion may take.
+/// Replaces the previous fault, and waits with it for as long as a deletion may take.
 async fn no_node_is_deleted_for(rig: &Rig, fault: Fault, names: &[&str]) -> Result<()> {
     let faults = rig.cloud.proxy.faults();
     let id = faults.replace(fault);
@@ -124,15 +123,14 @@ pub(super) async fn no_fault_deletes_a_node(rig: &Rig) -> Result<()> {
     nodes::stay(&rig.client, &left, SLOW_DELETION).await
 }
 
-/// With the periods that the program comes with; the time is printed, because it is the
-/// figure that people ask for.
+/// Uses the program's default periods. The time is printed, because people ask for this figure.
 pub(super) async fn the_node_of_a_deleted_server_leaves(rig: &Rig) -> Result<()> {
     let lost = rig.server("left").await?;
     let launch = rig.launch("lifecycle-ccm").arg("--node-grace-period=1s");
     let _program = rig.start(&launch).await?;
     let fleet: Vec<_> = rig.cloud.fleet.iter().chain([&lost]).collect();
     rig.register_initialised(&fleet).await?;
-    // As nearly every node of a cluster is: of a younger one the first answer "gone" does
+    // Nearly every node of a cluster is this old. For a younger node the first answer "gone" does
     // not count.
     past_grace().await;
     rig.cloud.user.delete_server(&lost.id).await?;
@@ -150,7 +148,7 @@ pub(super) async fn the_wrong_project_deletes_no_node(rig: &Rig) -> Result<()> {
     rig.register_initialised(&fleet).await?;
     let names: Vec<_> = fleet.iter().map(|server| server.name.as_str()).collect();
     past_grace().await;
-    // Another project takes effect with the next process only.
+    // Another project takes effect only with the next process.
     drop(program);
     rig.log_in_as(&Account::of("other"))?;
     let program = rig.start(&rig.lifecycle_ccm()).await?;

@@ -1,4 +1,4 @@
-//! A list of the project that takes longer than a call has.
+//! A list of the project takes longer than the time limit of a call.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn initialised_and_judged(rig: &Rig, servers: &[Server]) -> Result<()> {
     }
     let start = tokio::time::Instant::now();
     nodes::gone(&rig.client, &lost.name, INITIALISED + SOON).await?;
-    eprint!("the node of a server that is gone was deleted after {:.1?}; ", start.elapsed());
+    eprint!("the node of a deleted server was deleted after {:.1?}; ", start.elapsed());
     let left: Vec<_> = nodes.iter().skip(1).map(|server| server.name.as_str()).collect();
     nodes::stay(&rig.client, &left, Duration::from_secs(5)).await
 }

@@ -18,7 +18,7 @@ fn provider_id(node: &k8s_openapi::api::core::v1::Node) -> Option<&str> {
 pub(super) async fn a_server_in_another_project_is_not_taken(rig: &Rig) -> Result<()> {
     let foreign = rig.cloud.other.new_server(&NewServer::named("namesake")).await?;
     let _program = rig.start(&rig.node_ccm()).await?;
-    // Its kubelet says nothing that leads to the server by its UUID.
+    // Its kubelet does not report anything that identifies the server by its UUID.
     nodes::register(&rig.client, &nodes::fresh("namesake")).await?;
     sleep(Duration::from_secs(3)).await;
     let node = nodes::get(&rig.client, "namesake").await?;

@@ -1,4 +1,4 @@
-//! Neutron alone fails, and Nova works.
+//! Only Neutron fails, and Nova works.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) async fn a_neutron_that_errs_is_waited_for(rig: &Rig) -> Result<()> {
     out_of_order(rig, Effect::internal_error()).await
 }
 
-/// The number of Nova requests since this mark of the proxy's log.
+/// Returns the number of Nova requests since this mark of the proxy's log.
 fn asked_nova(rig: &Rig, mark: usize) -> usize {
     let counts = tally(&rig.cloud.proxy.log().since(mark));
     let of_nova = counts.iter().filter(|(pattern, _)| pattern.starts_with("compute "));
@@ -39,7 +39,7 @@ async fn lives_and_leads(program: &Program) -> Result<()> {
 async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
     let lost = rig.server("lost-meanwhile").await?;
     let (settled, new) = (rig.fleet(0)?, rig.fleet(1)?);
-    // Addresses are looked at every ten seconds, so also while Neutron is out of order.
+    // Addresses are read every ten seconds, so also while Neutron is out of order.
     let quick = rig.node_ccm().arg("--node-status-update-frequency=10s");
     let node_ccm = rig.start(&quick.arg("--cloud-call-timeout=5s")).await?;
     let lifecycle = rig.lifecycle_ccm().arg("--cloud-call-timeout=5s");
@@ -65,7 +65,7 @@ async fn out_of_order(rig: &Rig, effect: Effect) -> Result<()> {
     ensure!(nodes::is_tainted(&waiting) && provider_id.is_none(), "half of it is written");
     let kept = nodes::addresses(&nodes::get(&rig.client, &settled.name).await?);
     ensure!(kept == addresses, "addresses were {addresses:?} and are {kept:?}");
-    ensure!(asked_nova(rig, mark) > 2, "Nova goes on being asked");
+    ensure!(asked_nova(rig, mark) > 2, "Nova is still asked");
     for program in [&node_ccm, &lifecycle_ccm] {
         lives_and_leads(program).await?;
     }

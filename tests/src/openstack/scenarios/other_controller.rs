@@ -24,9 +24,9 @@ use crate::{
     services,
 };
 
-/// It makes and changes one part after another, with a pause before it looks again.
+/// The controller makes and changes one part after another, with a pause before it looks again.
 const SLOW: Duration = Duration::from_mins(2);
-/// It has nothing more to do when it has been quiet for this time.
+/// The controller has nothing more to do when it has been quiet for this time.
 const QUIET: Duration = Duration::from_secs(12);
 
 /// The running program. Dropping it kills it.
@@ -55,7 +55,7 @@ impl Controller {
         Ok(Self { child, log })
     }
 
-    /// The end of what it has logged.
+    /// Returns the end of what it has logged.
     fn log(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
@@ -68,7 +68,7 @@ impl Controller {
     }
 }
 
-/// The load balancer of a Service, and the IDs of all parts of it and of its floating IPs.
+/// Returns the load balancer of a Service, and the IDs of all parts of it and of its floating IPs.
 async fn parts(rig: &Rig, balancer: &str) -> Result<BTreeSet<String>> {
     let user = &rig.cloud.user;
     let mut all = BTreeSet::from([balancer.to_owned()]);
@@ -100,7 +100,7 @@ async fn settled(rig: &Rig, mark: usize) -> Result<Vec<Request>> {
     .await
 }
 
-/// Its load balancers are adopted, and it takes over service-ccm's: nothing is made twice.
+/// service-ccm adopts its load balancers, and it takes over service-ccm's: nothing is made twice.
 pub(super) async fn it_recreates_nothing_when_it_is_started_again(rig: &Rig) -> Result<()> {
     if rig.cluster.real().is_none() {
         eprintln!("skipped: openstack-cloud-controller-manager needs a real API server");
@@ -150,7 +150,7 @@ pub(super) async fn it_recreates_nothing_when_it_is_started_again(rig: &Rig) -> 
     let shown = services::addresses(&services::get(&rig.client, "theirs").await?);
     ensure!(shown == [address], "the address stays: {shown:?}");
 
-    // It goes on from there.
+    // The controller continues from there.
     let joined = add_node(rig, 4).await?;
     have_member(rig, &both, &joined, SLOW).await.with_context(|| after.log())?;
     let names = ["theirs", "ours"].map(str::to_owned);

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// The program lives and holds its Lease, and the node is not touched.
+/// Checks that the program lives and holds its Lease, and the node is not touched.
 async fn waits(rig: &Rig, program: &Program, node: &str) -> Result<()> {
     ensure!(program.leads().await?, "the Lease is kept");
     ensure!(program.get("/livez").await?.0 == 200, "it lives");

@@ -1,4 +1,4 @@
-//! A node registers, and becomes what its server is.
+//! A node registers, and gets the properties of its server.
 
 use anyhow::{Result, ensure};
 use futures::future::try_join_all;
@@ -35,8 +35,8 @@ pub(super) async fn a_node_is_initialised_from_its_server(rig: &Rig) -> Result<(
     Ok(())
 }
 
-/// The number of nodes that register at once: one by one they would cost a call of Nova and
-/// one of Neutron each, which is twice the bound.
+/// The number of nodes that register at once. One by one, each would cost a call to Nova and one to
+/// Neutron, which is twice the bound.
 const AT_ONCE: usize = 8;
 
 pub(super) async fn nodes_at_once_cost_few_calls(rig: &Rig) -> Result<()> {

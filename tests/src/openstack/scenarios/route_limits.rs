@@ -1,5 +1,5 @@
-//! Routes where ports are open, where Neutron changes routes only as a whole list, where quotas
-//! are used up, and what they cost.
+//! Routes with open ports, with a Neutron that changes routes only as a whole list, and with
+//! used-up quotas. Also counts the cost of routes.
 
 use std::collections::BTreeSet;
 
@@ -23,12 +23,12 @@ const MOST_ROUTES: usize = 320;
 /// `max_allowed_address_pair`, Neutron's default.
 const MOST_PAIRS: usize = 10;
 
-/// Routes of others, of this number.
+/// Returns routes of others, of this number.
 fn others(number: usize) -> Vec<String> {
     (0..number).map(|number| format!("10.{}.{}.0/24", 100 + number / 256, number % 256)).collect()
 }
 
-/// A port without port security lets all packets through: it gets no pair.
+/// A port without port security lets all packets through, so it does not get a pair.
 pub(super) async fn a_port_without_port_security_needs_no_pair(rig: &Rig) -> Result<()> {
     let user = &rig.cloud.user;
     let router = user.router().await?;
@@ -58,7 +58,8 @@ pub(super) async fn a_port_without_port_security_needs_no_pair(rig: &Rig) -> Res
     tidy(rig, &router).await
 }
 
-/// Without `extraroute-atomic` the whole list is written, only if nothing else has changed it.
+/// Without `extraroute-atomic` the whole list is written, but only if no other client has changed
+/// it.
 pub(super) async fn a_whole_list_is_written_with_its_revision(rig: &Rig) -> Result<()> {
     let user = &rig.cloud.user;
     let router = user.router().await?;
@@ -99,7 +100,7 @@ pub(super) async fn a_whole_list_is_written_with_its_revision(rig: &Rig) -> Resu
     tidy(rig, &router).await
 }
 
-/// Quotas are named, and what fits is made.
+/// Quotas are named, and routes that fit are created.
 pub(super) async fn used_up_quotas_are_named(rig: &Rig) -> Result<()> {
     let user = &rig.cloud.user;
     let router = user.router().await?;
@@ -124,7 +125,7 @@ pub(super) async fn used_up_quotas_are_named(rig: &Rig) -> Result<()> {
     ensure!(said.contains(&MOST_PAIRS.to_string()), "it names the limit: {said}");
     register(rig, 3, third).await?;
     let said = nodes::event(&rig.client, &third.name, "routes of a router", SOON).await?;
-    // Current Neutron does not say how many its quota allows.
+    // The current Neutron does not say how many routes its quota allows.
     let is_named = said.contains("(router_route)") || said.contains(&MOST_ROUTES.to_string());
     ensure!(is_named, "it names the limit: {said}");
     for server in [second, third] {
@@ -158,7 +159,7 @@ pub(super) async fn routes_of_many_nodes_cost_few_calls(rig: &Rig) -> Result<()>
     Ok(())
 }
 
-/// No routes, and no pairs at the fleet's ports.
+/// Checks that no routes and no pairs at the fleet's ports are left.
 async fn tidy(rig: &Rig, router: &str) -> Result<()> {
     let user = &rig.cloud.user;
     many_routes::clear(user, router).await?;

@@ -20,12 +20,12 @@ use crate::{
 /// A network that another client routes, and lets a port use.
 const FOREIGN: &str = "10.99.0.0/24";
 
-/// The pod CIDR of the node with this number.
+/// Returns the pod CIDR of the node with this number.
 pub(super) fn cidr(number: usize) -> String {
     format!("10.244.{number}.0/24")
 }
 
-/// The address of a server.
+/// Returns the address of a server.
 pub(super) fn address(server: &Server) -> Result<&str> {
     server.fixed.first().map(String::as_str).context("a server without an address")
 }
@@ -46,12 +46,12 @@ pub(super) fn route_ccm(rig: &Rig) -> Launch {
         .arg("--route-reconciliation-period=10s")
 }
 
-/// The only port of a server.
+/// Returns the only port of a server.
 pub(super) async fn port(user: &Admin, server: &Server) -> Result<Value> {
     user.ports(&server.id).await?.into_iter().next().context("a server without a port")
 }
 
-/// The networks that a server's port may use besides its own address.
+/// Returns the networks that a server's port may use besides its own address.
 pub(super) async fn pairs(user: &Admin, server: &Server) -> Result<BTreeSet<String>> {
     let port = port(user, server).await?;
     ensure!(port["port_security_enabled"] == true, "Neutron protects ports: {port}");
@@ -60,7 +60,8 @@ pub(super) async fn pairs(user: &Admin, server: &Server) -> Result<BTreeSet<Stri
     pairs.iter().map(|pair| network(pair).context("a pair without a network")).collect()
 }
 
-/// Waits until the router has exactly these routes, and the fleet's ports these pairs, or any.
+/// Waits until the router has exactly these routes, and the fleet's ports have these pairs (`None`
+/// allows any).
 pub(super) async fn settled(
     rig: &Rig,
     router: &str,
@@ -84,8 +85,8 @@ pub(super) async fn settled(
     .await
 }
 
-/// With the access rules of the page: routes and pairs come with nodes and go with them, and
-/// what others made stays.
+/// With the access rules of the page, routes and pairs come and go with nodes, and routes of others
+/// stay.
 pub(super) async fn nodes_have_routes_and_what_others_made_stays(rig: &Rig) -> Result<()> {
     let user = &rig.cloud.user;
     let router = user.router().await?;
@@ -119,7 +120,7 @@ pub(super) async fn nodes_have_routes_and_what_others_made_stays(rig: &Rig) -> R
     nodes::delete(&rig.client, &second.name).await?;
     let left = [foreign, (one, hops[0]), (three, hops[2])];
     settled(rig, &router, &left, [Some(&[FOREIGN, one]), Some(&[]), Some(&[three])]).await?;
-    // Another client takes a route away: the next list shows it.
+    // Another client removes a route, which the next list shows.
     user.set_routes(&router, &[foreign, (one, hops[0])]).await?;
     settled(rig, &router, &left, [Some(&[FOREIGN, one]), Some(&[]), Some(&[three])]).await?;
 

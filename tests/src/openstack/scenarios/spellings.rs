@@ -54,7 +54,7 @@ pub(super) async fn every_spelling_leads_to_the_server(rig: &Rig) -> Result<()> 
     }
 
     let _lifecycle_ccm = rig.start(&rig.lifecycle_ccm()).await?;
-    // Others of the fleet, by which a list of it is recognised.
+    // These are other servers of the fleet, by which a list of it is recognised.
     rig.register_initialised(&[rig.fleet(0)?, rig.fleet(1)?]).await?;
     past_grace().await;
     for (server, _) in &spelt {
@@ -87,7 +87,7 @@ pub(super) async fn another_regions_node_stays_where_no_region_is_named(rig: &Ri
     nodes::set_ready(&rig.client, elsewhere, "Unknown").await?;
     rig.cloud.user.delete_server(&lost.id).await?;
     nodes::set_ready(&rig.client, &lost.name, "Unknown").await?;
-    // One node can be deleted here, so the other one could be as well.
+    // One node can be deleted here, so the other one could be deleted as well.
     nodes::gone(&rig.client, &lost.name, SOON).await?;
     let stays = nodes::stay(&rig.client, &[elsewhere], Duration::from_secs(8)).await;
     stays.map_err(|error| error.context(program.log()))

@@ -1,4 +1,4 @@
-//! The ground that the other scenarios stand on: services, proxy, the tests' own calls.
+//! The basis of the other scenarios: services, proxy, the tests' own calls.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::openstack::{
     rig::Rig,
 };
 
-/// How often the log of the proxy shows this pattern.
+/// Returns how often the log of the proxy shows this pattern.
 fn count(counts: &std::collections::BTreeMap<String, usize>, pattern: &str) -> usize {
     counts.get(pattern).copied().unwrap_or_default()
 }
@@ -49,7 +49,7 @@ pub(super) async fn services_work_through_the_proxy(rig: &Rig) -> Result<()> {
     ] {
         ensure!(count(&counts, pattern) == wanted, "{pattern}: {counts:?}");
     }
-    ensure!(count(&counts, "compute GET /v2.1/servers/{id}") > 1, "it was waited for: {counts:?}");
+    ensure!(count(&counts, "compute GET /v2.1/servers/{id}") > 1, "the call waited: {counts:?}");
     ensure!(proxy.log().since(mark).is_empty(), "the tests' own calls are left out");
     Ok(())
 }

@@ -14,7 +14,7 @@ fn check(files: &[(&str, &str)], expect: &[&str]) {
     assert_eq!(found, expect, "{files:#?}");
 }
 
-/// Two modules: `b` uses `a`, and `a` holds this code.
+/// Checks two modules: `b` uses `a`, and `a` holds this code.
 fn check_pair(code: &str, circle: bool) {
     let root = "pub mod a; pub mod b; pub use b::Reexported;";
     let other = "use crate::a::A; pub mod deep; pub use deep::Deep;";

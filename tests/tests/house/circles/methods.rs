@@ -14,8 +14,9 @@ struct Block {
     words: Vec<String>,
 }
 
-/// The calls between the files of each type's methods. A call is `self.name(`, `Self::name(` or `Type::name(`; not seen
-/// is one on another value of the type. Of several types of one name, an `impl` block is the nearest one's.
+/// Returns the calls between the files of each type's methods. A call is `self.name(`,
+/// `Self::name(` or `Type::name(`; a call on another value of the type is not found. If several
+/// types have one name, an `impl` block belongs to the nearest one.
 pub fn calls(sources: &Sources) -> BTreeMap<String, BTreeSet<Use>> {
     let files: Vec<(Path, Vec<String>)> = sources
         .iter()
@@ -60,7 +61,7 @@ fn module(file: &str) -> Path {
     names.filter(|name| !["lib", "main"].contains(&name.as_str())).collect()
 }
 
-/// The path of the type of this name whose definition is nearest to the file.
+/// Returns the path of the type of this name whose definition is nearest to the file.
 fn nearest(name: &str, file: &Path, files: &[(Path, Vec<String>)]) -> String {
     let defines = |words: &[String]| {
         let is_type = |word: &str| ["struct", "enum", "trait"].contains(&word);
@@ -72,7 +73,7 @@ fn nearest(name: &str, file: &Path, files: &[(Path, Vec<String>)]) -> String {
     path.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join("::")
 }
 
-/// The words of a file without its test code.
+/// Returns the words of a file without its test code.
 fn code(text: &str) -> Vec<String> {
     let (mut words, mut code) = (Words::of(text), Vec::new());
     while let Some(word) = words.next() {
@@ -106,7 +107,8 @@ fn blocks(file: &Path, words: &[String]) -> Vec<Block> {
     blocks
 }
 
-/// The type of an `impl`, by the words before its bracket: the last name outside of `<>`, before `where`.
+/// Returns the type of an `impl` from the words before its bracket: the last name outside of `<>`,
+/// before `where`.
 fn name(head: &[String]) -> String {
     let (mut depth, mut name) = (0_i32, "");
     for (place, word) in head.iter().enumerate() {

@@ -1,10 +1,10 @@
-//! The modules of a crate and what each names of the others, read from the source.
+//! The modules of a crate and the names that each uses of the others, read from the source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::words::Words;
 
-/// A module by the names that lead to it from the crate's root; the root is empty.
+/// A module, as the names that lead to it from the crate's root. The root is empty.
 pub type Path = Vec<String>;
 
 /// The files of a crate by their path below `src`.
@@ -54,7 +54,7 @@ impl Modules {
         modules
     }
 
-    /// Every use of another module's item.
+    /// Returns every use of another module's item.
     pub fn uses(&self) -> BTreeSet<Use> {
         let mut uses = BTreeSet::new();
         for (from, module) in &self.0 {
@@ -74,13 +74,13 @@ impl Modules {
         uses
     }
 
-    /// Not so: `Type::new`, whose type is an import that counts already, or is defined here.
+    /// `Type::new` does not: its type is an import that counts already, or is defined here.
     fn begins_with_module(&self, from: &Path, path: &[String]) -> bool {
         matches!(self.resolve(from, &path[..1], 0), Target::Module(_))
     }
 
-    /// The target of a path in code. It cannot be a module: where it seems to be, an item has
-    /// the module's name.
+    /// Returns the target of a path in code. It cannot be a module: if it looks like one, an item
+    /// has the module's name.
     fn item(&self, from: &Path, path: &Path) -> Target {
         match self.resolve(from, path, 0) {
             Target::Module(mut module) => {
@@ -109,18 +109,18 @@ impl Modules {
         Target::Module(at)
     }
 
-    /// The target of a path's first name in the code of `at`.
+    /// Returns the target of a path's first name in the code of `at`.
     fn in_scope(&self, at: &Path, name: &str, depth: usize) -> Target {
         let module = &self.0[at];
         match module.imports.get(name) {
             _ if module.children.contains(name) => Target::Module(below(at, name)),
-            // Not `use tokio;`.
+            // This excludes `use tokio;`.
             Some(path) if path[0] != name && depth < DEEPEST => self.resolve(at, path, depth + 1),
             _ => Target::Elsewhere,
         }
     }
 
-    /// The target of `name` in a path behind the module `at`; at the end of a path an item
+    /// Returns the target of `name` in a path behind the module `at`; at the end of a path an item
     /// precedes a module of the same name.
     fn member(&self, at: &Path, name: &str, last: bool, depth: usize) -> Target {
         let module = &self.0[at];
@@ -150,7 +150,7 @@ impl Modules {
                 "(" | "[" | "{" => self.code(sources, at, words),
                 ")" | "]" | "}" => return,
                 "#" if words.begin_with(&["[", "cfg", "(", "test", ")"]) => words.skip_item(),
-                // The rest of a path that began with a type, a method or a field.
+                // This is the rest of a path that began with a type, a method or a field.
                 "::" | "." => words.skip_name(),
                 "mod" => self.module(sources, at, words),
                 "use" if !words.begin_with(&["<"]) => {

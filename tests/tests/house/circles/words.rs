@@ -16,7 +16,7 @@ impl Iterator for Words {
 }
 
 impl Words {
-    /// The words of a file.
+    /// Returns the words of a file.
     pub fn of(text: &str) -> Self {
         let tokens = text.parse().unwrap_or_else(|error| panic!("{error} in:\n{text}"));
         let mut words = VecDeque::new();
@@ -24,7 +24,7 @@ impl Words {
         Self(words)
     }
 
-    /// True if these words come next.
+    /// Returns true if these words come next.
     pub fn begin_with(&self, words: &[&str]) -> bool {
         self.0.iter().take(words.len()).eq(words)
     }
@@ -37,7 +37,7 @@ impl Words {
         while let Some(word) = self.0.front() {
             match word.as_str() {
                 "(" | "[" | "{" => depth += 1,
-                // The end of what holds the item.
+                // This is the end of the block that holds the item.
                 ")" | "]" | "}" if depth == 0 => return,
                 ")" | "]" | "}" => depth -= 1,
                 _ => {}
@@ -50,14 +50,14 @@ impl Words {
         }
     }
 
-    /// Passes a name that belongs to what stands before it.
+    /// Passes a name that belongs to the text before it.
     pub fn skip_name(&mut self) {
         if self.0.front().is_some_and(|word| word == "." || is_name(word)) {
             self.0.pop_front();
         }
     }
 
-    /// The path that begins with `first`, as far as it consists of names.
+    /// Returns the path that begins with `first`, as far as it consists of names.
     pub fn path(&mut self, first: &str) -> Vec<String> {
         let mut path = vec![first.to_owned()];
         while self.begin_with(&["::"]) && self.0.get(1).is_some_and(|word| is_name(word)) {
@@ -67,7 +67,7 @@ impl Words {
         path
     }
 
-    /// Reads what follows `use`, and passes on each name with its path.
+    /// Reads the text after `use`, and passes on each name with its path.
     pub fn import(&mut self, prefix: &[String], found: &mut impl FnMut(String, Vec<String>)) {
         let mut path = prefix.to_vec();
         loop {

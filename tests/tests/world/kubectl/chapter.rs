@@ -1,4 +1,4 @@
-//! Chapters: how they are read, and how output is compared with what they expect.
+//! Reads chapters, and compares the output with their expectations.
 
 use std::{fs, path::Path};
 
@@ -19,9 +19,9 @@ pub struct Chapter {
 pub enum Action {
     /// Runs a command to its end.
     Run,
-    /// Starts a command that goes on.
+    /// Starts a command that continues.
     Start,
-    /// Compares what the started command printed, and ends it.
+    /// Compares the output of the started command, and ends it.
     End,
 }
 
@@ -45,7 +45,7 @@ pub struct Step {
 }
 
 impl Chapter {
-    /// Reads a chapter; an error names the line.
+    /// Reads a chapter. An error names the line.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -106,7 +106,7 @@ impl Chapter {
     }
 }
 
-/// Words between blanks; single quotes keep blanks.
+/// Splits into words between blanks; single quotes keep blanks.
 fn words(line: &str) -> Result<Vec<String>> {
     let (mut words, mut word, mut quoted, mut begun) = (Vec::new(), String::new(), false, false);
     for letter in line.chars() {
@@ -134,7 +134,7 @@ fn words(line: &str) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// True if these lines match the expected ones.
+/// Returns true if these lines match the expected ones.
 pub fn fits(expected: &[String], actual: &[String]) -> bool {
     let Some((first, rest)) = expected.split_first() else { return actual.is_empty() };
     if first == "..." {
@@ -145,7 +145,7 @@ pub fn fits(expected: &[String], actual: &[String]) -> bool {
         .is_some_and(|(line, below)| fits_line(&plain(first), &plain(line)) && fits(rest, below))
 }
 
-/// With each run of blanks as one blank.
+/// Returns the text with each run of blanks as one blank.
 fn plain(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }

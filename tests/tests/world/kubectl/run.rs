@@ -11,19 +11,19 @@ use tokio::{
 
 use super::chapter::{Action, Chapter, Step, fits};
 
-/// How long a command, or a watch's line, may take.
+/// How long a command, or a line of a watch, may take.
 const SOON: Duration = Duration::from_secs(20);
 
 /// The environment of a command.
 pub struct Runner<'a> {
     kubectl: &'a Path,
     kubeconfig: &'a Path,
-    /// kubectl keeps what it learnt of a server in its home.
+    /// kubectl keeps data about a server in its home.
     home: tempfile::TempDir,
 }
 
 impl<'a> Runner<'a> {
-    /// With a home of its own.
+    /// Starts with a new home.
     pub fn new(kubectl: &'a Path, kubeconfig: &'a Path) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("quartet-kubectl-").tempdir()?;
         Ok(Self { kubectl, kubeconfig, home })
@@ -39,7 +39,7 @@ impl<'a> Runner<'a> {
                 Action::Start => self.start(step).await.map(|child| watch = Some(child)),
                 Action::End => match watch.take() {
                     Some(child) => self.end(step, child).await,
-                    None => bail!("line {}: no command goes on here", step.line),
+                    None => bail!("line {}: no command is running here", step.line),
                 },
             };
             if let Err(error) = outcome {
@@ -68,7 +68,7 @@ impl<'a> Runner<'a> {
     async fn command(&self, step: &Step) -> Result<()> {
         let mut child = self.program(step).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let mut input = child.stdin.take().context("standard input is a pipe")?;
-        // A command that reads nothing may be gone before it is written to.
+        // A command that does not read may end before its input is written.
         input.write_all(step.input.as_bytes()).await.ok();
         drop(input);
         let ended = tokio::time::timeout(SOON, child.wait_with_output()).await;
@@ -92,12 +92,12 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Starts a watch. It prints into a file of the home, which the steps below wait on.
+    /// Starts a watch. It prints into a file of the home, for which the later steps wait.
     async fn start(&self, step: &Step) -> Result<Child> {
         let file = std::fs::File::create(self.printed())?;
         let child = self.program(step).stdout(file.try_clone()?).stderr(file).spawn()?;
-        // Output from before the watch began is not part of its changes. A watch without
-        // initial output gives no sign that it has begun.
+        // Output from before the watch began is not part of its changes. A watch without initial
+        // output does not show that it has begun.
         let began = poll::until("the watch to print", Duration::from_secs(2), || async {
             Ok((!self.read()?.is_empty()).then_some(()))
         });

@@ -10,8 +10,8 @@ use super::rig::{
     Joined, Rig, SILENCE, SOON, condition, is_silent, is_usable, provider_id, ready, replacement,
 };
 
-/// A machine that dies now is silent when its node is older than `--node-grace-period`: what
-/// follows is the confirmation alone.
+/// A machine that dies now is silent when its node is older than `--node-grace-period`, so that
+/// only the confirmation follows.
 const LATE: Duration = Duration::from_secs(80);
 /// How long one machine is frozen.
 const FROZEN: Duration = Duration::from_mins(2);
@@ -38,7 +38,7 @@ async fn restarts(rig: &Rig) -> Result<Joined> {
     let mut joined = rig.join(nodes::instance("node-1")).await?;
     let writes = rig.writes("node-1").await?;
     joined.kubelet.kill().await?;
-    // Heartbeats have whole seconds.
+    // The times of heartbeats are whole seconds.
     sleep(Duration::from_secs(2)).await;
     joined.kubelet = rig.machines.start_kubelet(&Machine::of(&joined.instance))?;
     let last = condition(&joined.node).and_then(|ready| ready.last_heartbeat_time.clone());
@@ -54,7 +54,7 @@ async fn restarts(rig: &Rig) -> Result<Joined> {
     Ok(joined)
 }
 
-/// The node goes with its instance, and a new machine of the same name is a new node.
+/// The node is deleted after its instance, and a new machine of the same name is a new node.
 async fn dies_with_its_instance(rig: &Rig) -> Result<Joined> {
     let Joined { instance, kubelet, node } = rig.join(nodes::instance("node-2")).await?;
     rig.at(LATE).await;
@@ -86,7 +86,7 @@ async fn dies_alone(rig: &Rig) -> Result<Joined> {
     Ok(joined)
 }
 
-/// So does the node of a frozen machine.
+/// The node of a frozen machine stays as well.
 async fn freezes(rig: &Rig) -> Result<Joined> {
     let joined = rig.join(nodes::instance("node-4")).await?;
     joined.kubelet.freeze()?;
@@ -101,8 +101,8 @@ async fn freezes(rig: &Rig) -> Result<Joined> {
     Ok(joined)
 }
 
-/// A new machine of the same name boots while the node is still there: the kubelet takes the
-/// node over, and the node keeps the provider ID of the old machine until a person deletes it.
+/// A new machine of the same name boots while the node still exists: the kubelet takes the node
+/// over, and the node keeps the provider ID of the old machine until a person deletes it.
 async fn is_replaced_too_soon(rig: &Rig) -> Result<Joined> {
     let Joined { instance, kubelet, node } = rig.join(nodes::instance("node-5")).await?;
     rig.at(LATE).await;

@@ -1,4 +1,4 @@
-//! An API server that is away.
+//! The API server is away.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep_until};
 use super::rig::{Rig, SOON, is_usable};
 
 const AWAY: Duration = Duration::from_mins(2);
-/// A list that failed is repeated after up to a minute, and then the Lease of the process
-/// before must expire.
+/// A failed list is repeated after up to a minute, and then the Lease of the previous process must
+/// expire.
 const BACK: Duration = Duration::from_mins(2);
 
-/// Leaders end and are restarted while kubelets go on. One machine dies with its instance, and
+/// Leaders end and are restarted while kubelets continue. One machine dies with its instance, and
 /// another one boots. Afterwards everything is as it should be.
 pub(super) async fn two_minutes(rig: &mut Rig) -> Result<()> {
     let one = rig.join(nodes::instance("node-1")).await?;

@@ -1,4 +1,4 @@
-//! A kubelet that owns the addresses, too.
+//! A kubelet also owns the addresses.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use tokio::time::sleep;
 
 use super::rig::{Joined, Rig, SOON, is_usable};
 
-/// Six of the kubelet's reports.
+/// The time of six reports of the kubelet.
 const WATCHED: Duration = Duration::from_mins(1);
-/// Two of them.
+/// The time of two reports.
 const QUIET: Duration = Duration::from_secs(25);
-/// A kubelet takes a host name that is an address for its own address, and needs no network.
+/// A kubelet uses a host name that is an address as its own address, and does not need a network.
 const NAME: &str = "192.0.2.7";
 
 /// The longest pause of node-ccm before it corrects a contested field again, and some more.
 const PAUSE: Duration = Duration::from_secs(150);
 
 /// Without `--cloud-provider=external` the kubelet writes its own addresses every 10 s, and
-/// node-ccm writes the instance's: a few times at once, then ever less often.
+/// node-ccm writes the instance's: a few times at once, then less and less often.
 pub(super) async fn of_the_addresses(rig: &mut Rig) -> Result<()> {
     let Joined { instance, kubelet, node } = rig.join(nodes::instance(NAME)).await?;
     kubelet.kill().await?;
@@ -64,7 +64,7 @@ pub(super) async fn of_the_addresses(rig: &mut Rig) -> Result<()> {
     rig.deletions_are(&[]).await
 }
 
-/// The writes of the status so far: the kubelet's and node-ccm's.
+/// Counts the writes of the status so far: the kubelet's and node-ccm's.
 async fn written(rig: &Rig) -> Result<[usize; 2]> {
     let is_status = |request: &&Request| request.is_write() && request.subresource == "status";
     let mut counts = [0; 2];

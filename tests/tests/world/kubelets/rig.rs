@@ -53,7 +53,7 @@ pub(super) struct Joined {
 }
 
 impl Rig {
-    /// Starts everything; there is no machine yet.
+    /// Starts everything, without machines.
     pub(super) async fn start(lane: &Lane, name: &'static str, pace: Pace) -> Result<Self> {
         let env = lane.env().await?;
         let machines = Machines::new(lane.cluster().real().context("a real API server")?).await?;
@@ -81,7 +81,7 @@ impl Rig {
         outcome.with_context(logs)
     }
 
-    /// Prints what has happened, and when.
+    /// Prints an event and its time.
     pub(super) fn say(&self, what: &str) {
         eprintln!("{:6.1} s  {}: {what}", self.start.elapsed().as_secs_f64(), self.name);
     }
@@ -91,8 +91,8 @@ impl Rig {
         sleep_until(self.start + time).await;
     }
 
-    /// Waits for something of the API server, and prints how long it took. An API server that
-    /// does not answer is waited for.
+    /// Waits until the API server shows something, and prints how long it took. Also waits for an
+    /// API server that does not answer.
     pub(super) async fn until<T>(
         &self,
         what: &str,
@@ -129,7 +129,7 @@ impl Rig {
         .await
     }
 
-    /// Waits until there is no node of this name.
+    /// Waits until the node of this name is gone.
     pub(super) async fn gone(&self, name: &str, limit: Duration) -> Result<()> {
         let api = Api::<Node>::all(self.env.client.clone());
         self.until(&format!("{name} is gone"), limit, async || {
@@ -147,8 +147,8 @@ impl Rig {
         .await
     }
 
-    /// Creates this instance, starts its kubelet, and waits until the node is usable and as
-    /// its instance.
+    /// Creates this instance, starts its kubelet, and waits until the node is usable and agrees
+    /// with its instance.
     pub(super) async fn join(&self, instance: SimInstance) -> Result<Joined> {
         self.env.cloud().add(instance.clone());
         let kubelet = self.machines.start_kubelet(&Machine::of(&instance))?;
@@ -158,7 +158,7 @@ impl Rig {
         Ok(Joined { instance, kubelet, node })
     }
 
-    /// The writes of both programs to this node, with the answers' codes.
+    /// Returns the writes of both programs to this node, with the answers' codes.
     pub(super) async fn writes(&self, name: &str) -> Result<Vec<String>> {
         let mut writes = self.env.node_writes(NODE_AGENT).await?;
         writes.extend(self.env.node_writes(LIFECYCLE_AGENT).await?);
@@ -175,7 +175,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Checks by the API server's record which nodes were deleted, and by which client.
+    /// Checks in the API server's record which nodes were deleted, and by which client.
     pub(super) async fn deletions_are(&self, wanted: &[(&str, &str)]) -> Result<()> {
         let requests = self.env.requests("").await?;
         let mut found: Vec<_> = requests
@@ -187,36 +187,36 @@ impl Rig {
             })
             .collect();
         found.sort_unstable();
-        ensure!(found == wanted, "deleted were {found:?}, and should have been {wanted:?}");
+        ensure!(found == wanted, "the deletions are {found:?}, but should be {wanted:?}");
         self.say(&format!("deletions in the audit log: {found:?}"));
         Ok(())
     }
 }
 
-/// Ready, and without any taint.
+/// Returns true if the node is Ready, and without any taint.
 pub(super) fn is_usable(node: &Node) -> bool {
     let spec = node.spec.as_ref();
     let taints = spec.and_then(|spec| spec.taints.as_ref()).map_or(0, Vec::len);
     ready(node) == "True" && taints == 0
 }
 
-/// The node lifecycle controller has noticed that the kubelet is silent.
+/// Returns true if the node lifecycle controller has noticed that the kubelet is silent.
 pub(super) fn is_silent(node: &Node) -> bool {
     ready(node) == "Unknown"
 }
 
-/// The status of the condition Ready.
+/// Returns the status of the condition Ready.
 pub(super) fn ready(node: &Node) -> &str {
     condition(node).map_or("", |condition| &condition.status)
 }
 
-/// The condition Ready.
+/// Returns the condition Ready.
 pub(super) fn condition(node: &Node) -> Option<&NodeCondition> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == "Ready")
 }
 
-/// `spec.providerID`.
+/// Returns `spec.providerID`.
 pub(super) fn provider_id(node: &Node) -> Option<&str> {
     node.spec.as_ref()?.provider_id.as_deref()
 }
@@ -235,7 +235,7 @@ fn is_as_its_instance(node: &Node, instance: &SimInstance) -> Result<()> {
     Ok(())
 }
 
-/// Another machine of the same name: all else differs.
+/// Returns another machine of the same name: all else differs.
 pub(super) fn replacement(of: &SimInstance) -> SimInstance {
     let mut instance = nodes::instance(&format!("{}-replaced", of.name));
     instance.name.clone_from(&of.name);

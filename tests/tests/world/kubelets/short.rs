@@ -1,12 +1,12 @@
-//! The tour of a minute: short periods.
+//! A tour of a minute, with short periods.
 
 use anyhow::{Result, ensure};
 use ccm_tests::{cluster::kubelets::Machine, nodes};
 
 use super::rig::{Joined, Rig, SILENCE, SOON, is_silent, is_usable, replacement};
 
-/// A machine joins; its kubelet restarts; another dies with its instance, and the next one of
-/// that name joins as a new node.
+/// A machine joins, and its kubelet restarts. Another machine dies with its instance, and the next
+/// one of that name joins as a new node.
 pub(super) async fn join_restart_death(rig: &mut Rig) -> Result<()> {
     let rig = &*rig;
     let (one, two) =

@@ -1,13 +1,14 @@
-//! Answers of a real API server to the objects.
+//! The answers of a real API server to the objects.
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::rig::Rig;
 
-/// Server-side, the way that scripts and GitOps controllers apply.
+/// Applies server-side, as scripts and GitOps controllers do.
 const SERVER_SIDE: &str = "--server-side";
 
-/// The first time from the folder, the second time from the rendered file where there is one.
+/// Applies from the folder the first time, and from the rendered file the second time, if it
+/// exists.
 pub fn is_applied_twice(rig: &Rig, folder: &str) -> Result<()> {
     let (text, _) = rig.render(folder)?;
     rig.kubectl.delete(&text)?;
@@ -34,7 +35,7 @@ pub fn without_server_side_apply_too(rig: &Rig, _: &str) -> Result<()> {
     ensure!(told.lines().all(|line| line.ends_with(" created")), "{told}");
     let first = rig.kubectl.get(&text)?.versions();
     let told = rig.kubectl.apply_well(&text, &[])?;
-    // kubectl sends a budget's selector whole each time, and calls that a change.
+    // kubectl sends the whole selector of a budget each time, and calls that a change.
     let mut others = told.lines().filter(|line| !line.starts_with("poddisruptionbudget"));
     ensure!(others.all(|line| line.ends_with(" unchanged")), "{told}");
     let second = rig.kubectl.get(&text)?.versions();

@@ -90,8 +90,8 @@ fn look_at(rig: &Rig, choice: &Choice) -> Result<()> {
 /// The controller that is installed only through a component.
 const ROUTES: &str = "route-ccm";
 
-/// route-ccm is rendered with the flags for its networks, or nothing names it: no object, rule,
-/// subject, image or flag. Alert rules and the guard are about all programs.
+/// route-ccm is rendered with the flags for its networks, or no object, rule, subject, image or
+/// flag names it. Alert rules and the guard are about all programs.
 fn only_with_its_component(rendered: &Objects, is_wanted: bool) -> Result<()> {
     if let Some(deployment) = rendered.named("Deployment", ROUTES) {
         ensure!(is_wanted, "a Deployment of {ROUTES}");
@@ -114,8 +114,8 @@ fn only_with_its_component(rendered: &Objects, is_wanted: bool) -> Result<()> {
     Ok(())
 }
 
-/// The overlays have route-ccm through its component and in no other way: with the line that names it
-/// taken out, nothing is left of it.
+/// The overlays have route-ccm only through its component: without the line that names the
+/// component, nothing of it is left.
 pub fn routes_come_with_their_component_alone(rig: &Rig, _: &str) -> Result<()> {
     let mut with = Vec::new();
     for overlay in &rig.tree.overlays {
@@ -129,7 +129,8 @@ pub fn routes_come_with_their_component_alone(rig: &Rig, _: &str) -> Result<()> 
             continue;
         }
         with.push(overlay.as_str());
-        // Beside another controller, because kustomize makes nothing of nothing.
+        // It is tested beside another controller, because kustomize does not accept an empty
+        // result.
         let copy = rig.empty("without-routes")?;
         let root = rig.tree.seen_from(&copy)?;
         let left: Vec<_> = text.lines().filter(|line| !is_component(line)).collect();
@@ -149,7 +150,8 @@ pub fn routes_come_with_their_component_alone(rig: &Rig, _: &str) -> Result<()> 
     Ok(())
 }
 
-/// The overlay of a cloud has every controller but the one that needs to be told the networks.
+/// The overlay of a cloud has every controller except the one whose settings must name the
+/// networks.
 pub fn the_overlay_of_a_cloud_has_all(rig: &Rig, _: &str) -> Result<()> {
     for cloud in ["openstack", "external"] {
         let (_, objects) = rig.render(&format!("overlays/{cloud}"))?;
@@ -164,7 +166,7 @@ fn sorted(mut names: Vec<&str>) -> Vec<&str> {
     names
 }
 
-/// A folder of four files, made from node-ccm's by another name and port, gives all objects.
+/// A folder of four files, made from node-ccm's with another name and port, renders all objects.
 pub fn a_third_controller_is_a_folder(rig: &Rig, _: &str) -> Result<()> {
     let folder = rig.empty("other-ccm")?;
     let root = rig.tree.seen_from(&folder)?;

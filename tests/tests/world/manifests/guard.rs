@@ -28,7 +28,7 @@ type Request = (String, Option<String>);
 /// A request, and the key for which it is refused.
 type Case = (Request, Option<&'static str>);
 
-/// A merge patch of annotations or labels; null removes one.
+/// Returns a merge patch of annotations or labels; null removes one.
 fn patch(object: &str, field: &str, key: &str, value: Value) -> Request {
     let patch = json!({"metadata": {field: {key: value}}});
     (format!("patch {object} --type=merge -p {patch}"), None)
@@ -46,7 +46,7 @@ fn replace(path: &str, object: &Value) -> Request {
     (format!("replace --raw {path} -f -"), Some(object.to_string()))
 }
 
-/// A Service of the tenant.
+/// Returns a Service of the tenant.
 fn service(name: &str, annotations: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": name, "namespace": "shop", "annotations": annotations},
@@ -88,12 +88,13 @@ impl<'a> Guarded<'a> {
         Ok(guarded)
     }
 
-    /// The guard alone.
+    /// Returns the guard alone.
     fn alone(rig: &'a Rig) -> Result<Self> {
         Self::new(rig, rig.render("guard")?.0)
     }
 
-    /// The API server does what this user requests, or refuses it in one line that names the key.
+    /// Checks that the API server carries out this user's request, or refuses it in one line that
+    /// names the key.
     fn check(&self, who: &str, (request, refused): &Case) -> Result<()> {
         let words = request.0.split(' ').chain(who.split(' ').filter(|word| !word.is_empty()));
         let told = self.rig.kubectl.run(words, request.1.as_deref())?;
@@ -114,14 +115,14 @@ impl<'a> Guarded<'a> {
         cases.iter().try_for_each(|case| self.check(who, case))
     }
 
-    /// An object as the API server has it.
+    /// Returns an object as the API server has it.
     fn read(&self, path: &str) -> Result<Value> {
         let told = self.rig.kubectl.run(["get", "--raw", path], None)?;
         ensure!(told.good, "{path}: {}", told.stderr);
         Ok(serde_json::from_str(&told.stdout)?)
     }
 
-    /// The flag of a user with a token of this account, which is bound to a node.
+    /// Returns the flag of a user with a token of this account, which is bound to a node.
     fn on_node(&self, account: &str, node: &str) -> Result<String> {
         let bound = [&format!("--bound-object-name={node}"), "--bound-object-kind=Node"];
         let words = ["create", "token", account, "-n=kube-system"].into_iter().chain(bound);
@@ -135,7 +136,7 @@ impl<'a> Guarded<'a> {
         let words = ["delete", "--ignore-not-found"].into_iter().chain(left);
         let told = self.rig.kubectl.run(words, None)?;
         ensure!(told.good, "{}", told.stderr);
-        // The namespace goes with a controller that does not run here.
+        // The controller that removes a namespace does not run here.
         let accounts = ACCOUNTS.split_once("---").map_or(ACCOUNTS, |(_, accounts)| accounts);
         self.rig.kubectl.delete(accounts)?;
         self.rig.kubectl.delete(&self.guard)

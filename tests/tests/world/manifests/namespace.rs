@@ -14,12 +14,12 @@ use super::rig::Rig;
 /// A namespace of the operator's choice.
 const OWN: &str = "cloud-controllers";
 
-/// Objects that are in a certain namespace, wherever the programs are: the end of the name, and
-/// the namespace.
+/// Objects that are always in a certain namespace, wherever the programs are: the end of the name,
+/// and the namespace.
 const BOUND: [(&str, &str); 3] =
     [("-ccm", "kube-system"), ("-ccm-events", "default"), ("-ccm-node-leases", "kube-node-lease")];
 
-/// By the transformers, with their own name of a namespace and with another one.
+/// Moves programs with the transformers, with their own name of a namespace and with another one.
 pub fn programs_move_and_leases_stay(rig: &Rig, _: &str) -> Result<()> {
     for namespace in [OWN, "quartet-system"] {
         let space =
@@ -36,8 +36,8 @@ pub fn programs_move_and_leases_stay(rig: &Rig, _: &str) -> Result<()> {
     Ok(())
 }
 
-/// All controllers, moved by the transformers of the tree, or by transformers of a folder that names
-/// another namespace, as docs/how-to/install.md says.
+/// Returns all controllers in another namespace: moved by the transformers of the tree, or by a
+/// folder's transformers that name the namespace, as docs/how-to/install.md says.
 fn moved(rig: &Rig, provider: &'static str, namespace: &str) -> Result<String> {
     let folder = rig.empty("moved")?;
     write_all(rig, provider, &folder)?;
@@ -53,8 +53,8 @@ fn moved(rig: &Rig, provider: &'static str, namespace: &str) -> Result<String> {
     rig.kubectl.render(&folder)
 }
 
-/// kustomize's own way moves the Roles as well. It fails at nothing, so other objects of the
-/// operator's can be beside these.
+/// kustomize's own way moves the Roles as well. It does not fail, so the operator can have other
+/// objects beside these.
 pub fn one_for_all_is_no_conflict(rig: &Rig, _: &str) -> Result<()> {
     let folder = rig.empty("one-for-all")?;
     write_all(rig, "openstack", &folder)?;
@@ -75,7 +75,7 @@ fn append(folder: &std::path::Path, lines: &str) -> Result<()> {
     Ok(fs::write(path, text + lines)?)
 }
 
-/// The Roles of the Leases name them and are where the Leases are; nothing else is left behind.
+/// The Roles of the Leases name them and are in their namespace. Nothing else is left behind.
 fn are_where_they_belong(objects: &Objects, namespace: &str) -> Result<()> {
     for object in &objects.0 {
         let (kind, name) = (at(object, "/kind"), name_of(object));

@@ -53,7 +53,7 @@ fn refuses_what_is_wrong(rig: &Rig, command: &Command) -> Result<()> {
     Ok(())
 }
 
-/// Every pod but for the host's network passes PodSecurity's strictest profile.
+/// Every pod, except for the host's network, passes PodSecurity's strictest profile.
 pub fn is_restricted(rig: &Rig, folder: &str) -> Result<()> {
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace",
@@ -97,8 +97,8 @@ fn off_the_host(pod: &mut Value) {
     }
 }
 
-/// Two of each controller on one host, started as the manifests say: all answer the
-/// probes, the standbys too, and drain within the pod's grace.
+/// Two of each controller run on one host, started as the manifests say. All of them, also the
+/// standbys, answer the probes and drain within the pod's grace period.
 pub fn probes_answer_on_leader_and_standby(rig: &Rig, _: &str) -> Result<()> {
     let here = rig.empty("probes")?;
     rig.runtime.block_on(async {
@@ -123,7 +123,7 @@ async fn both_are_ready(
 ) -> Result<()> {
     let here = rig.empty("replicas")?;
     let mut command = Command::of(deployment, objects, &here)?;
-    // Ports are the machine's, and so is the socket.
+    // The pods share the machine's ports, and the socket.
     command
         .arguments
         .retain(|word| !word.starts_with("--secure-port=") && !word.starts_with("--cloud-config="));
@@ -159,6 +159,6 @@ fn grace_is_enough(configz: &Value, program: &str, grace: Option<&Value>) -> Res
     };
     let least = seconds("drain_timeout")? + seconds("cloud_call_timeout")? + 25;
     let grace = grace.and_then(Value::as_u64).unwrap_or_default();
-    ensure!(grace >= least, "a grace of {grace} s, and the settings need {least} s");
+    ensure!(grace >= least, "a grace period of {grace} s, but the settings need {least} s");
     Ok(())
 }

@@ -19,8 +19,8 @@ const DELETES_READY: &str = "patches:
     - {op: replace, path: /spec/variables/0/expression, value: 'true'}
 ";
 
-/// In the namespace of the base, in another one, and with a prefix of the operator's, the account is
-/// confined; an account of another name is not.
+/// The account is confined in the namespace of the base, in another one, and with an operator's
+/// prefix. An account of another name is not confined.
 pub fn follow_their_accounts(rig: &Rig, _: &str) -> Result<()> {
     let space =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "quartet-system"}});
@@ -63,7 +63,7 @@ pub fn may_be_opened_for_ready_nodes(rig: &Rig, _: &str) -> Result<()> {
     Ok(())
 }
 
-/// A folder of the tree below a kustomization with these lines.
+/// Returns a folder of the tree below a kustomization with these lines.
 fn rendered(rig: &Rig, folder: &str, lines: &str) -> Result<String> {
     let own = rig.empty("policies")?;
     let tree = rig.tree.seen_from(&own)?;
@@ -72,7 +72,8 @@ fn rendered(rig: &Rig, folder: &str, lines: &str) -> Result<String> {
     rig.kubectl.render(&own)
 }
 
-/// The API server's answer when this account creates a Lease that is not its own, which every role allows.
+/// Returns the API server's answer when this account creates a Lease that is not its own, which
+/// every role allows.
 fn refusal(kubectl: &Kubectl, account: &str) -> Result<String> {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",

@@ -38,14 +38,14 @@ impl Rig {
         Ok(Self { tree, kubectl, runtime, cluster, folder })
     }
 
-    /// A folder of `manifests/`, rendered.
+    /// Returns a folder of `manifests/`, rendered.
     pub fn render(&self, folder: &str) -> Result<(String, Objects)> {
         let text = self.kubectl.render(&self.tree.path(folder))?;
         let objects = Objects::parse(&text)?;
         Ok((text, objects))
     }
 
-    /// All controllers with these components, rendered.
+    /// Returns all controllers with these components, rendered.
     pub fn render_choice(&self, components: &[&'static str]) -> Result<(String, Objects)> {
         let folder = self.empty("choice")?;
         let controllers = self.tree.controllers.clone();
@@ -55,7 +55,7 @@ impl Rig {
         Ok((text, objects))
     }
 
-    /// An empty folder of this name.
+    /// Returns an empty folder of this name.
     pub fn empty(&self, name: &str) -> Result<PathBuf> {
         let folder = self.folder.path().join(name);
         if folder.exists() {
@@ -65,7 +65,7 @@ impl Rig {
         Ok(folder)
     }
 
-    /// The admin's kubeconfig.
+    /// Returns the admin's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         self.cluster.kubeconfig()
     }

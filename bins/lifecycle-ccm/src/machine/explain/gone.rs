@@ -11,7 +11,7 @@ use crate::policy::{
 };
 
 impl Machine {
-    /// The cloud has said that the instance is gone, now or before.
+    /// Explains a node whose instance the cloud has reported as gone, now or before.
     pub(super) fn gone(&self, about: &About<'_>, heard: &Heard) -> Explanation {
         match heard.decision.verdict {
             Verdict::Delete => self.ending(about, heard),
@@ -24,7 +24,7 @@ impl Machine {
             Verdict::Keep(Reason::Alive) => {
                 denied(kept(Reason::Alive).text, &heard.decision.evidence)
             }
-            // The cloud says "gone", and that does not count as evidence.
+            // The cloud says "gone", but that does not count as evidence.
             Verdict::Keep(Reason::NoAnswer) => Explanation::new(
                 Fares::Working,
                 format!(
@@ -39,7 +39,7 @@ impl Machine {
         }
     }
 
-    /// The deletion was decided.
+    /// Explains a node whose deletion was decided.
     fn ending(&self, about: &About<'_>, heard: &Heard) -> Explanation {
         let due =
             with(format!("{GONE}, and the node is due for deletion"), &heard.decision.evidence);
@@ -64,7 +64,7 @@ impl Machine {
         }
     }
 
-    /// Something of the proof is missing.
+    /// Explains a node whose proof is not complete.
     fn suspected(&self, about: &About<'_>, heard: &Heard, why: Doubt) -> Explanation {
         if let Some(at) = self.lived(about) {
             return denied(
@@ -80,18 +80,18 @@ impl Machine {
             Doubt::Newborn => "wait: answers count when it is older than --node-grace-period".to_owned(),
             Doubt::Unconfirmed if self.is_reported(about.view) => NOTHING.to_owned(),
             Doubt::Unconfirmed => format!(
-                "{NOTHING}; to keep it all the same: kubectl annotate node {} {PROTECTED}=true",
+                "{NOTHING}; to keep it nevertheless: kubectl annotate node {} {PROTECTED}=true",
                 about.node.name
             ),
             Doubt::NoAnswer => return without_answer(heard, cause),
             Doubt::NoHeartbeat => "wait for one more confirmation period; if it lasts, grant the right to get Leases in kube-node-lease: docs/reference/rights.md".to_owned(),
             Doubt::NotListed => return self.not_listed(about, cause),
-            Doubt::Listed => "wait; if it lasts, the list of the cloud contradicts its answer by ID: tell its support".to_owned(),
+            Doubt::Listed => "wait; if it lasts, the list of the cloud contradicts its answer by ID: report that to its support".to_owned(),
         };
         Explanation::new(Fares::Working, cause, mend)
     }
 
-    /// No look at the fleet has confirmed it.
+    /// Explains a node whose absence no list of the fleet has confirmed.
     fn not_listed(&self, about: &About<'_>, cause: String) -> Explanation {
         if !about.view.has_id && !self.decider.lists() {
             return Explanation::new(
@@ -111,12 +111,12 @@ impl Machine {
             None => Explanation::new(
                 Fares::Working,
                 cause,
-                "wait: the fleet is looked at with the next lookups",
+                "wait: the fleet is checked with the next lookups",
             ),
         }
     }
 
-    /// A brake or a person holds the deletion.
+    /// Explains a deletion that a brake or a person holds.
     fn held(&self, about: &About<'_>, heard: &Heard) -> Explanation {
         let evidence = &heard.decision.evidence;
         let held = match heard.decision.verdict {
@@ -144,12 +144,14 @@ impl Machine {
         (!about.view.approved).then_some((why, mend))
     }
 
-    /// Its annotation or a flag keeps it.
+    /// Returns the annotation or the flag that keeps the node, and the remedy.
     fn held_by_setting(&self, about: &About<'_>, reason: Reason) -> Option<(String, String)> {
         let (view, name, policy) = (about.view, &about.node.name, &self.parameters.policy);
         let mend = match reason {
             Reason::Protected if view.protected => {
-                format!("{NOTHING}; to let it go: kubectl annotate node {name} {PROTECTED}-")
+                format!(
+                    "{NOTHING}; to allow its deletion: kubectl annotate node {name} {PROTECTED}-"
+                )
             }
             Reason::Ghost if !view.may_be_deleted(policy) => {
                 format!("if no machine has this name: kubectl delete node {name}")
@@ -181,12 +183,12 @@ fn but_held(heard: &Heard) -> String {
     format!("{GONE}, but {}", heard.decision.held().unwrap_or_default())
 }
 
-/// The command that approves its deletion.
+/// Returns the command that approves its deletion.
 fn approve(about: &About<'_>) -> String {
     format!("kubectl annotate node {} {APPROVED}=yes", about.node.name)
 }
 
-/// The cloud has not said so again.
+/// Explains a node about which the cloud has not repeated its answer.
 fn without_answer(heard: &Heard, cause: String) -> Explanation {
     match &heard.said.result {
         Err(error) => {
@@ -197,16 +199,16 @@ fn without_answer(heard: &Heard, cause: String) -> Explanation {
     }
 }
 
-/// The cloud denies an instance whose machine lives.
+/// Returns the cloud denies an instance whose machine lives.
 fn denied(cause: String, evidence: &Evidence) -> Explanation {
     let mend = "check project, region and credentials in --cloud-config: the cloud reports a running machine as gone";
     Explanation::new(Fares::Blocked, with(cause, evidence), mend)
 }
 
 /// The fix for an answer that is too late or proves nothing.
-const NO_EVIDENCE: &str = "wait; if it lasts, see if the cloud answers by the instance's ID, and within --cloud-call-timeout";
+const NO_EVIDENCE: &str = "wait; if it lasts, check whether the cloud answers by the instance's ID and within --cloud-call-timeout";
 
-/// A cause with the cloud's words.
+/// Returns a cause with the cloud's words.
 fn with(cause: String, evidence: &Evidence) -> String {
     match evidence.first {
         Some(_) => format!("{cause}; {evidence}"),

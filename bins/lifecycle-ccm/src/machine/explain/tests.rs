@@ -16,7 +16,7 @@ use super::{
 };
 use crate::policy::Heartbeat;
 
-/// The first lines about the node `a`, as they are on the page.
+/// Returns the first lines about the node `a`, as they are on the page.
 fn lines(machine: &Machine, now: At) -> [String; 3] {
     lines_of(machine, machine.nodes.get("a").map(|node| &**node), now)
 }
@@ -61,7 +61,7 @@ fn failed(kind: ErrorKind) -> CloudError {
     CloudError::new(kind, "no luck").with_request_id("req-1")
 }
 
-/// A pass in which the cloud says this about `a`, and in its list, if it is asked for one.
+/// Returns a pass in which the cloud says this about `a`, and in its list, if it is asked for one.
 fn look(
     machine: &mut Machine,
     now: At,
@@ -81,7 +81,7 @@ fn look(
 
 const LISTED: Result<FleetList, CloudError> = Ok(FleetList { instances: 10, malformed: 0 });
 
-/// A machine that has heard this about `a` in two passes, a confirmation period apart.
+/// Returns a machine that has heard this about `a` in two passes, a confirmation period apart.
 fn after(machine: Machine, result: &LookupResult) -> (Machine, Vec<Effect>) {
     let mut machine = machine;
     look(&mut machine, at(1000), result, LISTED);
@@ -121,7 +121,7 @@ fn a_node_with_which_nothing_is_wrong_or_that_is_anothers() {
             None,
             [
                 "unknown",
-                "lifecycle-ccm does not know whose this node is (provider ID sim://a)",
+                "lifecycle-ccm does not know which provider owns this node (provider ID sim://a)",
                 "wait",
             ],
         ),
@@ -139,7 +139,7 @@ fn a_node_with_which_nothing_is_wrong_or_that_is_anothers() {
             Some(Claim::Ours),
             [
                 "unknown",
-                "it is not Ready (Unknown), and this replica has not looked at it yet",
+                "it is not Ready (Unknown), and this replica has not looked it up yet",
                 "line stores",
             ],
         ),
@@ -157,7 +157,7 @@ fn a_node_with_which_nothing_is_wrong_or_that_is_anothers() {
 fn a_node_without_an_answer() {
     let mut machine = with_nodes(false);
     due(&mut machine, at(1000));
-    let asked = "the cloud has not answered about it yet: the last look began at 1970-01-01T00:16:40Z, 3 s ago";
+    let asked = "the cloud has not answered about it yet: the last lookup began at 1970-01-01T00:16:40Z, 3 s ago";
     check(&lines(&machine, at(1003)), ["work is under way", asked, "--cloud-call-timeout"]);
 }
 
@@ -265,7 +265,7 @@ fn what_is_missing_before_a_node_is_deleted() {
     let error = "the latest lookup gave no usable answer: forbidden: no luck (request req-1); one answer so far";
     check(&lines(&machine, at(1006)), ["blocked", error, "permission"]);
     look(&mut machine, at(1021), &by_id, Err(failed(ErrorKind::Unauthorized)));
-    let list = "no look at the fleet has confirmed it yet: unauthorized: no luck";
+    let list = "no check of the fleet has confirmed it yet: unauthorized: no luck";
     check(&lines(&machine, at(1022)), ["blocked", list, "renew the credentials"]);
     look(&mut machine, at(1026), &by_id, LISTED);
     let due = "and the node is due for deletion; 3 answers over 26 s, the latest: no instance a (request req-7)";
@@ -405,7 +405,7 @@ fn a_machine_that_lives_although_the_cloud_denies_it() {
     machine.apply(decide, at(1021));
     let lives = "its kubelet has renewed its Lease since; the node is kept; 2 answers over 21 s";
     check(&lines(&machine, at(1022)), ["blocked", lives, "check project, region and credentials"]);
-    // The next answer begins anew, and it is the same machine.
+    // The next answer opens a new case, and it is the same machine.
     look(&mut machine, at(1026), &by_id, LISTED);
     let lives = "but its kubelet has renewed its Lease since, the last time at 1970-01-01T00:17:01Z, 6 s ago; the node is kept; one answer so far";
     check(&lines(&machine, at(1027)), ["blocked", lives, "check project, region and credentials"]);

@@ -2,13 +2,14 @@ use std::slice;
 
 use super::{super::breaker::FleetLook, *};
 
-/// A list that lacks these.
+/// Returns a list that lacks these.
 fn measure(views: &[NodeView], missing: BTreeSet<Arc<str>>) -> (ListCoverage, Option<Cause>) {
     let shown = FleetLook { asked: at(0.0), instances: 7, missing, witnesses: None };
     Decider::new().measure(views, &shown, &Policy::default())
 }
 
-/// The counts of nodes that are not Ready and Ready, and how many of each are missing.
+/// Returns the breaker's cause, given the counts of nodes that are not Ready and Ready, and how
+/// many of each are missing.
 fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static str> {
     let named = |kind: &str, count: usize| -> Vec<String> {
         (0..count).map(|number| format!("{kind}-{number}")).collect()
@@ -111,8 +112,8 @@ fn a_list_is_judged_by_the_nodes_without_a_mark() {
     }
 }
 
-/// The verdict about one node whose case is old enough, in the pass in which a list
-/// closes the breaker.
+/// Returns the verdict about one node whose case is old enough, in the pass in which a list closes
+/// the breaker.
 fn when_the_breaker_closes(node: &NodeView) -> Verdict {
     let nodes = among_ready(node.clone());
     let all: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();

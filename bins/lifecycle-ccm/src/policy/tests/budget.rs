@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A decider that has just decided to delete node a.
+/// Returns a decider that has just decided to delete node a.
 fn decided(views: &[NodeView]) -> Decider {
     let mut decider = Decider::new();
     decide(&mut decider, at(0.0), views, ("a", gone()), None);

@@ -26,7 +26,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// This many Ready nodes.
+    /// Returns this many Ready nodes.
     pub fn of(size: usize) -> Self {
         Self {
             views: (0..size).map(|number| ready(&format!("n-{number:02}"))).collect(),
@@ -43,7 +43,7 @@ impl Fleet {
         }
     }
 
-    /// The instances of the first ones go, one after another within a minute.
+    /// Removes the instances of the first ones, one after another within a minute.
     pub fn lose(&mut self, count: usize) {
         let count = u64::try_from(count).unwrap();
         self.ends = (0..count)
@@ -51,7 +51,7 @@ impl Fleet {
             .collect();
     }
 
-    /// The same fleet again, with a new leader.
+    /// Returns the same fleet again, with a new leader.
     pub fn again(self) -> Self {
         let Self { views, ends, unlisted, about_unlisted, lists, policy, .. } = self;
         Self { views, ends, unlisted, about_unlisted, lists, policy, ..Self::of(0) }
@@ -95,7 +95,7 @@ impl Fleet {
         Listing::Read { asked, answered: asked, instances, malformed: 0, missing: names }
     }
 
-    /// A pass each second, if there is something to ask, until this second.
+    /// Runs a pass each second until this second, if the policy has something to ask.
     pub fn run(&mut self, until: u64) {
         for now in 0..until {
             let views = self.views(now);
@@ -129,7 +129,7 @@ impl Fleet {
         }
     }
 
-    /// How many were deleted, by the ten minutes since the first one.
+    /// Returns how many were deleted, by the ten minutes since the first one.
     pub fn rounds(&self) -> Vec<usize> {
         let mut rounds = Vec::new();
         for at in &self.deleted {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The verdicts about a node whose instance the cloud denies, with what its Lease showed.
+/// Returns the verdicts about a node whose instance the cloud denies, with what its Lease showed.
 fn judge(steps: &[(f64, Option<&str>)]) -> Vec<(&'static str, &'static str)> {
     let (views, policy, mut decider) = (among_ready(view("a")), Policy::default(), Decider::new());
     let mut verdicts = Vec::new();

@@ -64,7 +64,7 @@ fn a_cloud_without_a_list_needs_three_answers_and_witnesses() {
     assert!((900..=1200).contains(&fleet.deleted[0]));
 }
 
-/// The decision about the node after a minute, with these witnesses.
+/// Returns the decision about the node after a minute, with these witnesses.
 fn with_witnesses(answers: &[LookupResult]) -> (Decision, Decider) {
     let node = view("a");
     let witnesses: Vec<NodeView> =

@@ -213,8 +213,8 @@ fn in_observe_mode_a_deletion_keeps_its_place() {
     assert_eq!(verdicts, [("a".into(), "delete"), ("b".into(), "over_budget")]);
 }
 
-/// The decisions about two nodes with budget for one, when they are looked up again after the
-/// deletion of the first ended with this result.
+/// Returns the decisions about two nodes with budget for one, when they are looked up again after
+/// the deletion of the first ended with this result.
 fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
     let policy = Policy { budget: Limit::Count(1), ..Policy::default() };
     let views: Vec<NodeView> = among_ready(view("a")).into_iter().chain([view("b")]).collect();

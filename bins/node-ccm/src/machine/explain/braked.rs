@@ -1,4 +1,4 @@
-//! Changes of Ready nodes that the brake does not let pass.
+//! Changes of Ready nodes that the brake does not allow.
 
 use ccm_base::At;
 use ccm_controller::brake::Hold;
@@ -11,7 +11,8 @@ use crate::{
 };
 
 impl Machine {
-    /// The brake holds the change of the node, or has held it: it is tried again with the next lookup of all nodes.
+    /// Explains a change of the node that the brake holds, or has held: it is tried again with the
+    /// next lookup of all nodes.
     pub(super) fn held(&self, own: &Own<'_>, now: At) -> Option<Explanation> {
         let node = own.node;
         if !self.brake.gathered().is_held(&node.uid) {
@@ -42,7 +43,8 @@ impl Machine {
         Some(Explanation { last: Vec::from_iter(of), next, ..told })
     }
 
-    /// Changes that come with it are awaited. After that the change waits for its turn like any other.
+    /// Explains a change that waits for others that come with it. After that it waits for its turn
+    /// like any other.
     pub(super) fn gathered(&self, own: &Own<'_>, now: At) -> Option<Explanation> {
         let Own { node, plan, .. } = own;
         let plan = plan.as_ref().filter(|plan| plan.needs_brake())?;
@@ -57,7 +59,7 @@ impl Machine {
     }
 }
 
-/// The changes, in words.
+/// Returns the changes, in words.
 fn of(plan: &Plan) -> String {
     plan.changes().map(|(_, note)| note.to_string()).collect::<Vec<_>>().join("; ")
 }

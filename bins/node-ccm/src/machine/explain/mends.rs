@@ -16,10 +16,10 @@ pub(super) const STANDBY: &str = "ask the replica that holds the Lease of node-c
 pub(super) const NO_NODE: &str = "check the name (kubectl get nodes); if its machine runs, look at its kubelet, which registers it";
 pub(super) const NOT_LISTED: &str = "wait; if it lasts, the line nodes of /readyz?verbose says why the API server does not list them";
 pub(super) const CLOUD_SILENT: &str = "wait; if it lasts, the lines cloud and fleet of /readyz?verbose say why the cloud does not answer";
-pub(super) const NO_ADDRESS: &str = "check the ports of the instance and the provider's settings that choose addresses, or give the kubelet --node-ip; if the cloud does not know addresses: --node-addresses-required=false";
-pub(super) const NODE_IP: &str = "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is retried automatically";
+pub(super) const NO_ADDRESS: &str = "check the ports of the instance and the provider's settings that choose addresses, or set the kubelet's --node-ip; if the cloud does not know addresses: --node-addresses-required=false";
+pub(super) const NODE_IP: &str = "set the kubelet's --node-ip to an address of the instance, or give the instance that address; it is retried automatically";
 
-/// Of a node that another controller is responsible for.
+/// Returns the remedy for a node that another controller is responsible for.
 pub(super) fn left_out(is_selected: bool) -> String {
     let change = match is_selected {
         true => "the kubelet's --provider-id, or --cloud-provider of node-ccm",
@@ -28,7 +28,7 @@ pub(super) fn left_out(is_selected: bool) -> String {
     format!("{NOTHING} if another controller is responsible for it; otherwise correct {change}")
 }
 
-/// Of an error of the cloud about the node.
+/// Returns the remedy for an error of the cloud about the node.
 pub(super) fn cloud(node: &Node, error: &CloudError) -> String {
     let by_id = match (error.kind, &node.provider_id) {
         (ErrorKind::Conflict, None) => "; or say which instance it is: spec.providerID of the node",
@@ -37,7 +37,7 @@ pub(super) fn cloud(node: &Node, error: &CloudError) -> String {
     format!("{}{by_id}", mend(error))
 }
 
-/// Of a new node whose instance the cloud does not find.
+/// Returns the remedy for a new node whose instance the cloud does not find.
 pub(super) fn not_found(node: &Node) -> String {
     let key = match &node.provider_id {
         Some(id) => format!("its provider ID {id} (--provider-id of the kubelet)"),
@@ -49,7 +49,7 @@ pub(super) fn not_found(node: &Node) -> String {
     )
 }
 
-/// Of a node that is held by `--node-identity`.
+/// Returns the remedy for a node that is held by `--node-identity`.
 pub(super) fn identity(node: &Node) -> String {
     let rest = if node.is_uninitialised() {
         "; --node-identity=report initialises such nodes"
@@ -57,11 +57,11 @@ pub(super) fn identity(node: &Node) -> String {
         ""
     };
     format!(
-        "delete the old node if the machine has been renamed, else correct the kubelet's --provider-id or give it --node-ip{rest}"
+        "delete the old node if the machine was renamed, otherwise correct the kubelet's --provider-id or set its --node-ip{rest}"
     )
 }
 
-/// Of a node without provider ID whose instance is known by name alone.
+/// Returns the remedy for a node without provider ID whose instance is known by name alone.
 pub(super) fn unconfirmed(node: &Node, id: &str) -> String {
     format!(
         "if {id} is its instance, set spec.providerID to it (kubectl edit node {}); if it is not, {NOTHING}",
@@ -69,21 +69,21 @@ pub(super) fn unconfirmed(node: &Node, id: &str) -> String {
     )
 }
 
-/// Of a node whose instance is gone.
+/// Returns the remedy for a node whose instance is gone.
 pub(super) fn gone(node: &Node) -> String {
     match node.is_ready() {
         true => format!(
-            "find out which machine runs as {0}: another one may have its name; if that is meant: kubectl delete node {0}, then restart the kubelet on the machine, which registers a new node",
+            "find out which machine runs as {0}: another one may have its name; if that is intended: kubectl delete node {0}, then restart the kubelet on the machine, which registers a new node",
             node.name
         ),
         false => format!(
-            "{NOTHING} here: lifecycle-ccm decides if the node is deleted (its page /explain?kind=Node&name={})",
+            "{NOTHING} here: lifecycle-ccm decides whether the node is deleted (its page /explain?kind=Node&name={})",
             node.name
         ),
     }
 }
 
-/// Of a change that the brake holds.
+/// Returns the remedy for a change that the brake holds.
 pub(super) fn held(node: &Node, hold: Hold) -> String {
     let approve = format!(
         "kubectl annotate node {} {APPROVED}=yes, or for many nodes {SELECTOR} and {UNTIL} on the Lease",
@@ -104,7 +104,7 @@ pub(super) fn held(node: &Node, hold: Hold) -> String {
     }
 }
 
-/// Of a first InternalIP that stays; the cloud may return another one.
+/// Returns the remedy for a first InternalIP that stays; the cloud may return another one.
 pub(super) fn internal_ip(has_other: bool) -> String {
     match has_other {
         true => "--node-internal-ip-change=apply follows the cloud; with hold the node follows when it is not Ready any more".to_owned(),
@@ -112,12 +112,12 @@ pub(super) fn internal_ip(has_other: bool) -> String {
     }
 }
 
-/// Of a write that the API server does not accept.
+/// Returns the remedy for a write that the API server does not accept.
 pub(super) fn refused(node: &Node, error: &ApiError) -> (Fares, String) {
     let (fares, mend) = refused_write(error);
     let mend = match error {
         ApiError::Conflict => format!(
-            "wait; if it lasts, find who writes the node all the time: kubectl get node {} -o yaml --show-managed-fields",
+            "wait; if it lasts, find out who writes the node so often: kubectl get node {} -o yaml --show-managed-fields",
             node.name
         ),
         _ => mend.to_owned(),
@@ -125,12 +125,12 @@ pub(super) fn refused(node: &Node, error: &ApiError) -> (Fares, String) {
     (fares, mend)
 }
 
-/// Of a write that does not last.
+/// Returns the remedy for a write that does not last.
 pub(super) fn repeated(node: &Node, field: &str, is_refused: bool) -> String {
     let name = &node.name;
     if is_refused {
         return format!(
-            "exempt the account of node-ccm from the admission policy or webhook that takes back {field} of nodes: for kind in validatingadmissionpolicies mutatingadmissionpolicies mutatingwebhookconfigurations; do kubectl get $kind; done"
+            "exempt the account of node-ccm from the admission policy or webhook that reverts {field} of nodes: for kind in validatingadmissionpolicies mutatingadmissionpolicies mutatingwebhookconfigurations; do kubectl get $kind; done"
         );
     }
     let own = match Field::named(field) {
@@ -139,7 +139,7 @@ pub(super) fn repeated(node: &Node, field: &str, is_refused: bool) -> String {
         Field::Addresses => "a kubelet needs --cloud-provider=external",
         _ => {
             return format!(
-                "decide who sets {field}: stop the other writer (kubectl get node {name} -o yaml --show-managed-fields), or leave it the labels: kubectl annotate node {name} {LABEL_POLICY}=once"
+                "decide who sets {field}: stop the other writer (kubectl get node {name} -o yaml --show-managed-fields), or leave the labels to it: kubectl annotate node {name} {LABEL_POLICY}=once"
             );
         }
     };

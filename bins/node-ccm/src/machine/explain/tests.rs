@@ -25,7 +25,7 @@ use crate::plan::{InternalIpChange, Policy};
 const NOW: u64 = 60;
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// An instance with an address, in a zone.
+/// Returns an instance with an address, in a zone.
 fn whole(name: &str) -> Instance {
     let addresses = vec![NodeAddress::new(AddressKind::InternalIp, "10.0.0.1")];
     Instance { addresses, zone: Some("z1".to_owned()), ..instance(name) }
@@ -51,7 +51,7 @@ fn annotated(node: Node, key: &str, value: &str) -> Node {
     Node { annotations: [(key.into(), value.into())].into(), ..node }
 }
 
-/// A Ready node as [`whole`] says.
+/// Returns a Ready node as [`whole`] says.
 fn ready() -> Node {
     let labels = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
     Node {
@@ -70,7 +70,7 @@ fn shown(node: Node) -> NodeFacts {
     NodeFacts { seen: Some(seen(node)), is_selected: true, is_listed: true, ..NodeFacts::default() }
 }
 
-/// The machine after work on this node with this answer at this time.
+/// Tells the machine of work on this node that ended with this answer at this time.
 fn work(machine: &mut Machine, node: &Node, answer: LookupResult, second: u64) {
     let asked = Arc::new(node.clone());
     let answers = vec![(Arc::clone(&asked), answer.clone())];
@@ -79,7 +79,7 @@ fn work(machine: &mut Machine, node: &Node, answer: LookupResult, second: u64) {
     work_from_memory(machine, node, answer, 1, second);
 }
 
-/// The machine works on this node with an answer that it has had before.
+/// Lets the machine work on this node with an answer that it has had before.
 fn work_from_memory(
     machine: &mut Machine,
     node: &Node,
@@ -92,14 +92,14 @@ fn work_from_memory(
     machine.apply(Event::Work(Box::new(work)), at(second));
 }
 
-/// The explanation after work with this answer a minute ago.
+/// Returns the explanation after work with this answer a minute ago.
 fn after(node: Node, answer: LookupResult) -> Explanation {
     let mut machine = machine();
     work(&mut machine, &node, answer, 0);
     machine.explain("one", &shown(node), at(NOW))
 }
 
-/// The API server has answered like this to the write.
+/// Returns the explanation after this answer of the API server to the write.
 fn written(node: Node, answer: Result<Node, ApiError>) -> Explanation {
     let mut machine = machine();
     work(&mut machine, &node, found(whole("one")), 0);
@@ -117,7 +117,7 @@ fn check(told: &Explanation, expect: [&str; 3]) {
     assert_eq!([&*fares, &*told.cause, &*told.mend], expect, "{told:#?}");
 }
 
-/// A Ready node of this name in this zone.
+/// Returns a Ready node of this name in this zone.
 fn ready_in(name: &str, zone: &str) -> Node {
     let mut node = ready();
     (node.name, node.uid) = (name.into(), name.into());
@@ -130,7 +130,7 @@ fn moved(name: &str) -> LookupResult {
     found(Instance { zone: Some("z2".to_owned()), ..whole(name) })
 }
 
-/// The cloud wants another zone for this Ready node and for others.
+/// Returns the explanation when the cloud wants another zone for this Ready node and for others.
 fn braked(others: usize, second: u64) -> Explanation {
     let mut machine = machine();
     for number in 0..others {
@@ -144,7 +144,8 @@ fn braked(others: usize, second: u64) -> Explanation {
     machine.explain("one", &shown(ready()), at(second + 1))
 }
 
-/// Three nodes have changed, which uses up the budget, and the cloud wants another zone for this one as well.
+/// Returns a machine in which three nodes have changed, which uses up the budget, and the cloud
+/// wants another zone for this one as well.
 fn over_budget() -> Machine {
     let mut machine = Machine::new(Params { per_second: None, ..params() });
     machine.apply(Event::Leads, at(0));
@@ -161,7 +162,8 @@ fn over_budget() -> Machine {
     machine
 }
 
-/// node-ccm has written the zone three times, and it is another one again.
+/// Returns the explanation after node-ccm has written the zone three times, and it is another one
+/// again.
 fn contested() -> Explanation {
     let mut machine = machine();
     let edited = Node { labels: [(ZONE.into(), "other".into())].into(), ..node("one") };
@@ -184,7 +186,7 @@ fn with_params(change: impl FnOnce(&mut Params), node: Node, answer: LookupResul
     machine.explain("one", &shown(node), at(NOW))
 }
 
-/// After work on the node as its instance says.
+/// Returns the explanation after work on the node as its instance says.
 fn with_shown(node: Node, shown: NodeFacts, second: u64) -> Explanation {
     let mut machine = machine();
     work(&mut machine, &node, found(whole("one")), 0);

@@ -7,7 +7,7 @@ use ccm_cloud::{Instance, ProviderId};
 
 use super::KnownInstance;
 
-/// The entries after a lookup that began at `at`.
+/// Returns the entries after a lookup that began at `at`.
 pub(super) fn update(
     old: &[KnownInstance],
     found: impl IntoIterator<Item = Instance>,

@@ -1,10 +1,10 @@
-//! A lookup table that copies no text: entry positions, sorted by the IDs of the entries.
+//! A lookup table that does not copy texts: entry positions, sorted by the IDs of the entries.
 
 use ccm_cloud::ProviderId;
 
 use super::KnownInstance;
 
-/// The provider ID, then its other spellings.
+/// Returns the provider ID, then its other spellings.
 fn spelling(entry: &KnownInstance, n: usize) -> Option<&str> {
     let id = match n.checked_sub(1) {
         None => Some(&entry.instance.provider_id),
@@ -40,7 +40,7 @@ impl Index {
         Self { places }
     }
 
-    /// The entries with this ID, each once.
+    /// Returns the entries with this ID, each once.
     pub(super) fn find<'a>(
         &self,
         entries: &'a [KnownInstance],

@@ -6,7 +6,7 @@ fn id(text: &str) -> ProviderId {
     ProviderId::parse(text).unwrap()
 }
 
-/// `sim://1` with this name and these other IDs.
+/// Returns `sim://1` with this name and these other IDs.
 fn instance(main: &str, name: &str, others: &[&str]) -> Instance {
     Instance {
         other_ids: others.iter().map(|other| id(other)).collect(),
@@ -119,7 +119,7 @@ fn any_instance() -> impl Strategy<Value = Instance> {
     })
 }
 
-/// The instances that claim this text, by a linear search.
+/// Returns the instances that claim this text, by a linear search.
 fn claims(snapshot: &SortedInstances, claims: impl Fn(&Instance) -> bool) -> Vec<String> {
     let claiming = snapshot.entries.iter().filter(|known| claims(&known.instance));
     claiming.map(|known| known.instance.provider_id.to_string()).collect()

@@ -23,7 +23,7 @@ const INTERNAL: (AddressKind, &str) = (AddressKind::InternalIp, "10.0.0.1");
 const EXTERNAL: (AddressKind, &str) = (AddressKind::ExternalIp, "132.143.154.163");
 const HOSTNAME: (AddressKind, &str) = (AddressKind::Hostname, "node0.cloud.internal");
 
-/// The list for a node with these addresses of its own, `-` if it keeps them.
+/// Checks the list for a node with these addresses of its own, `-` if it keeps them.
 fn check(
     scenario: &str,
     own: &[(&str, &str)],

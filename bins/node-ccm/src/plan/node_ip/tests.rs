@@ -21,7 +21,7 @@ fn list(text: &str) -> Vec<Address> {
         .collect()
 }
 
-/// `cloud`, as chosen by `wanted`, reads `expect`; `None` for an error.
+/// Checks that `cloud`, as chosen by `wanted`, reads `expect`; `None` for an error.
 fn check(number: u32, cloud: &str, wanted: &str, expect: Option<&str>) {
     let wanted = node_ips::parse(wanted).expect("legal annotation");
     assert_eq!(select(&list(cloud), &wanted).ok(), expect.map(list), "scenario {number}");

@@ -5,7 +5,7 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::*;
 
-/// The node as the API server stores it after the plan's steps.
+/// Returns the node as the API server stores it after the plan's steps.
 pub(super) fn after(node: &Node, plan: &Plan) -> Node {
     let mut node = node.clone();
     for step in &plan.steps {

@@ -14,7 +14,10 @@ fn what_settings_leave_out_is_told_with_the_setting() {
     else {
         panic!("it has no address")
     };
-    assert_eq!(wait.message, format!("{text}; the kubelet gives no IP address of the node"));
+    assert_eq!(
+        wait.message,
+        format!("{text}; the kubelet does not report an IP address of the node")
+    );
     let node = settled(&super::instance());
     instance.addresses = vec![NodeAddress::new(AddressKind::ExternalIp, "132.143.154.163")];
     let notes = follow(&node, &instance, Policy::default(), PlanInputs::default()).notes;
@@ -34,7 +37,7 @@ fn a_family_that_node_ip_leaves_out_is_told() {
     assert_eq!(
         notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [
-            "left out because of the kubelet's --node-ip 10.0.0.1: fd00::1; to have both families, give --node-ip one address of each"
+            "left out because of the kubelet's --node-ip 10.0.0.1: fd00::1; to have both families, set --node-ip to one address of each"
         ]
     );
     assert_eq!(notes[0].event(), ("NodeIPFamilyLeftOut", true));

@@ -13,7 +13,7 @@ fn report() -> Policy {
     Policy { identity: IdentityPolicy::Report, ..Policy::default() }
 }
 
-/// The node with the ID of the instance, from its kubelet.
+/// Returns the node with the ID of the instance, from its kubelet.
 fn claiming(name: &str) -> Node {
     let node = tainted();
     Node { name: name.into(), uid: name.into(), provider_id: Some(ID.into()), ..node }
@@ -98,7 +98,7 @@ fn what_cannot_be_compared_is_only_said() {
     assert!(!plan.notes.iter().any(|note| matches!(note, Note::Doubted(_))), "{plan}");
 }
 
-/// A Ready node as its instance says.
+/// Returns a Ready node as its instance says.
 fn in_sync() -> Node {
     let labels = [
         ("node.kubernetes.io/instance-type", "t1.micro"),
@@ -115,7 +115,7 @@ fn in_sync() -> Node {
     }
 }
 
-/// The plan for a node that has agreed with the cloud once.
+/// Returns the plan for a node that has agreed with the cloud once.
 fn after_agreement(node: &Node, instance: &Instance, policy: Policy) -> Plan {
     let mut agreed = Agreed::default();
     agreed.note(&in_sync(), &full_instance());

@@ -59,8 +59,11 @@ fn each_mistake_is_one_line_that_says_what_would_be_right() {
             "--service-cluster-ip-range: \"nonsense\" is not a network",
         ),
         (flags("10.0.0.0/8", "10.96.0.0/16,10.97.0.0/16"), "are both IPv4: at most one"),
-        (flags("10.0.0.0/16", "10.0.0.0/8"), "leaves no block of --cluster-cidr 10.0.0.0/16"),
-        (flags("10.0.0.0/24", "10.0.0.0/28"), "leaves no block of --cluster-cidr 10.0.0.0/24"),
+        (flags("10.0.0.0/16", "10.0.0.0/8"), "does not leave blocks of --cluster-cidr 10.0.0.0/16"),
+        (
+            flags("10.0.0.0/24", "10.0.0.0/28"),
+            "does not leave blocks of --cluster-cidr 10.0.0.0/24",
+        ),
         (
             flags("10.0.0.0/26", ""),
             "smaller than the block of one node, /24: use a larger network, or set --node-cidr-mask-size-ipv4 to 26 or more",
@@ -108,7 +111,7 @@ fn all_mistakes_are_named_at_once() {
     assert_eq!(flags("x,y", "z").check().unwrap_err().len(), 3);
 }
 
-/// The allocator handles what the service range covers; here it is only reported.
+/// The allocator handles the part that the service range covers. Here it is only reported.
 #[test]
 fn what_is_tolerated_is_said() {
     let (config, warnings) = flags("10.244.7.1/16", "10.244.0.0/20").check().unwrap();
@@ -120,7 +123,7 @@ fn what_is_tolerated_is_said() {
     assert_eq!(flags("10.0.0.0/16", "10.96.0.0/16").check().unwrap().1, []);
 }
 
-/// The cloud's allocator needs no range, and blocks of any size may come from the cloud.
+/// The cloud's allocator does not need a range, and blocks of any size may come from the cloud.
 #[test]
 fn the_clouds_allocator_needs_no_range() {
     let cloud = |flags| Flags { allocator: AllocatorType::CloudAllocator, ..flags };

@@ -1,4 +1,4 @@
-//! Gives nodes their blocks. Pure: the caller passes the time, and what was written and read, as values.
+//! Gives nodes their blocks. Pure: the caller passes the time, writes and reads as values.
 //!
 //! ```text
 //! rebuild(all nodes) -> reserve(node) -> PATCH -> answered(node) -> observe(node)
@@ -8,8 +8,9 @@
 //! release(uid) -> held: route_gone(cidr), or a table without it; and the grace time -> free
 //! ```
 //!
-//! A block is held by the UID of a node, so that only this node's end frees it. What a node shows is
-//! held wherever it lies, by as many nodes as show it. A block is free when no node holds a part of it.
+//! A block is held by the UID of a node, so that only this node's end frees it. A pod CIDR that
+//! nodes show is held wherever it is, by all nodes that show it. A block is free when no node holds
+//! a part of it.
 
 mod held;
 mod records;
@@ -48,7 +49,7 @@ pub struct HoldUntil {
 pub struct Reservation {
     /// One network per cluster CIDR, in their order; the first is `spec.podCIDR`.
     pub cidrs: Vec<IpNet>,
-    /// How many places were looked at for each. Empty if the blocks were reserved before.
+    /// How many places were tried for each. Empty if the blocks were reserved before.
     pub tries: Vec<u32>,
 }
 
@@ -57,7 +58,7 @@ pub struct Reservation {
 pub enum Written {
     /// The API server has carried it out.
     Yes,
-    /// It was not sent, or the API server has refused it, each time that it was sent.
+    /// It was not sent, or the API server has refused it each time.
     No,
     /// The outcome is not known. It may also be carried out later.
     Unknown,
@@ -70,7 +71,7 @@ pub struct Seen {
     pub problems: Vec<(Arc<str>, Problem)>,
     /// The pod CIDRs of the node, if another client has written them.
     pub foreign: Option<Foreign>,
-    /// Why no node gets blocks any more, if that begins now.
+    /// The reason why nodes do not get blocks any more, if that begins now.
     pub rival: Option<Rival>,
 }
 
@@ -81,7 +82,7 @@ pub struct Usage {
     pub cluster: IpNet,
     /// The number of its blocks.
     pub capacity: u128,
-    /// Those that are taken: by nodes, routes and Services.
+    /// The blocks that are taken by nodes, routes and Services.
     pub used: u128,
     /// Blocks that became taken since the process began.
     pub allocations: u64,
@@ -90,7 +91,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The part that is taken, from 0 to 1.
+    /// Returns the part that is taken, from 0 to 1.
     pub fn fraction(&self) -> f64 {
         self.used as f64 / self.capacity as f64
     }
@@ -115,25 +116,26 @@ pub struct Allocator {
     /// One per cluster CIDR, in their order. Empty if the cloud decides.
     pools: Vec<Pool>,
     nodes: BTreeMap<Uid, Record>,
-    /// Nodes that are gone, and hold their networks.
+    /// Nodes that are gone but still hold their networks.
     gone: BTreeMap<Uid, Gone>,
     /// The held blocks whose routes are gone, by the end of the grace time.
     due: BTreeSet<(At, Uid)>,
     /// The networks of `nodes` and `gone`.
     holders: Networks,
-    /// The destinations of routes that lie in a block; `None` until a table was read.
+    /// The destinations of routes inside blocks. `None` until a table was read.
     routes: Option<BTreeSet<IpNet>>,
-    /// Nodes that were here with these networks: if a list without them was wrong, they come back.
+    /// Nodes that existed with these networks. If a list without them was wrong, they come back.
     former: HashSet<u64>,
-    /// Nodes that are here without pod CIDRs.
+    /// Nodes that exist without pod CIDRs.
     bare: HashSet<Uid>,
     problems: BTreeMap<Uid, Vec<Problem>>,
     signs: Signs,
 }
 
 impl Allocator {
-    /// The state of a new leader. The nodes must have been read after the leadership began, so that
-    /// the writes of the last leader are among them. `left` is what it [held](Self::held), if known.
+    /// Returns the state of a new leader. The nodes must have been read after the leadership began,
+    /// so that the writes of the last leader are among them. `left` is what it [held](Self::held),
+    /// if known.
     pub fn rebuild<'a>(
         config: Config,
         hold: HoldUntil,
@@ -232,7 +234,7 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// Why it gets no block now.
+    /// The reason why it does not get blocks now.
     pub fn reserve(&mut self, node: &Node, now: At) -> Result<Reservation, Refusal> {
         self.expire(now);
         self.may_give(node, now)?;
@@ -256,7 +258,7 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// Why it gets no block now.
+    /// The reason why it does not get blocks now.
     pub fn reserve_given(
         &mut self,
         node: &Node,
@@ -267,7 +269,7 @@ impl Allocator {
         self.may_give(node, now)?;
         let known = self.nodes.get(&*node.uid);
         if known.is_some_and(|known| *known.networks != *cidrs && known.is_unwritten()) {
-            // The cloud has changed its mind in time.
+            // The cloud has changed its answer in time.
             self.remove(&node.uid);
         }
         if let Some(kept) = self.kept(node, now)? {
@@ -292,9 +294,10 @@ impl Allocator {
         }
     }
 
-    /// The node has lost its pod CIDRs: the API server shows an older copy of it, for example after a restore of
-    /// etcd. If the allocator can give them, it keeps them for the node, and gives them to it again. Otherwise the
-    /// node will get others, and these are held like the blocks of a node that is gone.
+    /// Records that the node has lost its pod CIDRs: the API server shows an older copy of it, for
+    /// example after a restore of etcd. If the allocator can give them, it keeps them for the node,
+    /// and gives them to it again. Otherwise the node will get others, and these are held like the
+    /// blocks of a node that is gone.
     pub fn lost(&mut self, node: &Node, now: At) {
         let shown = self.nodes.get(&*node.uid).filter(|record| record.writes.is_none());
         let Some(record) = shown else { return };
@@ -305,8 +308,8 @@ impl Allocator {
         }
     }
 
-    /// The node gets other blocks. Those that it has shown are held under a UID of their own, until their routes are
-    /// gone. A node can lose pod CIDRs more than once.
+    /// Records that the node gets other blocks. Those that it has shown are held under a UID of
+    /// their own, until their routes are gone. A node can lose pod CIDRs more than once.
     fn give_up(&mut self, uid: &str, now: At) {
         let Some(record) = self.nodes.get(uid).cloned() else { return };
         self.remember(uid, &record);
@@ -340,7 +343,7 @@ impl Allocator {
         }
     }
 
-    /// The existing reservation of the node.
+    /// Returns the existing reservation of the node.
     fn kept(&mut self, node: &Node, now: At) -> Result<Option<Reservation>, Refusal> {
         let Some(record) = self.nodes.get(&*node.uid) else { return Ok(None) };
         let cidrs = record.networks.to_vec();
@@ -382,18 +385,18 @@ impl Allocator {
         }
     }
 
-    /// Why no node gets blocks any more, if that is so.
+    /// Returns why no node gets blocks any more, if that is so.
     pub const fn rival(&self) -> Option<&Rival> {
         self.signs.stop()
     }
 
-    /// How many nodes can get blocks: as many as the fullest cluster CIDR has free ones.
+    /// Returns how many nodes can get blocks: as many as the fullest cluster CIDR has free ones.
     pub fn room(&self) -> u128 {
         let free = self.pools.iter().map(|pool| pool.capacity().saturating_sub(pool.used()));
         free.min().unwrap_or_default()
     }
 
-    /// The problems, by the UID of the node. Nodes that are not here have no problem.
+    /// Returns the problems, by the UID of the node. Nodes that are not here have no problem.
     pub fn problems(&self) -> impl Iterator<Item = (&str, &[Problem])> {
         self.problems.iter().map(|(uid, problems)| (&**uid, &**problems))
     }
@@ -406,7 +409,7 @@ impl Allocator {
         writes.map(|writes| (&*record.networks, writes.pending))
     }
 
-    /// How full each cluster CIDR is.
+    /// Returns how full each cluster CIDR is.
     pub fn usage(&self) -> impl Iterator<Item = Usage> {
         self.pools.iter().map(|pool| Usage {
             cluster: pool.range.network,

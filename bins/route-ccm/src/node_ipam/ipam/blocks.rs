@@ -1,4 +1,4 @@
-//! The blocks of one cluster CIDR: which are taken, and which is next.
+//! The blocks of one cluster CIDR: the taken ones, and the next one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -38,7 +38,7 @@ impl Pool {
         u32::from(self.range.mask - self.range.network.prefix_len())
     }
 
-    /// The number of the last block.
+    /// Returns the number of the last block.
     fn last(&self) -> u128 {
         1_u128.checked_shl(self.bits()).map_or(u128::MAX, |blocks| blocks - 1)
     }
@@ -51,7 +51,7 @@ impl Pool {
         self.used
     }
 
-    /// The next free block, without taking it.
+    /// Returns the next free block, without taking it.
     pub(super) fn find(&self) -> Option<Found> {
         let within = |number: &u128| *number <= self.last();
         let behind = self.taken.next_absent(self.next).filter(within);
@@ -93,7 +93,7 @@ impl Pool {
         self.allocations = self.allocations.saturating_add(short(after.saturating_sub(before)));
     }
 
-    /// The network with all blocks that it touches; `None` if it does not touch any.
+    /// Returns the network with all blocks that it touches; `None` if it does not touch any.
     pub(super) fn span(&self, network: IpNet) -> Option<IpNet> {
         let range = self.range;
         if !overlap(network, range.network) {
@@ -111,7 +111,7 @@ impl Pool {
         self.bits() > 0 && network.contains(&self.range.network)
     }
 
-    /// How many blocks the network touches.
+    /// Returns how many blocks the network touches.
     pub(super) fn blocks_of(&self, network: IpNet) -> u128 {
         self.touched(network).map_or(0, |(first, last)| (last - first).saturating_add(1))
     }
@@ -121,7 +121,7 @@ impl Pool {
         self.range.network.contains(&network) && network.prefix_len() >= self.range.mask
     }
 
-    /// The numbers of the first and the last block that the network touches.
+    /// Returns the numbers of the first and the last block that the network touches.
     fn touched(&self, network: IpNet) -> Option<(u128, u128)> {
         let span = self.span(network)?;
         let base = number(self.range.network.network());
@@ -149,7 +149,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// The address with this number, of the family of a network.
+/// Returns the address with this number, of the family of a network.
 fn address(like: IpNet, number: u128) -> IpAddr {
     match family(like) {
         ccm_cloud::IpFamily::V4 => {

@@ -1,4 +1,4 @@
-//! `--cidr-allocator-type=CloudAllocator`: the cloud has decided.
+//! `--cidr-allocator-type=CloudAllocator`: the cloud decides.
 
 use std::fmt;
 
@@ -29,8 +29,8 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// The pod CIDRs for the node of an instance: one per cluster CIDR, in their order. Without cluster
-/// CIDRs, the instance's own, in its order.
+/// Returns the pod CIDRs for the node of an instance: one per cluster CIDR, in their order. Without
+/// cluster CIDRs, the instance's own, in its order.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub fn given(instance: &Instance, config: &Config) -> Result<Vec<IpNet>, Unusabl
     let shown: Vec<IpNet> = instance.pod_cidrs.iter().map(IpNet::trunc).collect();
     if shown.is_empty() {
         return Err(Unusable::new(
-            format!("the cloud names no pod CIDR of instance {name}"),
+            format!("the cloud does not name a pod CIDR of instance {name}"),
             "assign it one, or set --cidr-allocator-type=RangeAllocator",
         ));
     }
@@ -64,7 +64,7 @@ pub fn given(instance: &Instance, config: &Config) -> Result<Vec<IpNet>, Unusabl
             None => {
                 let (family, shown) = (family(*cluster), join(&shown));
                 let cause = format!(
-                    "the cloud names no {family} pod CIDR of instance {name}, only {shown}"
+                    "the cloud does not name an {family} pod CIDR of instance {name}, only {shown}"
                 );
                 let mend = format!("assign it one, or remove {cluster} from --cluster-cidr");
                 return Err(Unusable::new(cause, mend));
@@ -114,10 +114,10 @@ mod tests {
                 &["10.0.7.0/24", "fd00:1::/64"],
                 "fd00:1::/64,10.0.7.0/24",
             ),
-            // A family that the cluster does not have is not for pods.
+            // A family that the cluster does not have is not used for pods.
             (&["10.0.0.0/8"], &["fd00:1::/64", "10.0.7.0/24"], "10.0.7.0/24"),
             (&[], &["fd00:1::/64", "10.0.7.0/24"], "fd00:1::/64,10.0.7.0/24"),
-            // The size is the cloud's decision.
+            // The cloud decides about the size.
             (&["10.0.0.0/28"], &["10.0.0.0/30"], "10.0.0.0/30"),
         ] {
             assert_eq!(join(&given(&instance(cidrs), &config(clusters)).unwrap()), expect);
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn what_the_cloud_names_is_checked() {
         for (clusters, cidrs, expect) in [
-            (&["10.0.0.0/8"][..], &[][..], "names no pod CIDR of instance one: assign"),
+            (&["10.0.0.0/8"][..], &[][..], "does not name a pod CIDR of instance one: assign"),
             (
                 &["10.0.0.0/8"],
                 &["11.0.0.0/24"],
@@ -137,7 +137,7 @@ mod tests {
             (
                 &["10.0.0.0/8", "fd00::/8"],
                 &["10.0.0.0/24"],
-                "names no IPv6 pod CIDR of instance one, only 10.0.0.0/24",
+                "does not name an IPv6 pod CIDR of instance one, only 10.0.0.0/24",
             ),
             (&["10.0.0.0/8"], &["10.0.0.0/24", "10.0.1.0/24"], "names two IPv4 pod CIDRs"),
             (&[], &["10.0.0.0/24", "10.0.1.0/24"], "names two IPv4 pod CIDRs"),

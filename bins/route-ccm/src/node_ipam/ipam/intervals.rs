@@ -1,4 +1,5 @@
-//! A set of numbers as intervals: as small as the set has gaps, whatever its size.
+//! A set of numbers as intervals. Its memory depends on the number of gaps, and not on the size of
+//! the set.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,7 @@ impl Intervals {
         removed
     }
 
-    /// The first number from `from` on that is not in the set.
+    /// Returns the first number from `from` on that is not in the set.
     pub(super) fn next_absent(&self, from: u128) -> Option<u128> {
         match self.0.range(..=from).next_back() {
             Some((_, end)) if *end >= from => end.checked_add(1),
@@ -57,7 +58,7 @@ fn overlap(one: (u128, u128), other: (u128, u128)) -> u128 {
     if first > last { 0 } else { count(first, last) }
 }
 
-/// All 2^128 numbers count as one less.
+/// Returns the number of entries. All 2^128 numbers count as one less.
 fn count(first: u128, last: u128) -> u128 {
     (last - first).saturating_add(1)
 }

@@ -1,4 +1,4 @@
-//! Who holds which networks. Two networks overlap only if one contains the other.
+//! The holders of networks. Two networks overlap only if one contains the other.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,7 +15,7 @@ pub(super) type Uid = Arc<str>;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Networks {
     held: BTreeSet<(IpNet, Uid)>,
-    /// The lengths of prefixes that have occurred, to find what contains a network.
+    /// The lengths of prefixes that have occurred, to find the networks that contain another one.
     lengths: BTreeSet<(IpFamily, u8)>,
 }
 
@@ -29,7 +29,7 @@ impl Networks {
         self.held.remove(&(network, Arc::clone(holder)));
     }
 
-    /// All networks that overlap this one, with their holders.
+    /// Returns all networks that overlap this one, with their holders.
     pub(super) fn overlapping(&self, network: IpNet) -> impl Iterator<Item = (IpNet, &Uid)> {
         let family = family(network);
         let shorter = self.lengths.range((family, 0)..(family, network.prefix_len()));
@@ -37,7 +37,7 @@ impl Networks {
             .filter_map(move |(_, length)| Some(IpNet::new(network.addr(), *length).ok()?.trunc()));
         let containing = containing
             .flat_map(|wider| self.starting_at(wider).take_while(move |(held, _)| *held == wider));
-        // After the network itself come those in it, then those behind it.
+        // The network itself is followed by the networks in it, then by those behind it.
         let within = self.starting_at(network).take_while(move |(held, _)| network.contains(held));
         containing.chain(within)
     }
@@ -61,7 +61,7 @@ mod tests {
             IpNet::new(address.into(), length).unwrap().trunc()
         };
         (any::<u32>(), 24..=32_u8, any::<bool>()).prop_map(move |(bits, length, four)| {
-            // Few networks, so that many overlap.
+            // The test uses few networks, so that many overlap.
             let bits = (bits & 0xff) | 0x0a00_0000;
             match four {
                 true => IpNet::new(Ipv4Addr::from(bits).into(), length).unwrap().trunc(),

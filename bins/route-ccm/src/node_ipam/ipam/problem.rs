@@ -1,4 +1,4 @@
-//! The problems of a node's pod CIDRs, and the reasons why a node gets none of them.
+//! The problems of a node's pod CIDRs, and the reasons why a node does not get any.
 
 use std::{fmt, sync::Arc};
 
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::rival::Rival;
 use crate::networks::{family, join};
 
-/// Something wrong with the pod CIDRs of a node. All but [those that are too wide](Self::Wide) are respected; the
-/// other nodes are not affected.
+/// A problem with the pod CIDRs of a node. All pod CIDRs except [those that are too
+/// wide](Self::Wide) are respected, and other nodes are not affected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Problem {
     /// It is not a network.
@@ -17,7 +17,7 @@ pub enum Problem {
         /// The text.
         text: Box<str>,
     },
-    /// It lies outside the cluster CIDRs, or contains one.
+    /// It is outside the cluster CIDRs, or contains one.
     Outside {
         /// The pod CIDR.
         cidr: IpNet,
@@ -71,13 +71,13 @@ impl Problem {
             ),
             Self::Size { cidr, mask } => (
                 format!(
-                    "pod CIDR {cidr} is not a block of /{mask} as --node-cidr-mask-size says: it is kept, and its addresses are not given to another node"
+                    "pod CIDR {cidr} is not a block of /{mask} as --node-cidr-mask-size says: it stays, and its addresses are not given to another node"
                 ),
                 None,
             ),
             Self::Wide { cidr, mask } => (
                 format!(
-                    "pod CIDR {cidr} is wider than a block of /{mask}, and this program has not assigned it: it gets no route, and its addresses are given to other nodes"
+                    "pod CIDR {cidr} is wider than a block of /{mask}, and this program has not assigned it: it does not get a route, and its addresses are given to other nodes"
                 ),
                 Some("delete this Node, so that it registers again and gets another pod CIDR"),
             ),
@@ -114,7 +114,8 @@ pub struct Exhausted {
     pub capacity: u128,
     /// How many nodes are gone and still hold their blocks.
     pub held: usize,
-    /// The node with the widest pod CIDR that covers more than one block, and how many those are.
+    /// The node with the widest pod CIDR that covers more than one block, and the number of these
+    /// blocks.
     pub widest: Option<(Arc<str>, IpNet, u128)>,
 }
 
@@ -148,7 +149,7 @@ impl fmt::Display for Exhausted {
     }
 }
 
-/// Why a node gets no blocks now.
+/// The reason why a node does not get blocks now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// Another allocator is at work.

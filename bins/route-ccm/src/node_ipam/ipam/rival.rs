@@ -2,10 +2,10 @@
 //! `spec.podCIDRs` cannot be changed once they are set.
 //!
 //! Pod CIDRs of another client are respected: no other node gets them. They are a *sign* of another
-//! allocator only if the node was here without pod CIDRs, as an allocator finds it, and if they take
-//! what ours has given or gives next. A node that is created with pod CIDRs comes from a manifest, a
-//! backup or its own kubelet. The signs of two nodes within some minutes stop our allocator: one
-//! kubelet can write only to its own node.
+//! allocator only if the node existed without pod CIDRs, as an allocator finds it, and if they take
+//! blocks that ours has given or would give next. A node that is created with pod CIDRs comes from
+//! a manifest, a backup or its own kubelet. The signs of two nodes within some minutes stop our
+//! allocator. Two are required because one kubelet can write only to its own node.
 //!
 //! Another allocator gives a node its pod CIDRs within seconds. So the stop ends when a node has
 //! waited for minutes and no node has got pod CIDRs from another client.
@@ -26,9 +26,9 @@ use crate::networks::join;
 
 /// How many nodes must show a sign.
 const NODES: usize = 2;
-/// Signs that lie further apart do not belong together.
+/// Signs that are further apart do not belong together.
 const WINDOW: Duration = Duration::from_mins(10);
-/// How long a node must wait, left alone by other clients, until ours goes on.
+/// How long a node must wait without pod CIDRs from other clients until ours continues.
 pub(super) const LEFT_ALONE: Duration = Duration::from_mins(5);
 
 /// Pod CIDRs that appeared on a node while we led, and that we did not write. They are respected.
@@ -68,7 +68,7 @@ impl Rival {
     pub fn cause(&self) -> String {
         let signs: Vec<_> = self.signs.iter().map(ToString::to_string).collect();
         format!(
-            "another allocator gives out the same blocks ({}): no node gets podCIDRs here until one has waited for {} min and no other client has assigned any",
+            "another allocator assigns the same blocks ({}): nodes do not get podCIDRs here until one has waited for {} min and no other client has assigned any",
             signs.join("; "),
             LEFT_ALONE.as_secs() / 60
         )
@@ -84,7 +84,8 @@ impl fmt::Display for Rival {
 /// The signs of another allocator.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Signs {
-    /// By the name of the node: a node that is registered again and again is one.
+    /// The signs by the name of the node, so that a node that is registered again and again counts
+    /// once.
     seen: BTreeMap<Arc<str>, (At, Foreign)>,
     stop: Option<Rival>,
     /// The nodes that wait because of the stop, and since when no other client has assigned any.
@@ -92,8 +93,9 @@ pub(super) struct Signs {
 }
 
 impl Signs {
-    /// A node that was here without pod CIDRs got some from another client. `takes_ours`: they take
-    /// what our allocator has given or gives next. Returns the reason of a stop that begins now.
+    /// Records that a known node without pod CIDRs got some from another client. `takes_ours` is
+    /// true if they overlap blocks that our allocator has assigned or assigns next. Returns the
+    /// reason of a stop that begins now.
     pub(super) fn add(&mut self, foreign: &Foreign, takes_ours: bool, now: At) -> Option<&Rival> {
         self.left_alone.clear();
         if !takes_ours || self.stop.is_some() {
@@ -108,8 +110,8 @@ impl Signs {
         Some(self.stop.insert(Rival { signs }))
     }
 
-    /// Why this node, which needs pod CIDRs, does not get them now. Ends the stop if it was left
-    /// alone.
+    /// Returns why this node, which needs pod CIDRs, does not get them now. Ends the stop if it was
+    /// left alone.
     pub(super) fn stops(&mut self, uid: &str, now: At) -> Option<&Rival> {
         if self.stop.is_some() {
             let since = *self.left_alone.entry(Uid::from(uid)).or_insert(now);
@@ -120,12 +122,12 @@ impl Signs {
         self.stop.as_ref()
     }
 
-    /// The node waits no more.
+    /// Records that the node no longer waits.
     pub(super) fn forget(&mut self, uid: &str) {
         self.left_alone.remove(uid);
     }
 
-    /// Why no node gets any.
+    /// Returns why no node gets blocks.
     pub(super) const fn stop(&self) -> Option<&Rival> {
         self.stop.as_ref()
     }
@@ -173,7 +175,8 @@ mod tests {
             (Some((&*a, writes(true, false))), false),
             (Some((&*a, writes(false, true))), false),
             (Some((&*b, writes(true, true))), true),
-            // The same block by chance: another allocator counts from the same end.
+            // Both have the same block by chance, because another allocator counts from the same
+            // end.
             (Some((&*a, writes(false, false))), true),
         ] {
             assert_eq!(is_foreign(&a, known), expect, "{known:?}");
@@ -227,7 +230,7 @@ mod tests {
         now = now + Duration::from_secs(1);
         assert!(signs.stops("b", now).is_some(), "n3 was not left alone");
         assert_eq!(signs.stops("b", now + LEFT_ALONE), None);
-        // It takes two nodes again.
+        // Two nodes are required again.
         assert_eq!(signs.add(&foreign("n4"), true, now + LEFT_ALONE), None);
     }
 }

@@ -18,7 +18,8 @@ pub(crate) fn needs_cidrs(node: &Node) -> bool {
     node.pod_cidrs.is_empty() && !node.deleting
 }
 
-/// The reason why a node does not have pod CIDRs, where neither the allocator nor the node can tell it again.
+/// The reason why a node does not have pod CIDRs, if neither the allocator nor the node can show it
+/// again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Failed {
     /// The API server has refused the write, or not answered it.
@@ -42,10 +43,10 @@ pub(super) enum Failed {
 pub(super) struct Core {
     pub(super) allocator: Allocator,
     pub(super) waiting: Waiting,
-    /// The last failures of nodes without pod CIDRs, and when they came: for explanations.
+    /// The last failures of nodes without pod CIDRs, and their times, for explanations.
     #[serde(default)]
     pub(super) failed: BTreeMap<Name, (At, Failed)>,
-    /// The UIDs of the existing nodes. An answer meets only the node that it was asked for.
+    /// The UIDs of the existing nodes. An answer is only for the node that was asked about.
     pub(super) here: BTreeMap<Name, Box<str>>,
 }
 
@@ -128,13 +129,13 @@ impl Core {
         }
     }
 
-    /// The problems of all nodes.
+    /// Returns the problems of all nodes.
     pub(super) fn problems(&self) -> HashMap<&str, &[Problem]> {
         self.allocator.problems().collect()
     }
 }
 
-/// The node has its pod CIDRs.
+/// Records that the node has its pod CIDRs.
 pub(super) fn settled(fixed: &Fixed, node: &Arc<Node>, effects: &mut Vec<Effect>) {
     let name = || Name::clone(&node.name);
     effects.extend([Effect::Forget(name()), Effect::HasCidrs(Arc::clone(node))]);

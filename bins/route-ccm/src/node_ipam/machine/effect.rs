@@ -25,41 +25,41 @@ pub(crate) enum Effect {
     RetryEvery(Name, Duration),
     /// Queue it again after a failure.
     RetryAs(Name, RetryClass),
-    /// The same after a write that was refused. With the node that the user learns it of.
+    /// Queue it again after a refused write. The event is on this node.
     RetryRefused { name: Name, error: ApiError, told: Option<Arc<Node>> },
-    /// Look at the condition of the node.
+    /// Check the condition of the node.
     Condition(Name, Priority),
-    /// Show on the page `/plan` what the node gets, and why not now.
+    /// Show on the page `/plan` what the node gets, and the reason if not now.
     Show { node: Arc<Node>, cidrs: Vec<IpNet>, held: Option<String> },
     /// Remove it from the page.
     Clear(Name),
     /// Leave the blocks of nodes that are gone to the next leader.
     Leave(Vec<HeldBlocks>),
-    /// Look again at this time.
+    /// Check again at this time.
     Due(At),
-    /// Look again now.
+    /// Check again now.
     WakeRelease,
     /// Tell the routes that the node has got its pod CIDRs, which the informer does not report.
     Assigned(Arc<Node>),
     /// The controller runs, or does not.
     Runs(bool),
-    /// The allocator stops because another one is at work, or goes on.
+    /// The allocator stops because another one is at work, or continues.
     Stops(bool),
-    /// All nodes are known: so many have pod CIDRs, so many do not.
+    /// All nodes are known: how many have pod CIDRs, and how many do not.
     Known { assigned: usize, bare: usize },
-    /// So many places were looked at for the blocks of each cluster CIDR.
+    /// How many places were tried for the blocks of each cluster CIDR.
     Tried(Vec<u32>),
     /// A write has ended.
     Ended(WriteEnd),
     /// The node has got its pod CIDRs from us.
     Given(Arc<Node>),
-    /// Report that the node gets no pod CIDRs now.
+    /// Report that the node does not get pod CIDRs now.
     HasNone { node: Arc<Node>, state: String, why: String },
     /// Report the end of that.
     HasCidrs(Arc<Node>),
     /// Report that the API server has not stored them.
     NotStored { node: Arc<Node>, why: String, pace: Pace },
-    /// Report what is wrong with the pod CIDRs of the node of this name.
+    /// Report the problem with the pod CIDRs of the node of this name.
     Strange(Name, Problem),
     /// Report that another client has given the node its pod CIDRs.
     Foreign(Arc<Node>, Foreign),

@@ -14,7 +14,7 @@ use crate::{networks::BlockSizes, node_ipam::ipam::HeldBlocks};
 pub(crate) enum Event {
     /// The term begins. The nodes are not read in it yet.
     Leads,
-    /// They are read.
+    /// The nodes are read.
     Begin(Begin),
     /// A node is new, or has changed.
     Changed {
@@ -42,14 +42,14 @@ pub(crate) enum Event {
     RoutesAre {
         /// The destinations.
         destinations: Vec<IpNet>,
-        /// When the cloud was asked for the table.
+        /// When the table was requested from the cloud.
         read: At,
     },
     /// The table does not have a route with this destination, and route-ccm is not making one.
     RouteGone(IpNet),
     /// Time has passed.
     Time,
-    /// The program gives out no more.
+    /// The program does not assign blocks any more.
     Ends,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Found {
     pub(crate) node: Option<Arc<Node>>,
     /// The answer.
     pub(crate) answer: LookupResult,
-    /// How often the node has failed in a row before.
+    /// How often in a row the node has failed before.
     pub(crate) failures: u32,
 }
 

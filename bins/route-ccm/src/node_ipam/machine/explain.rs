@@ -22,7 +22,7 @@ use crate::{
 /// The waits of the queue after a failure.
 const WAITS: Backoff = Backoff { first: Duration::ZERO, longest: Duration::from_mins(1) };
 const WITHIN: &str = "it is tried again within a minute";
-const NOT_STORED: &str = "find what takes spec.podCIDRs out of the write: kubectl get mutatingwebhookconfigurations, and mutatingadmissionpolicies where there are some";
+const NOT_STORED: &str = "find out what removes spec.podCIDRs from the write: kubectl get mutatingwebhookconfigurations, and mutatingadmissionpolicies if the cluster has them";
 const NO_INSTANCE: &str = "wait if the machine is new; otherwise correct spec.providerID, which takes a new Node, or delete the Node";
 
 impl Machine {
@@ -61,7 +61,7 @@ impl Machine {
         explanation
     }
 
-    /// The blocks that nodes get, in words.
+    /// Returns the blocks that nodes get, in words.
     fn gives(&self) -> String {
         let blocks = self.fixed.config.ranges.iter();
         let blocks: Vec<_> =
@@ -70,12 +70,12 @@ impl Machine {
         match self.fixed.config.allocator {
             AllocatorType::RangeAllocator => format!("podCIDRs: {all}"),
             AllocatorType::CloudAllocator => {
-                "podCIDRs: those that the cloud has assigned to its instance".to_owned()
+                "podCIDRs: the networks that the cloud has assigned to its instance".to_owned()
             }
         }
     }
 
-    /// A node with pod CIDRs.
+    /// Explains a node with pod CIDRs.
     fn has_some(&self, core: Option<&Core>, node: &Node) -> Explanation {
         let shown = node.pod_cidrs.join(",");
         let Some(core) = core.filter(|core| core.is_here(node)) else {
@@ -111,7 +111,7 @@ impl Machine {
         }
     }
 
-    /// The nodes were not read in a term.
+    /// Explains a node that was not read in a term.
     fn not_yet(&self) -> Explanation {
         match self.leads {
             true => Explanation::new(
@@ -127,7 +127,7 @@ impl Machine {
         }
     }
 
-    /// A node that needs pod CIDRs.
+    /// Explains a node that needs pod CIDRs.
     fn bare(&self, core: &Core, node: &Node, anothers: Option<&str>, now: At) -> Explanation {
         let failed = core.failed.get(&node.name).filter(|_| core.is_here(node));
         let why = core.waiting.why(&node.name).filter(|_| core.is_here(node));
@@ -150,7 +150,7 @@ impl Machine {
         }
     }
 
-    /// The cloud has answered, and the node has got nothing.
+    /// Explains a node for which the cloud has answered, and which has got nothing.
     fn of_cloud(&self, core: &Core, node: &Node, failed: &Failed, at: At, now: At) -> Explanation {
         let again = |pace| format!("the cloud is asked again {pace}");
         let usual = again(Pace::Backoff(WAITS));
@@ -175,7 +175,7 @@ impl Machine {
         Explanation { last, next, ..explanation }
     }
 
-    /// The cloud decides, and has not failed.
+    /// Explains a node for which the cloud decides and has not failed.
     fn asked(&self, core: &Core, node: &Node) -> Explanation {
         self.reserved_for(core, node).unwrap_or_else(|| {
             Explanation::new(Fares::Working, "the cloud is being asked for its instance", WAIT)
@@ -210,7 +210,7 @@ impl Machine {
                         format!("blocks of nodes that are gone become free {}", moment(at, now))
                     }
                     (Refusal::Exhausted(_), None) => {
-                        "as soon as a block is free: a node goes, or a route".to_owned()
+                        "as soon as a block is free: a node or a route is deleted".to_owned()
                     }
                     _ => WITHIN.to_owned(),
                 };
@@ -230,7 +230,7 @@ impl Core {
         }
     }
 
-    /// The API server has refused the write.
+    /// Explains a write that the API server has refused.
     fn not_written(&self, node: &Node, error: &ApiError, at: At, now: At) -> Explanation {
         let kept = self.allocator.reserved(&node.uid).map(|(cidrs, _)| join(cidrs));
         let kept = kept.unwrap_or_default();
@@ -243,7 +243,7 @@ impl Core {
         }
     }
 
-    /// A node that the API server does not show. Its blocks may be held.
+    /// Explains a node that the API server does not show. Its blocks may be held.
     fn no_node(&self, name: &str, now: At) -> Explanation {
         let Some((blocks, since, waiting)) = self.allocator.held_by(name).next() else {
             let cause = format!(
@@ -266,7 +266,7 @@ impl Core {
     }
 }
 
-/// The allocator does not give out blocks now.
+/// Explains why the allocator does not assign blocks now.
 fn refused(refusal: &Refusal) -> Explanation {
     let blocked = |cause, mend| Explanation::new(Fares::Blocked, cause, mend);
     match refusal {
@@ -278,7 +278,7 @@ fn refused(refusal: &Refusal) -> Explanation {
         }
         Refusal::RoutesUnknown => Explanation::new(
             Fares::Working,
-            format!("no block is given before the first list of routes: {refusal}"),
+            format!("blocks are not given before the first list of routes: {refusal}"),
             "wait for the first list; routes says on this page why it is missing",
         ),
         Refusal::Assigned => Explanation::new(
@@ -291,7 +291,7 @@ fn refused(refusal: &Refusal) -> Explanation {
 }
 
 fn foreign(why: &str) -> Explanation {
-    let cause = format!("the node gets no podCIDRs: {why}");
+    let cause = format!("the node does not get podCIDRs: {why}");
     Explanation::new(Fares::Foreign, cause, NOTHING)
 }
 

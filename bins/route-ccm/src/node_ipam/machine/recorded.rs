@@ -1,5 +1,6 @@
-//! Names the node that an event or an effect is about. Node IPAM gives out blocks in the order of all nodes, so each
-//! record has the memory of all nodes and all events that can change which block is free.
+//! Names the node that an event or an effect is about. Node IPAM assigns blocks in the order of all
+//! nodes. So each record has the memory of all nodes and all events that can change which block is
+//! free.
 
 use std::borrow::Cow;
 

@@ -17,7 +17,7 @@ impl Machine {
     /// Begins with the nodes, which have been read in the term.
     pub(super) fn begin(&mut self, begin: Begin, now: At, effects: &mut Vec<Effect>) {
         let Begin { mut nodes, held, sizes } = begin;
-        // Who came first gets a block first.
+        // The node that came first gets a block first.
         nodes.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));
         // The clock of the last leader may have been ahead.
         let held = held.into_iter().map(|held| HeldBlocks { since: held.since.min(now), ..held });
@@ -66,8 +66,8 @@ impl Machine {
         }
         core.here.insert(Name::clone(&node.name), node.uid.clone());
         core.look(&self.fixed, node, now, effects);
-        // An event can be older than our own write: two versions without pod CIDRs do not say that they are lost. After
-        // a wrong list a node comes back as a new one.
+        // An event can be older than our own write, so two versions without pod CIDRs do not prove
+        // that they are lost. After a wrong list a node comes back as a new one.
         let is_lost = before.is_none_or(|before| !before.pod_cidrs.is_empty());
         if is_lost && node.pod_cidrs.is_empty() {
             core.allocator.lost(node, now);

@@ -28,7 +28,7 @@ pub(super) fn node(name: &str, cidrs: &[&str]) -> Arc<Node> {
     })
 }
 
-/// The machine of a leader in a cluster with one block.
+/// Returns the machine of a leader in a cluster with one block.
 pub(super) fn begun(nodes: Vec<Arc<Node>>) -> Machine {
     let network = "10.0.0.0/24".parse().expect("a network");
     let config = Config {
@@ -80,7 +80,8 @@ fn an_answer_meets_only_the_node_that_is_still_there() {
     assert_eq!(machine.usage()[0].used, 0);
 }
 
-/// The store has shown a later version when the answer came, and the machine hears of the end first.
+/// The store has shown a later version when the answer came, and the machine learns about the end
+/// first.
 #[test]
 fn an_answer_does_not_bring_back_a_node_that_is_gone() {
     let version = |version: &str, cidrs: &[&str]| {
@@ -141,7 +142,7 @@ fn a_node_that_the_last_leader_took_for_gone_gets_its_block() {
     assert!(given.iter().any(|one| matches!(one, Effect::Write { .. })), "{given:?}");
 }
 
-/// A machine that was written as text and read goes on like the original.
+/// A machine that was written as text and read continues like the original.
 #[test]
 fn the_memory_is_a_plain_value() {
     let nodes = vec![node("a", &["10.0.0.0/24"]), node("b", &[]), node("c", &["10.0.0.0/25"])];

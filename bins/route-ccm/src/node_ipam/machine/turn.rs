@@ -16,7 +16,7 @@ use crate::{
     node_ipam::ipam::{self, AllocatorType, Refusal, Reservation, Written},
 };
 
-/// The pause before route-ccm tries a node again that waits for another node or for a route.
+/// The pause before route-ccm again tries a node that waits for another node or for a route.
 const AGAIN: Duration = Duration::from_mins(1);
 
 impl Machine {
@@ -36,7 +36,8 @@ impl Machine {
         self.reserved(&node, reserved, now, effects);
     }
 
-    /// The node is gone, or has pod CIDRs. An answer about an older version may have made it wait again.
+    /// Records that the node is gone, or has pod CIDRs. An answer about an older version may have
+    /// made it wait again.
     fn needs_none(&mut self, name: Name, effects: &mut Vec<Effect>) {
         if let Some(core) = self.core.as_mut()
             && core.waiting.remove(&name)
@@ -46,7 +47,7 @@ impl Machine {
         effects.push(Effect::Forget(name));
     }
 
-    /// The cloud has answered about the instance of a node.
+    /// Handles the cloud's answer about the instance of a node.
     pub(super) fn found(&mut self, found: Found, now: At, effects: &mut Vec<Effect>) {
         let Found { asked, node, answer, failures } = found;
         let name = || Name::clone(&asked.name);
@@ -104,7 +105,7 @@ impl Machine {
         self.reserved(node, reserved, now, effects);
     }
 
-    /// The node has no instance in this cloud: nothing waits for its pod CIDRs any more.
+    /// Handles a node that has no instance in this cloud: nothing waits for its pod CIDRs any more.
     pub(super) fn is_not_ours(&mut self, node: &Node, now: At, effects: &mut Vec<Effect>) {
         self.has_failed(node, now, Failed::NotOurs);
         let name = || Name::clone(&node.name);
@@ -140,7 +141,7 @@ impl Machine {
             Ok(reservation) => reservation,
             Err(refusal) => return self.refused(node, refusal, now, effects),
         };
-        // It has blocks now, whatever it has waited for. That they are not stored holds until they are.
+        // It has blocks now, whatever it has waited for. They count as not stored until they are.
         if let Some(core) = self.core.as_mut().filter(|core| !core.is_dropped(&node.name)) {
             let has_waited = core.waiting.remove(&node.name);
             if has_waited && !self.fixed.is_observing {
@@ -165,12 +166,12 @@ impl Machine {
         let why = refusal.to_string();
         match &refusal {
             Refusal::Assigned | Refusal::Deleting => return effects.push(Effect::Forget(name)),
-            // Its end queues all nodes that wait; a node that was left alone ends it.
+            // Its end queues all waiting nodes. A node that was left alone ends it.
             Refusal::Stopped(_) => {
                 self.has_none(node, "another allocator", &why, effects);
                 effects.push(again);
             }
-            // The first list brings it back. A node that still waits at its next turn says so.
+            // The first list brings it back. A node that still waits at its next turn is reported.
             Refusal::RoutesUnknown => {
                 match self.core.as_mut().filter(|core| !core.waiting.contains(&name)) {
                     Some(core) => core.waiting.insert(&name, None),

@@ -1,4 +1,5 @@
-//! The nodes that get no pod CIDRs now, in the order in which they came; and which of them a free block wakes.
+//! The nodes that do not get pod CIDRs now, in the order in which they came. Decides which of them
+//! a free block wakes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,13 +15,13 @@ pub(super) struct Waiting {
     /// The nodes that get a turn only when a block is free.
     #[serde(default)]
     asleep: BTreeMap<u64, Name>,
-    /// Those that a free block has woken, until they have their turn.
+    /// The nodes that a free block has woken, until they have their turn.
     #[serde(default)]
     woken: BTreeSet<Name>,
 }
 
 impl Waiting {
-    /// The node waits. Without a reason to be shown it waits for something normal.
+    /// Records that the node waits. Without a reason to be shown it waits for something normal.
     pub(super) fn insert(&mut self, name: &Name, why: Option<String>) {
         if let Some((_, known)) = self.nodes.get_mut(name) {
             *known = why;
@@ -31,14 +32,14 @@ impl Waiting {
         self.nodes.insert(Name::clone(name), (self.last, why));
     }
 
-    /// The node waits for a free block alone.
+    /// Records that the node waits only for a free block.
     pub(super) fn sleep(&mut self, name: &Name) {
         if let Some((number, _)) = self.nodes.get(name) {
             self.asleep.insert(*number, Name::clone(name));
         }
     }
 
-    /// The node has its turn.
+    /// Records that the node has its turn.
     pub(super) fn has_turn(&mut self, name: &str) {
         self.woken.remove(name);
         if let Some((number, _)) = self.nodes.get(name) {
@@ -64,29 +65,29 @@ impl Waiting {
         self.nodes.contains_key(name)
     }
 
-    /// The node has got them, or is gone. Returns whether it waited.
+    /// Removes a node that has got its pod CIDRs, or is gone. Returns whether it waited.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         self.has_turn(name);
         let known = self.nodes.remove(name);
         known.is_some_and(|(number, _)| self.order.remove(&number).is_some())
     }
 
-    /// All of them.
+    /// Returns the names of all waiting nodes.
     pub(super) fn names(&self) -> impl Iterator<Item = &Name> {
         self.order.values()
     }
 
-    /// Why the node waits, if that should be shown.
+    /// Returns why the node waits, if that should be shown.
     pub(super) fn why(&self, name: &str) -> Option<String> {
         self.nodes.get(name)?.1.clone()
     }
 
-    /// How many wait.
+    /// Returns the number of waiting nodes.
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Those with a reason, and their reasons.
+    /// Returns the nodes with a reason, and the reasons.
     pub(super) fn reasons(&self) -> impl Iterator<Item = (&Name, &str)> {
         self.order.values().filter_map(|name| Some((name, self.nodes.get(name)?.1.as_deref()?)))
     }

@@ -15,7 +15,7 @@ use crate::{
     node_ipam::ipam,
 };
 
-/// The pause after a write that the API server has answered as done and has not stored.
+/// The pause after a write that the API server has answered as done but has not stored.
 const NOT_STORED: Duration = Duration::from_mins(1);
 
 impl Machine {
@@ -51,7 +51,7 @@ impl Machine {
         }
     }
 
-    /// The answer shows that the node has pod CIDRs: the informer does not report it.
+    /// Handles an answer that shows that the node has pod CIDRs: the informer does not report it.
     fn settle(
         &mut self,
         node: &Arc<Node>,
@@ -67,7 +67,8 @@ impl Machine {
         }
     }
 
-    /// The store may have a later version already, of which the machine has heard before the answer.
+    /// Follows the answer with a later version from the store, of which the machine may have heard
+    /// before the answer.
     fn follow(
         &mut self,
         answer: &Node,
@@ -117,19 +118,20 @@ impl Machine {
         effects: &mut Vec<Effect>,
     ) {
         let name = Name::clone(&node.name);
-        // What the API server refuses is not carried out; of all else nothing is known.
+        // A write that the API server refuses is not carried out. Nothing is known about all
+        // others.
         let is_uncertain = error.as_ref().is_some_and(ApiError::is_uncertain);
         self.answered(node, if is_uncertain { ipam::Written::Unknown } else { ipam::Written::No });
-        // A term that is only short is extended by the next renewal.
+        // The next renewal extends a term that is only too short.
         let Some(error) = error else {
             return effects.push(Effect::RetryAs(name, RetryClass::Retry));
         };
         effects.push(Effect::Ended(WriteEnd::Refused(error.clone())));
-        // Deleted in the meantime: the informer reports it.
+        // The node was deleted in the meantime, which the informer reports.
         if error == ApiError::NotFound {
             return effects.push(Effect::Forget(name));
         }
-        // After a conflict the node is only looked at again.
+        // After a conflict the node is only checked again.
         let is_here = self.core.as_ref().is_some_and(|core| core.is_here(node));
         let told = (is_here && error != ApiError::Conflict).then(|| Arc::clone(node));
         if told.is_some() {

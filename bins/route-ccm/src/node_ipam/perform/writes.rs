@@ -37,7 +37,7 @@ impl Writes {
     }
 }
 
-/// The error of the API server, if the write was sent.
+/// Returns the error of the API server, if the write was sent.
 pub(crate) fn sent(node: &Node, why: &Stopped) -> Option<ccm_kube::ApiError> {
     let error = why.refusal().cloned();
     if error.is_none() {

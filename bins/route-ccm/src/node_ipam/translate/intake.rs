@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// A change of a node.
+/// Returns the event for a change of a node.
 pub(crate) fn event(change: &Change<Node>) -> Event {
     match change {
         Change::Added(node) => Event::Changed { before: None, after: Arc::clone(node) },

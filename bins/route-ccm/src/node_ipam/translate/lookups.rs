@@ -1,4 +1,4 @@
-//! `CloudAllocator`: asks the cloud what it has assigned to the instances of nodes. The kit's stage
+//! `CloudAllocator`: asks the cloud for the pod CIDRs of the nodes' instances. The kit's stage
 //! takes the nodes in batches.
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Lookups {
     }
 }
 
-/// The cloud has answered about a node.
+/// Handles the cloud's answer about a node.
 async fn answered(writes: &Writes, Work { node: asked, answer }: Work) {
     let (store, queue) = (&writes.perform.store, &writes.perform.queue);
     let (node, failures) = (store.get(&asked.name), queue.failures(&asked.name));

@@ -11,9 +11,9 @@ use crate::node_ipam::{
     perform::Perform,
 };
 
-/// How long to wait for more nodes that go at the same time.
+/// How long to wait for more nodes that are deleted at the same time.
 const COALESCE: Duration = Duration::from_millis(100);
-/// How long to sleep when nothing is due; any change wakes the task.
+/// How long to sleep when nothing is due. Any change wakes the task.
 const IDLE: Duration = Duration::from_mins(1);
 
 /// Looks at the time. Never returns.

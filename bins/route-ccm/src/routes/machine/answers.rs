@@ -1,4 +1,4 @@
-//! The cloud has answered; changes are about to be sent.
+//! The cloud has answered, or changes are about to be sent.
 
 use ccm_base::At;
 use ccm_cloud::{AppliedChange, CloudError, RouteTable};
@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Machine {
-    /// The table was listed, or not. If others have changed it, the next plan follows at once: if they write all the
-    /// time, a later call is refused again.
+    /// Handles a list of the table, or its error. If others have changed it, the next plan follows
+    /// at once: if they write all the time, a later call is refused again.
     pub(super) fn listed(
         &mut self,
         answer: Result<RouteTable, CloudError>,
@@ -72,8 +72,8 @@ impl Machine {
         }
     }
 
-    /// A call that changes routes has ended. If others have changed the table, nodes wait for the list: it is not left
-    /// to the next pass.
+    /// Records that a call that changes routes has ended. If others have changed the table, nodes
+    /// wait for the list: it is not left to the next pass.
     pub(super) fn ended(&mut self, now: At, effects: &mut Vec<Effect>) {
         effects.push(match self.listing.begin(now) {
             true => Effect::Call(Call::List),
@@ -81,8 +81,8 @@ impl Machine {
         });
     }
 
-    /// The cloud has answered about one change. A node that has all its routes gets its condition at
-    /// once.
+    /// Handles the cloud's answer about one change. A node that has all its routes gets its
+    /// condition at once.
     pub(super) fn applied(&mut self, applied: Applied, now: At, effects: &mut Vec<Effect>) {
         let Applied { planned, answer, node, replaces } = applied;
         let destination = planned.change.destination();
@@ -130,7 +130,7 @@ impl Machine {
         let must_look = self.planner.applied(now, planned, answer);
         let is_outdated = planned.node.is_some() && view.is_none();
         if is_outdated {
-            // The next attempt is another change.
+            // The next attempt is a different change.
             self.planner.node_changed([destination].into_iter());
         }
         self.listing.answered(now, &planned.change, answer, must_look);

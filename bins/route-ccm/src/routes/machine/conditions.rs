@@ -12,11 +12,13 @@ use crate::routes::plan::{
     wanted::NodeView,
 };
 
-/// The write of another message of the same status. Reasons may alternate, as the errors of a cloud do.
+/// The kind of write that only changes the message of the same status. Reasons may alternate, as
+/// the errors of a cloud do.
 const MESSAGE: &str = "message";
 
 impl Machine {
-    /// The condition to write to this node, if there is one. `lack`: why it has no pod CIDRs.
+    /// Returns the condition to write to this node, if there is one. `lack`: why it has no pod
+    /// CIDRs.
     pub(super) fn condition(
         &self,
         now: At,
@@ -69,7 +71,7 @@ impl Machine {
         repeats.check(now, &kind, || content)
     }
 
-    /// The API server has answered the write of a condition.
+    /// Handles the API server's answer to the write of a condition.
     pub(super) fn written(&mut self, now: At, written: Written, effects: &mut Vec<Effect>) {
         let Written { asked: node, status, moves, answer, lack } = written;
         let name = Name::clone(&node.name);
@@ -78,10 +80,10 @@ impl Machine {
             Err(None) => return effects.push(Effect::ConditionAgain(name)),
             Err(Some(error)) => {
                 effects.push(Effect::WriteEnded(Some(error.clone())));
-                // After a conflict the node is only looked at again.
+                // After a conflict the node is only checked again.
                 let is_told = error != ApiError::Conflict;
                 return effects.push(match error {
-                    // Deleted in the meantime: the informer reports it.
+                    // The node was deleted in the meantime, which the informer reports.
                     ApiError::NotFound => Effect::ForgetCondition(name),
                     error => Effect::ConditionRefused { node, error, is_told },
                 });
@@ -97,11 +99,11 @@ impl Machine {
             true => repeats.made(now, kind, content),
             false => repeats.refused(now, kind, content),
         };
-        // Another message is due for reasons of this program.
+        // This program itself causes another message.
         if let Some(repeated) = repeated.filter(|_| moves) {
             effects.push(Effect::ConditionRepeated { node, repeated });
         }
-        // No change of the node follows if a policy has taken the write back.
+        // If a policy has undone the write, no change of the node follows.
         if self.condition(now, &answer, lack.as_deref()).is_some() {
             effects.push(match self.may_write(now, &name, status, moves) {
                 Err(repeated) => Effect::ConditionEvery(Name::clone(&name), repeated.wait),
@@ -114,7 +116,7 @@ impl Machine {
     }
 }
 
-/// Kind and content of a write.
+/// Returns kind and content of a write.
 fn write(status: Status, moves: bool) -> (WriteKind, Content) {
     match moves {
         true => (NETWORK_UNAVAILABLE.into(), Content::of(status.as_str())),

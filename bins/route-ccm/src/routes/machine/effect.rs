@@ -27,23 +27,23 @@ pub(crate) enum Effect {
     Call(Call),
     /// Write the condition of a node.
     Write { node: Arc<Node>, condition: NewCondition },
-    /// Look at all nodes soon.
+    /// Make a pass over all nodes soon.
     Wake,
-    /// Look at them at this time, or earlier.
+    /// Make a pass at this time, or earlier.
     Due(At),
-    /// Look at the condition of the node.
+    /// Check the condition of the node.
     Condition(Name, Priority),
-    /// That is done: the next failure is the first one.
+    /// The condition is written, so the next failure is the first one.
     ForgetCondition(Name),
-    /// Look at it again after this time.
+    /// Check it again after this time.
     ConditionEvery(Name, Duration),
-    /// Look at it again after a failure: the write was not sent.
+    /// Check it again after a failure: the write was not sent.
     ConditionAgain(Name),
     /// A condition was refused. `is_told` if the user learns it.
     ConditionRefused { node: Arc<Node>, error: ApiError, is_told: bool },
     /// Leave the deletions of routes and the cluster CIDRs to the next leader.
     Leave { deleted: Window, networks: Vec<IpNet> },
-    /// Tell node IPAM what the table has.
+    /// Tell node IPAM the content of the table.
     Ipam(node_ipam::machine::Event),
     /// Show these entries on the page `/plan`, and no others of their kind.
     Show(Page),
@@ -51,11 +51,13 @@ pub(crate) enum Effect {
     Forget(Name),
     /// The gauges have these values.
     Counted(Counts),
-    /// A list has ended: with so many routes, so many that cannot be read, and the first of those.
+    /// A list has ended: the number of routes, the number of unreadable ones, and the first of
+    /// these.
     ListEnded(Result<(usize, usize, Option<String>), CloudError>),
     /// The first list has succeeded.
     TableKnown,
-    /// The answers of the cloud about targets prove nothing: it says that this one of a node is gone.
+    /// The answers of the cloud about targets do not prove anything: it says that this target of a
+    /// node is gone.
     Lies(RouteTarget),
     /// The cloud does not answer about instances.
     LookUpFailed(CloudError),
@@ -74,17 +76,17 @@ pub(crate) enum Effect {
     Completed(Arc<Node>),
     /// A write of a condition was answered.
     WriteEnded(Option<ApiError>),
-    /// Something takes a condition back.
+    /// Another client or a policy undoes a condition.
     ConditionRepeated { node: Arc<Node>, repeated: Repeated },
     /// The node shows the status.
     ConditionShown(Name, Status),
     /// Report a node without pod CIDRs.
     Bare(Arc<Node>),
-    /// Report the pod CIDRs of a node that get no route.
+    /// Report the pod CIDRs of a node that do not get routes.
     Problems(Arc<Node>, Vec<Problem>),
     /// Report on this node that routes wait for a person.
     WaitsForAPerson(Arc<Node>, String),
-    /// So many changes are held; the first one, and why.
+    /// The number of held changes, with the first one and the reason.
     Held(usize, Option<String>),
     /// The line about the brake.
     Brake(Result<(), String>),
@@ -99,7 +101,7 @@ pub(crate) enum Effect {
 pub(crate) enum Call {
     /// Lists the table.
     List,
-    /// Asks whether targets exist, together with some that do.
+    /// Asks whether targets exist, together with some that do exist.
     Ask { targets: Vec<RouteTarget>, witnesses: Vec<RouteTarget> },
     /// Looks up the instances of nodes.
     LookUp(Vec<Claim>),
@@ -112,9 +114,9 @@ pub(crate) enum Call {
 /// The reason why a node does not get a route.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) enum Blocked {
-    /// The node is left out.
+    /// The node is excluded.
     LeftOut(Arc<Node>, LeftOut),
-    /// In words.
+    /// The reason, in words.
     Because(String),
 }
 

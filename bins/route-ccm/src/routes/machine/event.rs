@@ -36,7 +36,7 @@ pub(crate) enum Event {
     },
     /// A node has got its pod CIDRs from us, which the informer does not report.
     Assigned(NodeView),
-    /// It is time to look at all nodes.
+    /// It is time for a pass over all nodes.
     Pass(Box<Pass>),
     /// The table was listed, or not.
     Listed {
@@ -71,7 +71,7 @@ pub(crate) enum Event {
     },
     /// The API server has answered the write of a condition.
     Written(Box<Written>),
-    /// It is time to look for conditions that an earlier controller has left on these nodes.
+    /// It is time to search for conditions that an earlier controller has left on these nodes.
     LeftOver(Vec<NodeView>),
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Term {
     pub(crate) blocks: Option<Config>,
 }
 
-/// All that a look depends on, besides the memory.
+/// Everything that a pass depends on, besides the memory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Pass {
     /// The settings and the approval.
@@ -107,14 +107,14 @@ pub(crate) struct Pass {
     pub(crate) room: usize,
 }
 
-/// Changes that are about to be sent, and what they depend on.
+/// Changes that are about to be sent, and the data that they depend on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Sending {
     /// The changes.
     pub(crate) batch: Vec<Planned>,
     /// The version of the table.
     pub(crate) base: Option<String>,
-    /// The nodes now: all nodes if a route goes, otherwise the nodes of the changes.
+    /// The current nodes: all nodes if a route is removed, otherwise the nodes of the changes.
     pub(crate) pass: Pass,
 }
 

@@ -1,5 +1,5 @@
-//! Explains a node or a route on the page `/explain`. It rehearses the plan, so it says what route-ccm would decide
-//! now.
+//! Explains a node or a route on the page `/explain`. It rehearses the plan, so it shows what
+//! route-ccm would decide now.
 
 mod changes;
 mod whose;
@@ -31,7 +31,7 @@ const NOT_LISTED: &str = "this replica does not lead, and has not listed the clo
 pub(crate) struct Asked {
     /// The nodes as they are now, and what the cloud offers.
     pub(crate) pass: Pass,
-    /// The reason why route-ccm leaves out the node, if it does.
+    /// The reason why route-ccm excludes the node, if it does.
     pub(crate) left_out: Option<String>,
     /// The explanation of node IPAM for a node without pod CIDRs, if this program assigns pod CIDRs.
     pub(crate) ipam: Option<Explanation>,
@@ -111,10 +111,10 @@ impl Machine {
         Some(About { asked, table, plan, now })
     }
 
-    /// A node that does not get routes. A route that leads to it waits for a person.
+    /// Explains a node that does not get routes. A route that leads to it waits for a person.
     fn left_out(&self, view: &NodeView, about: Option<&About<'_>>, asked: &Asked) -> Explanation {
         let held = about.and_then(|about| self.elsewhere(view, about).into_iter().next());
-        let why = asked.left_out.as_deref().unwrap_or("it is left out");
+        let why = asked.left_out.as_deref().unwrap_or("it is excluded");
         let mend = match view.left_out {
             Some(LeftOut::NotSelected) => {
                 "nothing has to be done; if it should get routes, change its labels or --node-selector"
@@ -124,7 +124,7 @@ impl Machine {
             }
         };
         held.unwrap_or_else(|| {
-            Explanation::new(Fares::Foreign, format!("the node gets no routes: {why}"), mend)
+            Explanation::new(Fares::Foreign, format!("the node does not get routes: {why}"), mend)
         })
     }
 
@@ -135,7 +135,7 @@ impl Machine {
         asked: &Asked,
         now: At,
     ) -> Explanation {
-        let cause = "the node has no podCIDRs, so it gets no route";
+        let cause = "the node has no podCIDRs, so it does not get a route";
         match &asked.ipam {
             _ if view.node.deleting => Explanation::fine(
                 "the node is being deleted without podCIDRs, and does not get a route any more",
@@ -157,7 +157,8 @@ impl Machine {
         }
     }
 
-    /// The API server does not show the node, and route-ccm has not listed the cloud's routes yet.
+    /// Explains a node that the API server does not show while route-ccm has not listed the cloud's
+    /// routes yet.
     fn not_shown(&self, name: &str) -> Explanation {
         let unlisted = match self.leads {
             true => self.listing.why_unlisted(),
@@ -167,7 +168,7 @@ impl Machine {
         Explanation::new(Fares::Unknown, cause, "check the name")
     }
 
-    /// route-ccm has not listed the cloud's routes yet.
+    /// Explains a node while route-ccm has not listed the cloud's routes yet.
     fn unlisted(&self, asked: &Asked, now: At) -> Explanation {
         if !self.leads {
             return Explanation::new(Fares::Unknown, NOT_LISTED, ask_leader(asked));
@@ -191,10 +192,10 @@ impl Machine {
         condition.or_else(|| worst(parts)).unwrap_or_default()
     }
 
-    /// All routes exist, but the condition of the node says something else.
+    /// Explains a node whose routes all exist although its condition says something else.
     fn condition_differs(&self, view: &NodeView, about: &About<'_>) -> Option<Explanation> {
         let (name, now) = (&view.node.name, about.now);
-        // Before the next look the memory says less than the plan.
+        // Before the next pass the memory knows less than the plan.
         let due = of_routes(&view.node, about.plan.nodes.get(name)?, Duration::ZERO);
         let due = due.filter(|due| due.moves && due.status == Status::False)?;
         let status = due.status.as_str();
@@ -216,13 +217,14 @@ impl Machine {
         Some(Explanation::new(Fares::Working, cause, mend))
     }
 
-    /// The routes that lead to a node and have another destination than its pod CIDRs, if something is decided.
+    /// Returns the routes that lead to a node and have another destination than its pod CIDRs, if
+    /// something is decided.
     fn elsewhere(&self, view: &NodeView, about: &About<'_>) -> Vec<Explanation> {
         let others = about.leading_to(view).into_iter();
         others.filter_map(|destination| self.change_of(destination, about)).collect()
     }
 
-    /// A node that the API server does not show.
+    /// Explains a node that the API server does not show.
     fn no_node(&self, name: &str, about: &About<'_>) -> Explanation {
         let of_it = self.destinations_of(name, about).into_iter();
         let parts = of_it.filter_map(|destination| self.change_of(destination, about)).collect();
@@ -236,7 +238,8 @@ impl Machine {
         })
     }
 
-    /// The destinations of routes that were a node's which is gone: one that this process has seen, or that is recorded.
+    /// Returns the destinations of the routes of a node that is gone: a node that this process has
+    /// seen, or that is recorded.
     fn destinations_of(&self, name: &str, about: &About<'_>) -> Vec<IpNet> {
         let was_its = |route: &Route| {
             let former = route.target.as_ref().and_then(|target| self.former.get(target));
@@ -249,7 +252,7 @@ impl Machine {
         all.filter(|destination| about.table.to(*destination).iter().any(was_its)).collect()
     }
 
-    /// The route of a pod CIDR of this node.
+    /// Returns the route of a pod CIDR of this node.
     fn route_of(&self, cidr: IpNet, view: &NodeView, about: &About<'_>) -> Explanation {
         let state = about.plan.nodes.get(&view.node.name);
         if let Some(lack) = state.and_then(|state| state.lacks(cidr)) {
@@ -269,7 +272,7 @@ impl Machine {
                 Problem::Outside(cidr) if there.is_some() => {
                     explanation.fares = Fares::Fine;
                     explanation.cause = format!(
-                        "its route exists, by {seen}, but route-ccm would not make it again: pod CIDR {cidr} is not inside --cluster-cidr"
+                        "its route exists, by {seen}, but route-ccm would not create it again: pod CIDR {cidr} is not inside --cluster-cidr"
                     );
                 }
                 Problem::WiderThanMost { .. } => {
@@ -296,7 +299,8 @@ impl Machine {
                 failed(&format!("the change of the route of {cidr}"), failure, about)
             }
             _ if lack.has_failed => {
-                let mend = lack.mend.as_deref().unwrap_or("fix in the cloud what the cause names");
+                let mend =
+                    lack.mend.as_deref().unwrap_or("fix the problem in the cause in the cloud");
                 Explanation::new(Fares::Blocked, &*lack.cause, mend)
             }
             _ => {
@@ -343,7 +347,7 @@ impl About<'_> {
         all.filter(|(name, _)| *name == view.node.name).map(|(_, problem)| problem)
     }
 
-    /// The node that has the pod CIDR. Of several, the one that gets the route.
+    /// Returns the node that has the pod CIDR. Of several, the one that gets the route.
     fn node_with(&self, cidr: IpNet) -> Option<&NodeView> {
         let served = self.asked.pass.nodes.iter().filter(|view| view.left_out.is_none());
         let have: Vec<_> = served.filter(|view| view.pod_cidrs().any(|one| one == cidr)).collect();
@@ -351,7 +355,8 @@ impl About<'_> {
         have.iter().find(has_no_problem).or(have.first()).copied()
     }
 
-    /// The destinations of routes that lead to a node, besides its pod CIDRs. Of a node that is left out, all.
+    /// Returns the destinations of routes that lead to a node, besides its pod CIDRs. All of them,
+    /// if the node is excluded.
     fn leading_to(&self, view: &NodeView) -> Vec<IpNet> {
         let leads = |route: &Route| route.target.as_ref().is_some_and(|to| is_target(to, view));
         let is_own =
@@ -361,12 +366,12 @@ impl About<'_> {
     }
 }
 
-/// A problem of a pod CIDR.
+/// Explains a problem of a pod CIDR.
 fn of_problem(problem: &Problem) -> Explanation {
     Explanation::new(Fares::Blocked, problem.cause(), problem.mend())
 }
 
-/// The node lacks what node-ccm gives it.
+/// Explains a node that lacks data from node-ccm.
 fn of_node_ccm(lack: &Lack, view: &NodeView) -> Explanation {
     let fares = match view.node.is_uninitialised() {
         true => Fares::Working,
@@ -378,7 +383,7 @@ fn of_node_ccm(lack: &Lack, view: &NodeView) -> Explanation {
     Explanation::new(fares, &*lack.cause, mend)
 }
 
-/// The fix on a replica that does not lead.
+/// Returns the advice of a replica that does not lead.
 fn ask_leader(asked: &Asked) -> String {
     let lease = &asked.lease;
     format!(
@@ -388,7 +393,7 @@ fn ask_leader(asked: &Asked) -> String {
     )
 }
 
-/// The part that needs a person most. The others are told behind it.
+/// Returns the part that needs a person most, followed by the other parts.
 fn worst(mut parts: Vec<Explanation>) -> Option<Explanation> {
     let rank = |part: &Explanation| match part.fares {
         Fares::Blocked => 4,
@@ -419,7 +424,7 @@ fn wanted(view: &NodeView) -> Vec<String> {
     view.pod_cidrs().map(|cidr| format!("a route of {cidr} to node {name} ({id}; {ips})")).collect()
 }
 
-/// The present state of the node, in words.
+/// Returns the present state of the node, in words.
 fn shown(view: &NodeView) -> Vec<String> {
     let conditions = view.node.conditions.iter().filter(|one| *one.kind == *NETWORK_UNAVAILABLE);
     let lines = conditions.map(|one| {

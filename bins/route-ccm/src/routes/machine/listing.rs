@@ -1,4 +1,4 @@
-//! The table as it was listed, with the changes since, and when to list it.
+//! The table as listed, with later changes, and the time to list it again.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,10 +16,10 @@ const RETRY: Waits = Waits {
     asked: (Duration::from_secs(5), Duration::MAX),
     ..Waits::within(Backoff { first: Duration::from_secs(5), longest: Duration::from_mins(1) })
 };
-/// The wait before a list because of an unexpected answer: others may follow. The change is tried
-/// again after the list.
+/// The wait before a list because of an unexpected answer, since others may follow. The change is
+/// tried again after the list.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// The wait before a list because others have changed the table, after the first such list: nodes
+/// The wait before a list because others have changed the table, after the first such list. Nodes
 /// wait for it.
 const CONFLICTS: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
@@ -33,21 +33,23 @@ pub(super) struct Listing {
     pub(super) table: Option<Table>,
     /// The changes since the list that is under way began.
     changed_since: Option<Vec<(RouteChange, AppliedChange)>>,
-    /// When the list that is under way, or the last one, began.
+    /// When the current or the last list began.
     read_at: At,
-    /// When the list began that has shown the table; the epoch if a process that has not remembered it has listed it.
+    /// When the list that has shown the table began, or the epoch if an older version has listed
+    /// it.
     #[serde(default)]
     pub(super) seen_at: At,
-    /// The destinations of changes that may be carried out, though they have failed, and when they were answered. A list
-    /// that begins later shows them.
+    /// The destinations of changes that have failed but may be carried out, and the times of their
+    /// answers. A list that begins later shows them.
     doubted: BTreeMap<IpNet, At>,
-    /// When to list, and when the last list ended.
+    /// When to list. It follows the end of the last list.
     list_at: At,
     ended_at: At,
     /// When to list because of an answer.
     look_at: Option<At>,
-    /// True if others have changed the table since the last list began, so that its version is of
-    /// no use; and how many lists in a row have begun because of that, without a change since.
+    /// True if others have changed the table since the last list began, so that its version is
+    /// useless. With it, the number of lists in a row that have begun because of that, without a
+    /// change since.
     pub(super) is_stale: bool,
     conflicts: u32,
     /// The lists in a row that have failed.
@@ -57,7 +59,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Nothing is known yet: a list is due now.
+    /// Creates the listing. Nothing is known yet: a list is due now.
     pub(super) fn new(now: At) -> Self {
         Self { read_at: now, list_at: now, ended_at: now, ..Self::default() }
     }
@@ -74,23 +76,23 @@ impl Listing {
         true
     }
 
-    /// The period has changed: a shorter one holds at once.
+    /// Records that the period has changed: a shorter one holds at once.
     pub(super) fn within(&mut self, period: Duration) {
         self.list_at = self.list_at.min(self.ended_at + period);
     }
 
-    /// Nodes wait for room.
+    /// Records that nodes wait for room.
     pub(super) fn is_full(&mut self) {
         self.list_at = self.list_at.min(self.read_at + FULL);
     }
 
-    /// When the next list is due; `None` while one is under way.
+    /// Returns when the next list is due; `None` while one is under way.
     pub(super) fn next(&self) -> Option<At> {
         let due = self.look_at.map_or(self.list_at, |look| look.min(self.list_at));
         self.changed_since.is_none().then_some(due)
     }
 
-    /// A list has ended. Returns true if it was the first one that succeeded.
+    /// Records that a list has ended. Returns true if it was the first one that succeeded.
     pub(super) fn ended(
         &mut self,
         now: At,
@@ -102,7 +104,7 @@ impl Listing {
         match answer {
             Ok(listed) => {
                 let mut table = Table::from(listed);
-                // The list may be older than they are.
+                // The list may be older than the changes.
                 for (change, applied) in &changes {
                     table.apply(change, applied);
                 }
@@ -110,7 +112,7 @@ impl Listing {
                 self.seen_at = self.read_at;
                 self.doubted.retain(|_, answered| *answered >= self.read_at);
                 self.list_at = now + period;
-                // Unless that was seen after the list had begun.
+                // This does not hold if the change was seen after the list had begun.
                 self.is_stale &= self.look_at.is_some();
                 self.table.replace(table).is_none()
             }
@@ -156,8 +158,8 @@ impl Listing {
         }
     }
 
-    /// The destinations of all routes, with those that are being made, and when the table was read;
-    /// `None` before the first list.
+    /// Returns the destinations of all routes, with those that are being made, and when the table
+    /// was read; `None` before the first list.
     pub(super) fn destinations(&self, in_flight: &InFlight) -> Option<(Vec<IpNet>, At)> {
         let table = self.table.as_ref()?;
         let made = in_flight.destinations().chain(self.doubted.keys().copied());
@@ -172,7 +174,7 @@ impl Listing {
             && !self.doubted.contains_key(&destination)
     }
 
-    /// The reason why the table is not known yet.
+    /// Returns the reason why the table is not known yet.
     pub(super) fn why_unlisted(&self) -> String {
         match &self.error {
             Some(error) => format!("cannot list the routes: {error}"),
@@ -180,7 +182,7 @@ impl Listing {
         }
     }
 
-    /// By which list the table is known, and since when a list is under way, if one is.
+    /// Returns which list has shown the table, and since when a list is under way, if one is.
     pub(super) fn known_by(&self, now: At) -> String {
         let began = match self.seen_at {
             at if at == At::default() => "an earlier list of the cloud's routes".to_owned(),
@@ -193,7 +195,7 @@ impl Listing {
         format!("{began}, and the answers since{}", failed.unwrap_or_default())
     }
 
-    /// When the table is listed again.
+    /// Returns when the table is listed again.
     pub(super) fn next_list(&self, now: At) -> String {
         match self.next() {
             Some(at) if at > now => format!("the cloud's routes are listed {}", moment(at, now)),

@@ -12,7 +12,7 @@ use crate::routes::plan::{
 };
 
 impl Machine {
-    /// A node is new, or has changed.
+    /// Records that a node is new, or has changed.
     pub(super) fn changed(
         &mut self,
         before: Option<&NodeView>,
@@ -23,8 +23,8 @@ impl Machine {
             effects.push(Effect::Wake);
         }
         let is_written = self.leads && self.fixed.gives_cidrs && !self.fixed.is_observing;
-        // Another writer may have set the condition of a node that waits, or that has got its pod CIDRs: no list of
-        // routes shows that.
+        // Another writer may have set the condition of a node that waits, or that has got its pod
+        // CIDRs. Lists of routes do not show that.
         if before.is_some_and(|before| is_another_condition(&before.node, &after.node))
             && is_written
         {
@@ -36,7 +36,7 @@ impl Machine {
     fn must_look(&mut self, before: Option<&NodeView>, after: &NodeView) -> bool {
         let Some(before) = before else {
             self.has_changed(after);
-            // A node without pod CIDRs needs no route yet; passes are rare.
+            // A node without pod CIDRs does not need a route yet, and passes are rare.
             return !after.node.pod_cidrs.is_empty();
         };
         let (old, new) = (&before.node, &after.node);
@@ -45,14 +45,14 @@ impl Machine {
             return false;
         }
         self.former.changed(before, after);
-        // A changed condition does not repair the route: the pause after its failure goes on.
+        // A changed condition does not repair the route, so the pause after its failure continues.
         if has_moved(old, new) || is_left_out_anew {
             self.has_changed(after);
         }
         true
     }
 
-    /// A node is gone.
+    /// Records that a node is gone.
     pub(super) fn gone(&mut self, view: &NodeView, is_marked: bool, effects: &mut Vec<Effect>) {
         self.conditions.remove(&view.node.name);
         effects.push(Effect::Forget(Name::clone(&view.node.name)));
@@ -62,7 +62,8 @@ impl Machine {
         }
     }
 
-    /// The pod CIDRs of the node have changed: what has failed for its routes is tried at once.
+    /// Records that the pod CIDRs of the node have changed: what has failed for its routes is tried
+    /// at once.
     pub(super) fn has_changed(&mut self, view: &NodeView) {
         if let Some(changed) = &mut self.changed {
             changed.extend(view.pod_cidrs());

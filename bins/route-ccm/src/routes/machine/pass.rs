@@ -1,4 +1,4 @@
-//! A look at all nodes: the plan, and the calls that follow.
+//! A pass over all nodes: the plan, and the calls that follow.
 
 use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::{
     routes::plan::{Held, Plan, Planned, Planner, View, wanted::NodeView},
 };
 
-/// How long to sleep when nothing is due; any change wakes the loop.
+/// How long to sleep when nothing is due. Any change wakes the loop.
 const IDLE: Duration = Duration::from_mins(1);
 /// How many nodes are looked up at once.
 const LOOKED_UP: usize = 500;
@@ -51,7 +51,7 @@ impl Machine {
         now: At,
         effects: &mut Vec<Effect>,
     ) -> Option<At> {
-        // Node IPAM itself says why a node has no pod CIDRs.
+        // Node IPAM itself reports why a node has no pod CIDRs.
         let bare = self.progress.bare(now, &pass.nodes).into_iter();
         let bare = bare.filter(|view| !pass.lacks.contains_key(&view.node.name));
         effects.extend(bare.map(|view| Effect::Bare(Arc::clone(&view.node))));
@@ -95,13 +95,15 @@ impl Machine {
         plan
     }
 
-    /// The plan that would be made now, without any consequence; `None` before the first list.
+    /// Returns the plan that would be made now, without any consequence; `None` before the first
+    /// list.
     pub(super) fn rehearse(&self, pass: &Pass, now: At) -> Option<Plan> {
         let view = self.view(pass, self.sendable(&self.planner, pass, now))?;
         Some(self.planner.rehearse(now, &view, self.changed.iter().flatten().copied()))
     }
 
-    /// The changes of this call by which a route goes, as far as the plan of now has them as well.
+    /// Returns the changes of this call by which a route goes, as far as the present plan has them
+    /// as well.
     pub(super) fn lost_again(&self, batch: &[Planned], pass: &Pass, now: At) -> Vec<RouteChange> {
         if batch.iter().all(|planned| planned.old().is_none()) {
             return Vec::new();
@@ -117,7 +119,7 @@ impl Machine {
         }
     }
 
-    /// The inputs of a plan; `None` before the first list.
+    /// Returns the inputs of a plan; `None` before the first list.
     pub(super) fn view<'a>(&'a self, pass: &'a Pass, sendable: usize) -> Option<View<'a>> {
         Some(View {
             nodes: &pass.nodes,
@@ -144,16 +146,16 @@ impl Machine {
         }
     }
 
-    /// The calls that follow from a plan. A question changes nothing: an observer asks, too.
+    /// Makes the calls that follow from a plan. A question changes nothing: an observer asks, too.
     fn calls(&mut self, pass: &Pass, plan: &Plan, now: At, effects: &mut Vec<Effect>) {
         if !self.fixed.is_observing {
-            // No route is deleted before this is stored.
+            // Routes are deleted only after this is stored.
             effects.push(Effect::Leave {
                 deleted: self.planner.window().clone(),
                 networks: self.planner.networks.clone(),
             });
         }
-        // One question of each kind at a time.
+        // Only one question of each kind is asked at a time.
         if !plan.questions.is_empty() && !mem::replace(&mut self.is_asking, true) {
             let (targets, witnesses) = (plan.questions.clone(), plan.witnesses.clone());
             effects.push(Effect::Call(Call::Ask { targets, witnesses }));
@@ -167,7 +169,7 @@ impl Machine {
         }
     }
 
-    /// The calls that carry out this plan.
+    /// Makes the calls that carry out this plan.
     fn apply_plan(&mut self, pass: &Pass, plan: &Plan, now: At, effects: &mut Vec<Effect>) {
         let traits = &pass.traits;
         // A second call would be decided on a version that the first one changes.
@@ -192,7 +194,7 @@ impl Machine {
         }
     }
 
-    /// A node has all its routes: how long it took, if that is new.
+    /// Records that a node has all its routes: how long it took, if that is new.
     pub(super) fn completed(&mut self, node: &Arc<Node>, effects: &mut Vec<Effect>) {
         if self.progress.completes(node) {
             effects.push(Effect::Completed(Arc::clone(node)));
@@ -211,7 +213,7 @@ impl Machine {
             let is_shown = !is_observing || !self.progress.is_pending(name);
             is_shown.then(|| (Name::clone(name), wanted))
         });
-        // A leader's are written soon: the next plan may be a minute away.
+        // A leader's conditions are written soon, because the next plan may be a minute away.
         match is_observing {
             true => effects.push(Effect::Show(Page::Conditions(due.collect()))),
             false => {
@@ -250,7 +252,7 @@ fn tell(plan: &Plan, nodes: &Nodes<'_>, effects: &mut Vec<Effect>) {
     effects.extend([Effect::Held(count, example), Effect::Brake(brake)]);
 }
 
-/// The pod CIDRs that get no route because of their nodes, in words.
+/// Returns the pod CIDRs that get no route because of their nodes, in words.
 fn refused(plan: &Plan) -> Option<String> {
     let mut refused = plan.problems.iter().filter(|(_, problem)| problem.is_of_its_node());
     let (node, first) = refused.next()?;

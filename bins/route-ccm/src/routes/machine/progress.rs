@@ -1,4 +1,4 @@
-//! How far the routes of each node are.
+//! The progress of each node's routes.
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
@@ -16,12 +16,12 @@ use crate::routes::plan::{
     wanted::NodeView,
 };
 
-/// A node created this long before the leader's term still counts as joining. An older node without
-/// the condition has had its pods without it.
+/// A node that was created up to this long before the leader's term still counts as joining. An
+/// older node without the condition has run its pods without it.
 const JOINING: Duration = Duration::from_mins(10);
 /// Creation times have no fractions.
 const SECOND: Duration = Duration::from_secs(1);
-/// How long a node may have no pod CIDRs before that is reported.
+/// How long a node may lack pod CIDRs before that is reported.
 const BARE: Duration = Duration::from_mins(1);
 
 /// The progress of all nodes.
@@ -29,9 +29,9 @@ const BARE: Duration = Duration::from_mins(1);
 pub(super) struct Progress {
     /// The routes of each node with pod CIDRs, as of the last plan and the answers since.
     nodes: BTreeMap<Name, NodeRoutes>,
-    /// Since when a node has lacked routes.
+    /// The time since when a node has lacked routes.
     lacking: BTreeMap<Name, At>,
-    /// Since when a node has had no pod CIDRs.
+    /// The time since when a node has lacked pod CIDRs.
     bare: BTreeMap<Name, At>,
     /// When this term began, by the clock of creation times.
     begun: At,
@@ -96,7 +96,7 @@ impl Progress {
         counts
     }
 
-    /// The nodes that have had no pod CIDRs for [`BARE`].
+    /// Returns the nodes that have had no pod CIDRs for [`BARE`].
     pub(super) fn bare<'a>(&mut self, now: At, nodes: &'a [NodeView]) -> Vec<&'a NodeView> {
         let before = mem::take(&mut self.bare);
         let served = nodes.iter().filter(|view| view.left_out.is_none());
@@ -122,7 +122,7 @@ impl Progress {
         let Some(routes) = routes.filter(|routes| routes.are_of(&view.node)) else { return false };
         match answer {
             Ok(AppliedChange { route: Some(route), .. }) if route.defect.is_none() => {
-                // If the node has another address now, the next plan says so.
+                // If the node has another address now, the next plan finds that.
                 if route.target.as_ref().is_some_and(|target| is_target(target, view)) {
                     routes.found(destination);
                 }
@@ -144,8 +144,8 @@ impl Progress {
         node.created.is_some_and(|created| moment < At::from(created) + SECOND)
     }
 
-    /// A node has all its routes. Returns true if that is so for the first time since it was
-    /// created, which was in this term.
+    /// Records that a node has all its routes. Returns true if that is so for the first time since
+    /// it was created, which was in this term.
     pub(super) fn completes(&mut self, node: &Node) -> bool {
         if !self.nodes.get(&node.name).is_some_and(|routes| routes.are_of(node)) {
             return false;
@@ -157,8 +157,8 @@ impl Progress {
         before.is_none_or(|uid| uid != node.uid)
     }
 
-    /// The routes of a node, and how long it has lacked some. Nothing is known of a node that has come since the last
-    /// plan, even if there was one of its name.
+    /// Returns the routes of a node, and how long it has lacked some. Nothing is known of a node
+    /// that has come since the last plan, even if there was one of its name.
     pub(super) fn routes_of(&self, now: At, node: &Node) -> Option<(&NodeRoutes, Duration)> {
         let routes = self.nodes.get(&node.name).filter(|routes| routes.are_of(node))?;
         let waited = self.lacking.get(&node.name).map(|since| now.since(*since));
@@ -175,12 +175,12 @@ impl Progress {
         self.nodes.get(name).and_then(NodeRoutes::why).is_some_and(|(_, has_failed)| !has_failed)
     }
 
-    /// When the next node has lacked routes for so long that its condition says so.
+    /// Returns when the next node has lacked routes for so long that its condition says so.
     pub(super) fn next_condition(&self, now: At) -> Option<At> {
         self.lacking.values().map(|since| *since + GRACE).filter(|due| *due > now).min()
     }
 
-    /// How long the node that waits longest has lacked a route.
+    /// Returns how long the node that waits longest has lacked a route.
     pub(super) fn longest_wait(&self, now: At) -> Duration {
         self.lacking.values().min().map(|since| now.since(*since)).unwrap_or_default()
     }

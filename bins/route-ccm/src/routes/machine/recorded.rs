@@ -17,7 +17,7 @@ impl Recorded for Machine {
             | Event::Assigned(view) => &view.node.name,
             Event::Condition { name, .. } => name,
             Event::Written(written) => &written.asked.name,
-            // An answer changes the table that is known, whichever node the route is for.
+            // An answer changes the known table, whichever node the route is for.
             _ => return None,
         };
         Some(Cow::Borrowed(name))
@@ -51,7 +51,8 @@ impl Recorded for Machine {
         self
     }
 
-    /// The words of conditions. A message of another kind is written again.
+    /// Returns the words that differ between messages of conditions. A message with other words is
+    /// written again.
     fn words() -> &'static [&'static str] {
         &[
             "RouteController",

@@ -1,8 +1,8 @@
 //! Random histories that drive the machine alone: a cluster, a cloud and time are plain values, and effects are performed
 //! by hand, without tasks, clocks or sockets. No event breaks a rule, and after each history everything converges.
 //!
-//! A machine without one of its protections breaks the rule that stands for it: a rule that no variant breaks finds
-//! nothing.
+//! A machine without one of its protections breaks the rule of that protection: a rule that no
+//! variant breaks does not find anything.
 //!
 //! `QUARTET_HISTORY` and `QUARTET_HISTORIES` say which histories are played (see [`ccm_tests::seeds`]). The events of a
 //! history that is played alone are printed.
@@ -66,7 +66,7 @@ fn each_variant_breaks_a_rule() {
     }
 }
 
-/// The machine as it is breaks no rule in the histories that are made for one variant.
+/// The machine itself does not break a rule in the histories that are made for one variant.
 #[test]
 fn no_script_breaks_a_rule() {
     for script in BROKEN.iter().filter_map(|(_, _, script)| *script) {

@@ -112,7 +112,7 @@ impl Calls {
     async fn sending(&self, batch: Vec<Planned>, base: Option<String>) -> Event {
         let loses = batch.iter().any(|planned| planned.old().is_some());
         if loses {
-            // The next leader should know of the deletions even if this one dies of them.
+            // The next leader should know about the deletions even if this one dies of them.
             self.parts.lease.stored().await;
         }
         let nodes = &self.parts.nodes;
@@ -155,7 +155,7 @@ impl Calls {
         self.parts.perform.metrics.synced(failures);
     }
 
-    /// The cloud has answered about one change.
+    /// Handles the cloud's answer about one change.
     fn answered(
         &self,
         planned: Planned,

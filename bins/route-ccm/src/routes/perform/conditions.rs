@@ -53,7 +53,8 @@ impl Conditions {
         }
     }
 
-    /// The reason why the node does not have pod CIDRs, if this program does not assign any now.
+    /// Returns the reason why the node does not have pod CIDRs, if this program does not assign any
+    /// now.
     pub(crate) fn lack(&self, name: &str) -> Option<String> {
         self.parts.perform.ipam.as_ref()?.lack(name)
     }

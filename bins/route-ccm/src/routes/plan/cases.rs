@@ -1,5 +1,5 @@
-//! Proof that the target of a route is gone: the cloud says so twice, apart. Until then the route
-//! is not touched.
+//! Proves that the target of a route is gone: the cloud says so twice, with a pause. Until then the
+//! route is not touched.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,11 +18,11 @@ pub const CONFIRM: Duration = Duration::from_mins(1);
 /// The same for an answer that is only the provider's word.
 const CONFIRM_WORD: Duration = Duration::from_mins(5);
 
-/// The wait before a target that exists is asked about again: its machine may be about to end. As long as at last,
-/// one that is proven to be gone.
+/// The wait before a target that exists is asked about again: its machine may be about to end. A
+/// target that is proven to be gone waits for the longest time.
 const AGAIN: Backoff = Backoff { first: CONFIRM, longest: Duration::from_mins(10) };
 
-/// How many targets of nodes are asked about together with unknown ones, at most.
+/// The maximum number of targets of nodes that are asked about together with unknown ones.
 const WITNESSES: usize = 5;
 
 /// The case of a target that is not one of our nodes.
@@ -30,7 +30,7 @@ const WITNESSES: usize = 5;
 enum Case {
     /// Not answered yet, or the last answer was an error.
     Open,
-    /// It exists, as this many answers in a row have said: the route is another owner's.
+    /// It exists, as this many answers in a row have said. The route belongs to another owner.
     Exists { answers: u32 },
     /// The first answer "gone" came at this time.
     Gone { first: At, is_witnessed: bool },
@@ -62,7 +62,7 @@ pub enum Finding<'a> {
 }
 
 impl Cases {
-    /// The finding about a target.
+    /// Returns the finding about a target.
     pub fn finding(&self, target: &RouteTarget) -> Finding<'_> {
         match self.cases.get(target) {
             Some((Case::Exists { .. }, _)) => Finding::Exists,
@@ -73,7 +73,7 @@ impl Cases {
         }
     }
 
-    /// The targets to ask about now.
+    /// Returns the targets to ask about now.
     pub fn due<'a>(
         &mut self,
         now: At,
@@ -86,12 +86,12 @@ impl Cases {
         targets.filter(is_due).cloned().collect()
     }
 
-    /// When the next question is due.
+    /// Returns when the next question is due.
     pub fn next(&self, now: At) -> Option<At> {
         self.cases.values().map(|(_, due)| *due).filter(|due| *due > now).min()
     }
 
-    /// The cloud's answer. `found`: the same answer found a target of a node.
+    /// Records the cloud's answer. `found`: the same answer found a target of a node.
     pub fn answered(
         &mut self,
         now: At,
@@ -133,7 +133,7 @@ impl Cases {
         self.cases.insert(target, after);
     }
 
-    /// The answers were not plausible: everything that was asked begins again.
+    /// Records that the answers were not plausible: everything that was asked begins again.
     pub fn postpone(&mut self, now: At) {
         for (case, due) in self.cases.values_mut() {
             if matches!(case, Case::Gone { .. } | Case::Proven { .. } | Case::Open) {
@@ -148,7 +148,8 @@ impl Cases {
     }
 }
 
-/// Some of the targets of these routes, from all parts of the table; others with each question.
+/// Returns some of the targets of these routes, from all parts of the table; others with each
+/// question.
 pub fn witnesses(right: &[&Route], questions: usize) -> Vec<RouteTarget> {
     let step = right.len().div_ceil(WITNESSES).max(1);
     let mut targets: Vec<RouteTarget> = Vec::with_capacity(WITNESSES);

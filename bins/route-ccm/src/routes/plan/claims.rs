@@ -1,5 +1,6 @@
-//! Finds the targets that the cloud confirms. A node reports its addresses itself, so a route that bears no
-//! owner is this cluster's only if the cloud says that the address is an instance's that is the node's.
+//! Finds the targets that the cloud confirms. A node reports its addresses itself. So a route
+//! without a recorded owner belongs to this cluster only if the cloud says that the address belongs
+//! to the node's instance.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -54,10 +55,11 @@ struct Case {
 /// The targets that the cloud has confirmed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Claims {
-    /// With the time since when no route has had the target.
+    /// The targets, with the time since when no route has had the target.
     #[serde(with = "pairs")]
     confirmed: HashMap<RouteTarget, Option<At>>,
-    /// The routes that this process has made, likewise: they are this cluster's, wherever they lead.
+    /// The routes that this process has made, with the same time. They belong to this cluster,
+    /// wherever they lead.
     #[serde(with = "pairs")]
     made: HashMap<(IpNet, RouteTarget), Option<At>>,
     #[serde(with = "pairs")]
@@ -72,7 +74,7 @@ impl Claims {
         is_name || self.confirmed.contains_key(target) || is_made()
     }
 
-    /// The state of the claim to a target that this node names, or has named, as its own.
+    /// Returns the state of the claim to a target that this node names, or has named, as its own.
     pub(super) fn word(&self, target: &RouteTarget, node: &Node) -> Word {
         self.case(target, node).map_or(Word::Open, |case| case.word)
     }
@@ -86,12 +88,12 @@ impl Claims {
         self.open.get(target).filter(|case| case.uid == node.uid)
     }
 
-    /// When the next question is due.
+    /// Returns when the next question is due.
     pub(super) fn next(&self, now: At) -> Option<At> {
         self.open.values().map(|case| case.due).filter(|due| *due > now).min()
     }
 
-    /// The cloud has answered about the instance of a node.
+    /// Records that the cloud has answered about the instance of a node.
     pub(super) fn answered(&mut self, now: At, claim: Claim, answer: &LookupResult) {
         let Claim { node, targets } = claim;
         let is_unauthorized =
@@ -106,8 +108,8 @@ impl Claims {
                     continue;
                 }
                 Ok(_) => Word::Denied,
-                // The word of the node counts, as of a cloud without instances. A token that has just expired
-                // is not valid either, so one such answer is not enough.
+                // The node's own statement counts, as with a cloud without instances. A token that
+                // has just expired is not valid either, so one such answer is not enough.
                 Err(error)
                     if cannot_be_asked(error.kind) && (!is_unauthorized || was_unauthorized()) =>
                 {
@@ -121,7 +123,7 @@ impl Claims {
         }
     }
 
-    /// This process has made a route.
+    /// Records that this process has made a route.
     pub(super) fn made(&mut self, destination: IpNet, target: RouteTarget) {
         self.made.insert((destination.trunc(), target), None);
     }

@@ -1,6 +1,6 @@
-//! The condition `NetworkUnavailable`. Its *status* decides whether it is written: what another
-//! component has set to the right status stays, with its reason. A message with a reason of ours is
-//! written again when the kind of what it says changes.
+//! The condition `NetworkUnavailable`. Its *status* decides whether it is written: if another
+//! component has set the right status, it stays, with its reason. A message with a reason of ours
+//! is written again when the kind of its statement changes.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// As the API server has it.
+    /// Returns the status as the API server has it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -59,7 +59,7 @@ impl NewCondition {
         Self { status, reason, message: message.into(), moves: true }
     }
 
-    /// The condition, if route-ccm should write it to the node.
+    /// Returns the condition, if route-ccm should write it to the node.
     fn differs(mut self, node: &Node) -> Option<Self> {
         self.moves = node.condition(NETWORK_UNAVAILABLE) != Some(self.status.as_str());
         (self.moves || self.says_else(node)).then_some(self)
@@ -83,7 +83,7 @@ fn is_own(condition: &Condition) -> bool {
         && reason.is_some_and(|reason| [NOT_CREATED, NOT_AVAILABLE].contains(&reason))
 }
 
-/// The kind of what a message says: its first words, without numbers, addresses and such.
+/// Returns the kind of what a message says: its first words, without numbers, addresses and such.
 fn topic(message: &str) -> impl Iterator<Item = &str> {
     let said = [FAILED, NO_CIDRS].into_iter().fold(message, |text, start| {
         text.strip_prefix(start).map_or(text, |text| text.trim_start_matches(": "))
@@ -92,8 +92,8 @@ fn topic(message: &str) -> impl Iterator<Item = &str> {
     first.split(' ').filter(|word| !word.contains(|one: char| one.is_ascii_digit()))
 }
 
-/// The condition to write for a node with pod CIDRs, if any. `waited` is how long it has lacked
-/// routes.
+/// Returns the condition to write for a node with pod CIDRs, if any. `waited` is how long it has
+/// lacked routes.
 pub fn of_routes(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<NewCondition> {
     let change = match routes.why() {
         None => {
@@ -106,11 +106,11 @@ pub fn of_routes(node: &Node, routes: &NodeRoutes, waited: Duration) -> Option<N
     change.differs(node)
 }
 
-/// The reason for a node without pod CIDRs if this program makes no routes: the condition is then
-/// another component's, except in this case.
+/// The reason for a node without pod CIDRs if this program does not make routes. In all other cases
+/// the condition then belongs to another component.
 const NOT_AVAILABLE: &str = "CIDRNotAvailable";
 
-/// The condition to write for a node that gets no pod CIDRs, if any.
+/// Returns the condition to write for a node that gets no pod CIDRs, if any.
 pub fn without_cidrs(node: &Node, why: &str, has_routes: bool) -> Option<NewCondition> {
     let (reason, message) = match has_routes {
         true => (NOT_CREATED, format!("{FAILED}: {NO_CIDRS}: {why}")),
@@ -129,7 +129,7 @@ fn shows(node: &Node, reason: &str) -> bool {
     shown.is_some_and(|shown| shown.reason.as_deref() == Some(reason))
 }
 
-/// The condition to write for a node that has got them, if this program makes no routes.
+/// Returns the condition to write for a node that has got them, if this program makes no routes.
 pub fn with_cidrs(node: &Node) -> Option<NewCondition> {
     let message = "the node has pod CIDRs; no routes are made (--configure-cloud-routes)";
     let new = || NewCondition::new(Status::False, "CIDRAssigned", message);
@@ -165,7 +165,8 @@ mod tests {
             .map(|change| (change.status.as_str(), change.reason))
     }
 
-    /// Upstream's scenarios 34 to 42. Those in which another component's reason stays differ.
+    /// Upstream's scenarios 34 to 42. The scenarios in which another component's reason stays
+    /// differ.
     #[test]
     fn the_status_decides() {
         let (there, failed) = (NodeRoutes::default(), lacking(Lack::failed("x")));
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(reason(without_cidrs(&new, "x", false)), Some(("True", "CIDRNotAvailable")));
         assert_eq!(without_cidrs(&marked, "x", false), None);
         assert_eq!(reason(with_cidrs(&marked)), Some(("False", "CIDRAssigned")));
-        // The condition of a controller of routes.
+        // This is the condition of a controller of routes.
         assert_eq!(with_cidrs(&node(Some(("True", "NoRouteCreated")))), None);
     }
 
@@ -242,7 +243,7 @@ mod tests {
         for message in ["", FAILED] {
             assert!(is_written(message, "quota_exceeded: 3 of 3"), "{message}: it says nothing");
         }
-        // Of the other part of the program.
+        // This one belongs to the other part of the program.
         let other = node(Some(("True", NOT_AVAILABLE)));
         assert!(of_routes(&other, &lacking(Lack::failed("x")), GRACE).is_some());
     }

@@ -29,15 +29,15 @@ use super::{
     wanted::{LeftOut, NodeView, Problem, is_inside},
 };
 
-/// Whose a route is.
+/// The owner of a route.
 enum Whose {
-    /// Ours: its target is the node at this place.
+    /// This cluster's: its target is the node at this place.
     Node(usize),
-    /// Ours, but its target is no longer a node.
+    /// This cluster's, but its target is not a node any more.
     Orphan(Orphan),
-    /// Inside the cluster CIDRs, and only the word of this node makes it ours.
+    /// It is inside the cluster CIDRs, and only the statement of this node makes it ours.
     Claimed(Shared),
-    /// Inside the cluster CIDRs, and its target is not known.
+    /// It is inside the cluster CIDRs, and its target is not known.
     Unknown,
     /// Another owner's.
     Foreign,
@@ -53,7 +53,7 @@ struct Orphan {
     labels: Labels,
     /// The target, if it does not belong to a node: the cloud may prove that it is gone.
     target: Option<RouteTarget>,
-    /// Why the node that has the target is left out, if it is.
+    /// The reason why the node that has the target is excluded, if it is.
     left_out: Option<LeftOut>,
 }
 
@@ -71,9 +71,10 @@ pub(super) struct Decider<'a> {
     passed: BTreeSet<IpNet>,
     lacks: HashMap<usize, NodeRoutes>,
     unknown: BTreeSet<RouteTarget>,
-    /// The targets to ask about that nodes have by their own word, by the UIDs of the nodes.
+    /// The targets that only the nodes themselves report and that the cloud should be asked about,
+    /// by the UIDs of the nodes.
     claims: BTreeMap<Box<str>, Claim>,
-    /// True if the last change of the cluster CIDRs took in a route that no node needs.
+    /// True if the last change of the cluster CIDRs included a route that no node needs.
     is_in_doubt: bool,
     /// The routes that are as wanted.
     right: Vec<&'a Route>,
@@ -104,7 +105,7 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// A destination that is the pod CIDR of the node at this place.
+    /// Decides about a destination that is the pod CIDR of the node at this place.
     pub(super) fn wanted(&mut self, destination: IpNet, place: usize) {
         let Some(node) = self.view.nodes.get(place) else { return };
         let (mut right, mut others, mut obstacle, mut lent) = (Vec::new(), Vec::new(), None, None);
@@ -164,9 +165,9 @@ impl<'a> Decider<'a> {
         self.make(destination, place, others);
     }
 
-    /// A change of this destination is under way. An existing route serves the node, unless the
-    /// change removes it: it may have been sent before the node came. A route that carries no
-    /// traffic is being repaired.
+    /// Records that a change of this destination is under way. An existing route serves the node,
+    /// unless the change removes it: it may have been sent before the node came. A route that
+    /// carries no traffic is being repaired.
     fn changes(&mut self, destination: IpNet, place: usize, right: &[&Route]) {
         let in_flight = &self.planner.in_flight;
         if right.iter().any(|route| route.defect.is_none() && !in_flight.takes(route)) {
@@ -177,13 +178,14 @@ impl<'a> Decider<'a> {
         self.lack(destination, place, lack);
     }
 
-    /// The route waits for something normal. The last failure says more to the reader.
+    /// Records that the route waits for something normal. The last failure says more to the reader.
     fn waits(&self, destination: IpNet, how: &str) -> Lack {
         let failure = self.planner.failures.get(destination).map(Failure::lack);
         failure.unwrap_or_else(|| Lack::pending(format!("the route of {destination} {how}")))
     }
 
-    /// The route was made under another cluster's UID, and serves the node: another one would serve no better.
+    /// Records that the route was made under another cluster's UID, and serves the node: another
+    /// one would serve no better.
     fn lent(&mut self, cidr: IpNet, node: &NodeView, route: &Route) {
         let Some(owner) = &route.owner else { return };
         self.plan.counts.foreign -= 1;
@@ -192,8 +194,8 @@ impl<'a> Decider<'a> {
         self.plan.problems.push((Shared::clone(&node.node.name), problem));
     }
 
-    /// A foreign route keeps a node from its own. Our own route beside it is deleted if its target
-    /// was another node's that is gone, since another machine may get that address.
+    /// Records that a foreign route keeps a node from its own. Our own route beside it is deleted
+    /// if its target was another node's that is gone, since another machine may get that address.
     fn leave(&mut self, name: &Shared, others: Vec<(&Route, Option<Orphan>)>) {
         let gone = others.into_iter().find_map(|(route, orphan)| {
             Some((route, orphan.filter(|orphan| orphan.node.as_ref() != Some(name))?))
@@ -229,7 +231,7 @@ impl<'a> Decider<'a> {
         let target = target_of(old);
         let why = format!("pod CIDR of node {name}; its target was {target}");
         let change = RouteChange::Replace { old: Box::new(old.clone()), new };
-        // A node that moves to another address is as suspicious as one that goes.
+        // A node that moves to another address is as suspicious as a node that disappears.
         let moves = orphan.filter(|orphan| orphan.node.as_ref() == Some(&name));
         match moves {
             Some(orphan) => {
@@ -244,7 +246,7 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// A destination that no node has.
+    /// Decides about a destination that no node has.
     pub(super) fn unwanted(&mut self, destination: IpNet) {
         let is_in_flight = self.planner.in_flight.contains(destination);
         let mut loss = None;
@@ -257,7 +259,7 @@ impl<'a> Decider<'a> {
                     let (name, labels) = (Shared::clone(&node.name), node.labels.clone());
                     let why = match left_out {
                         None => format!("node {name} has no such pod CIDR"),
-                        Some(_) => format!("node {name} is left out"),
+                        Some(_) => format!("node {name} is excluded"),
                     };
                     let left_out = *left_out;
                     Orphan { why, node: Some(name), labels, left_out, ..Orphan::default() }
@@ -275,7 +277,7 @@ impl<'a> Decider<'a> {
                 Whose::Foreign => continue,
             };
             self.is_in_doubt |= self.is_newly_inside(route);
-            // One change per destination.
+            // Only one change is made per destination.
             loss.get_or_insert((route, orphan));
         }
         if let Some((route, orphan)) = loss.filter(|_| !is_in_flight) {
@@ -283,24 +285,25 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// A destination that is a pod CIDR with a problem: existing routes stay, and are counted.
+    /// Decides about a destination that is a pod CIDR with a problem: existing routes stay, and are
+    /// counted.
     pub(super) fn disputed(&mut self, destination: IpNet) {
         for route in self.view.table.to(destination) {
             self.whose(route);
         }
     }
 
-    /// The node's route exists.
+    /// Records that the node's route exists.
     fn there(&mut self, place: usize, route: &'a Route) {
         if let Some(defect) = &route.defect {
             self.plan.counts.defective += 1;
-            // Some clouds take their time for a route.
+            // Some clouds need some time for a route.
             self.lack(route.destination.trunc(), place, Lack::pending(defect.clone()));
             if let Some(node) = self.view.nodes.get(place) {
                 let change =
                     RouteChange::Create(Arc::new(self.route(route.destination.trunc(), node)));
                 let name = Shared::clone(&node.node.name);
-                self.push(change, Some(name), format!("it carries no traffic: {defect}"));
+                self.push(change, Some(name), format!("it does not carry traffic: {defect}"));
             }
         } else {
             self.right.push(route);
@@ -413,7 +416,7 @@ impl<'a> Decider<'a> {
         left_out.map_or_else(|| claims.word(target, node), |_| Word::Counts)
     }
 
-    /// Returns the node at this place if it is left out and only its word makes the route ours. That does not let the
+    /// Returns the node at this place if it is excluded and only its word makes the route ours. That does not let the
     /// route go for another node.
     fn claims_alone(&self, route: &Route, place: usize) -> Option<Shared> {
         let view = self.view.nodes.get(place).filter(|view| view.left_out.is_some())?;
@@ -463,10 +466,13 @@ impl<'a> Decider<'a> {
         let orphan =
             |why: String, node| Orphan { why, node, target: target.cloned(), ..Orphan::default() };
         if let Some(owner) = recorded {
-            let why = format!("it was made for node {}, and its target is no node's", owner.name);
+            let why = format!(
+                "it was made for node {}, and its target does not belong to a node",
+                owner.name
+            );
             return Whose::Orphan(orphan(why, Some(owner.name.as_str().into())));
         }
-        // A route that drops packets has no target whose end could be proven.
+        // A route that drops packets does not have a target whose end could be proven.
         let Some(target) = target else { return Whose::Foreign };
         match self.planner.cases.finding(target) {
             Finding::Gone { evidence, .. } => {

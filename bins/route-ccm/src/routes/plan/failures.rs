@@ -1,4 +1,4 @@
-//! When a change that failed is tried again: per route, never per pass.
+//! Decides when a failed change is tried again: per route, never per pass.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -26,7 +26,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Its meaning for the node of the route.
+    /// Returns its meaning for the node of the route.
     pub fn lack(&self) -> Lack {
         let (source, has_failed) =
             (LackSource::Change, !self.kind.is_some_and(ErrorKind::is_at_work));
@@ -52,7 +52,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// The last failure, also after the time of its retry.
+    /// Returns the last failure, also after the time of its retry.
     pub fn get(&self, destination: IpNet) -> Option<&Failure> {
         self.failures.get(&destination)
     }
@@ -60,7 +60,7 @@ impl Failures {
     /// Records a failure.
     pub fn add(&mut self, now: At, destination: IpNet, error: &CloudError) {
         let is_conflict = is_conflict(error);
-        // It is forgotten with the next list, which comes earlier if the cloud answers.
+        // It is forgotten after the next list, which comes earlier if the cloud answers.
         let class = if is_conflict { RetryClass::Retry } else { error.class() };
         self.record(now, destination, class, error.to_string(), Some(error.kind));
     }
@@ -91,17 +91,17 @@ impl Failures {
         self.failures.insert(destination, failure);
     }
 
-    /// The change has succeeded, or what it depends on has changed.
+    /// Records that the change has succeeded, or what it depends on has changed.
     pub fn forget(&mut self, destination: IpNet) {
         self.failures.remove(&destination);
     }
 
-    /// The table was listed: it shows what others have changed.
+    /// Records that the table was listed: it shows what others have changed.
     pub fn forget_conflicts(&mut self) {
         self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::Busy));
     }
 
-    /// There is room for another route: routes that found no room are tried at once.
+    /// Records that there is room for another route: routes that found no room are tried at once.
     pub fn forget_full(&mut self) {
         self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::QuotaExceeded));
     }

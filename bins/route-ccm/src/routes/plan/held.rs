@@ -1,4 +1,4 @@
-//! Why a change of a route is not made now.
+//! The reasons why a change of a route is not made now.
 
 use std::fmt;
 
@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 
 use super::{failures::Failure, wanted::LeftOut};
 
-/// Why a change is held.
+/// The reason why a change is held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Held {
-    /// By the brake.
+    /// The brake holds it.
     Brake(Hold),
     /// Only the last change of the cluster CIDRs makes the route ours.
     NewlyInside {
         /// The node to which it leads or led, if it is known.
         node: Option<Shared>,
     },
-    /// It leads to a node that is left out, which gets no route.
+    /// It leads to an excluded node, which does not get a route.
     LeftOut {
         /// The node.
         node: Shared,
-        /// Why it is left out.
+        /// The reason why it is excluded.
         why: LeftOut,
     },
-    /// Until the retry of a change that failed.
+    /// It waits for the retry of a failed change.
     Retry(Failure),
     /// The route table has no room.
     NoRoom,
 }
 
 impl Held {
-    /// The node to which a route leads that only a person lets go.
+    /// Returns the node to which a route leads that only a person lets go.
     pub const fn waits_for_a_person(&self) -> Option<&Shared> {
         match self {
             Self::NewlyInside { node } => node.as_ref(),
@@ -54,12 +54,12 @@ impl fmt::Display for Held {
             Self::LeftOut { node, why: LeftOut::AnotherProvider } => {
                 write!(
                     f,
-                    "the provider ID of node {node} is not one of this provider, so it needs no route: approve that it goes"
+                    "the provider ID of node {node} is not one of this provider, so it does not need a route: approve its deletion"
                 )
             }
             Self::LeftOut { node, why: LeftOut::NotSelected } => write!(
                 f,
-                "node {node} does not match --node-selector: check that, or approve that the route goes"
+                "node {node} does not match --node-selector: check that, or approve the deletion of the route"
             ),
             Self::Retry(Failure { retry, error, kind }) => {
                 let why = match kind {

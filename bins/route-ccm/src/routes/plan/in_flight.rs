@@ -7,27 +7,27 @@ use ccm_cloud::{Route, RouteTraits};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-/// How many changes are under way at once: a few calls of the largest size. More would not be
+/// The maximum number of changes in flight: a few calls of the largest size. More would not be
 /// faster, and each is in memory in several forms.
 const AT_ONCE: usize = 1000;
-/// How long a change counts as one of them: a hanging call does not block the others.
+/// How long a change counts for this maximum, so that a hanging call does not block the others.
 const SLOW: Duration = Duration::from_secs(3);
 /// The most changes, including calls that hang.
 const MOST: usize = 4 * AT_ONCE;
 
-/// These changes by destination: when each was sent, and the route that goes by it, if one goes.
+/// The changes by destination: when each was sent, and the route that it removes, if any.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct InFlight {
     sent: BTreeMap<IpNet, (At, Option<Route>)>,
 }
 
 impl InFlight {
-    /// A change of this destination is sent, by which this route goes, if one goes.
+    /// Records that a change of this destination is sent, by which this route goes, if one goes.
     pub fn insert(&mut self, destination: IpNet, now: At, old: Option<&Route>) {
         self.sent.insert(destination, (now, old.cloned()));
     }
 
-    /// It is answered.
+    /// Records that the change is answered.
     pub fn remove(&mut self, destination: IpNet) {
         self.sent.remove(&destination);
     }
@@ -43,7 +43,7 @@ impl InFlight {
         self.sent.contains_key(&destination)
     }
 
-    /// When the change of this destination was sent, if it is not answered yet.
+    /// Returns when the change of this destination was sent, if it is not answered yet.
     pub fn since(&self, destination: IpNet) -> Option<At> {
         self.sent.get(&destination).map(|(sent, _)| *sent)
     }
@@ -53,12 +53,12 @@ impl InFlight {
         self.sent.is_empty()
     }
 
-    /// Their destinations.
+    /// Returns the destinations of the changes.
     pub fn destinations(&self) -> impl Iterator<Item = IpNet> {
         self.sent.keys().copied()
     }
 
-    /// How many nodes may get a route now, in full calls.
+    /// Returns how many nodes may get a route now, in full calls.
     pub fn room(&self, now: At, traits: &RouteTraits) -> usize {
         let batch = traits.max_batch.max(1);
         let new = self.sent.values().filter(|(sent, _)| now < *sent + SLOW).count();
@@ -66,7 +66,7 @@ impl InFlight {
         room.min(MOST.max(batch).saturating_sub(self.sent.len())) / batch * batch
     }
 
-    /// When there is more room, if no answer comes.
+    /// Returns when there is more room, if no answer comes.
     pub fn next(&self, now: At) -> Option<At> {
         self.sent.values().map(|(sent, _)| *sent + SLOW).filter(|due| *due > now).min()
     }

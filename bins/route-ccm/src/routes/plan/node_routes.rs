@@ -28,7 +28,7 @@ pub struct Lack {
     pub mend: Option<String>,
     /// The subject of the cause.
     pub source: LackSource,
-    /// True if a call or a check failed: then the condition shows it at once.
+    /// True if a call or a check has failed. Then the condition shows it at once.
     pub has_failed: bool,
 }
 
@@ -44,17 +44,17 @@ pub enum LackSource {
 }
 
 impl Lack {
-    /// It is being made, or waits for something normal.
+    /// Returns the lack of a route that is being made, or waits for something normal.
     pub fn pending(cause: impl Into<String>) -> Self {
         Self { cause: cause.into(), mend: None, source: LackSource::Routes, has_failed: false }
     }
 
-    /// It cannot be made for now.
+    /// Returns the lack of a route that cannot be made for now.
     pub fn failed(cause: impl Into<String>) -> Self {
         Self { has_failed: true, ..Self::pending(cause) }
     }
 
-    /// The node lacks what the cloud needs.
+    /// Returns the state of a node that lacks data that the cloud needs.
     pub fn of_node(problem: &Problem) -> Self {
         let (cause, mend) = (problem.cause(), Some(problem.mend()));
         match problem {
@@ -77,14 +77,14 @@ impl NodeRoutes {
         self.uid == node.uid
     }
 
-    /// The route of this pod CIDR is missing, for this reason.
+    /// Records that the route of this pod CIDR is missing, for this reason.
     pub fn lack(&mut self, destination: IpNet, lack: Lack) {
         self.found(destination);
         self.missing.reserve_exact(1);
         self.missing.push((destination, lack));
     }
 
-    /// The route of this pod CIDR exists.
+    /// Records that the route of this pod CIDR exists.
     pub fn found(&mut self, destination: IpNet) {
         self.missing.retain(|(missing, _)| *missing != destination);
     }

@@ -17,11 +17,12 @@ pub struct NodeView {
     pub node: Arc<Node>,
     /// Its provider ID.
     pub id: Option<ProviderId>,
-    /// Why it is left out, if it is: it gets no route and no condition, and a route to it stays.
+    /// The reason why it is excluded, if it is: it does not get a route or a condition, and a route
+    /// to it stays.
     pub left_out: Option<LeftOut>,
 }
 
-/// Why a node is left out.
+/// The reason why a node is excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LeftOut {
     /// Its provider ID has another provider's scheme, or cannot be read.
@@ -31,13 +32,13 @@ pub enum LeftOut {
 }
 
 impl NodeView {
-    /// Its addresses that are IP addresses of the cluster's network.
+    /// Returns its addresses that are IP addresses of the cluster's network.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> {
         let is_internal = |one: &&Address| *one.kind == *AddressKind::InternalIp.as_str();
         self.node.addresses.iter().filter(is_internal).filter_map(Address::ip)
     }
 
-    /// Its addresses, for the cloud.
+    /// Returns its addresses, for the cloud.
     pub fn addresses(&self) -> Vec<NodeAddress> {
         let read = |address: &Address| {
             let text = address.ip().map(|ip| ip.to_string());
@@ -47,13 +48,14 @@ impl NodeView {
         self.node.addresses.iter().filter_map(read).collect()
     }
 
-    /// The address that a cloud gives a route to this pod CIDR as its target, if its targets are addresses.
+    /// Returns the address that a cloud gives a route to this pod CIDR as its target, if its
+    /// targets are addresses.
     pub fn address_for(&self, cidr: IpNet) -> Option<IpAddr> {
         let family = IpFamily::of(cidr.addr());
         self.ips().find(|ip| IpFamily::of(*ip) == family)
     }
 
-    /// The cloud's conditions for this node as the target of a route to this pod CIDR.
+    /// Returns the cloud's conditions for this node as the target of a route to this pod CIDR.
     pub fn lacks(&self, cidr: IpNet, traits: &RouteTraits) -> Option<Problem> {
         if traits.target_ids && self.id.is_none() {
             let unreadable = self.node.provider_id.clone().filter(|text| !text.is_empty());
@@ -65,7 +67,7 @@ impl NodeView {
         }
     }
 
-    /// Its pod CIDRs that can be parsed, without host bits.
+    /// Returns its pod CIDRs that can be parsed, without host bits.
     pub fn pod_cidrs(&self) -> impl Iterator<Item = IpNet> {
         self.node.pod_cidrs.iter().filter_map(|text| Some(network(text)?.trunc()))
     }

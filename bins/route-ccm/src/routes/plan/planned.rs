@@ -19,12 +19,12 @@ pub struct Planned {
     pub node: Option<Shared>,
     /// The reason.
     pub why: String,
-    /// Why it is held; `None` if it is due.
+    /// The reason why it is held, or `None` if it is due.
     pub held: Option<Held>,
 }
 
 impl Planned {
-    /// The change in words: `create 10.244.1.0/24 to node-1`.
+    /// Returns the change in words: `create 10.244.1.0/24 to node-1`.
     pub fn words(&self) -> String {
         let destination = self.change.destination();
         match &self.change {
@@ -55,7 +55,7 @@ impl Planned {
         })
     }
 
-    /// The route that the change makes.
+    /// Returns the route that the change makes.
     fn wanted(&self) -> Option<&WantedRoute> {
         match &self.change {
             RouteChange::Create(new) | RouteChange::Replace { new, .. } => Some(new),
@@ -63,7 +63,7 @@ impl Planned {
         }
     }
 
-    /// The route that goes.
+    /// Returns the route that goes.
     pub fn old(&self) -> Option<&Route> {
         match &self.change {
             RouteChange::Replace { old, .. } | RouteChange::Delete(old) => Some(old),
@@ -71,7 +71,7 @@ impl Planned {
         }
     }
 
-    /// The kind of change.
+    /// Returns the kind of change.
     pub fn kind(&self) -> &'static str {
         match &self.change {
             RouteChange::Create(_) => "create",
@@ -81,18 +81,19 @@ impl Planned {
     }
 }
 
-/// The addresses that can be a target.
+/// Returns the addresses that can be a target.
 fn internal(addresses: &[NodeAddress]) -> impl Iterator<Item = &str> {
     let is_internal = |one: &&NodeAddress| one.kind == AddressKind::InternalIp;
     addresses.iter().filter(is_internal).map(|one| one.address.as_str())
 }
 
-/// The target of a route in words.
+/// Returns the target of a route in words.
 pub(super) fn target_of(route: &Route) -> String {
     route.target.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string)
 }
 
-/// The target that the cloud will give the new route, in the form of the old route's target.
+/// Returns the target that the cloud will give the new route, in the form of the old route's
+/// target.
 fn target_like(old: &Route, new: &WantedRoute) -> String {
     let family = IpFamily::of(new.destination.addr());
     let mut ips = internal(&new.addresses).filter_map(|one| one.parse().ok());

@@ -1,4 +1,4 @@
-//! Why a node does not get the route of a pod CIDR.
+//! The reason why a node does not get the route of a pod CIDR.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use ccm_objects::Shared;
 use ipnet::IpNet;
 use serde::Serialize;
 
-/// Why a node does not get the route of a pod CIDR.
+/// The reason why a node does not get the route of a pod CIDR.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Problem {
     /// It is not a CIDR.
@@ -39,7 +39,7 @@ pub enum Problem {
         /// The prefix length that is usual.
         usual: u8,
     },
-    /// Another node has the provider ID or the address, and a better right to it.
+    /// Another node has the provider ID or the address, and a better claim to it.
     SameTarget {
         /// The provider ID, or the address.
         target: RouteTarget,
@@ -82,38 +82,40 @@ impl Problem {
         }
     }
 
-    /// The problem in words.
+    /// Returns the problem in words.
     pub fn cause(&self) -> String {
         match self {
             Self::Unreadable(text) => {
                 format!("spec.podCIDRs has {text:?}, which is not a CIDR such as 10.244.1.0/24")
             }
             Self::Outside(cidr) => {
-                format!("pod CIDR {cidr} is not inside --cluster-cidr, so it gets no route")
+                format!("pod CIDR {cidr} is not inside --cluster-cidr, so it does not get a route")
             }
             Self::Overlaps { cidr, other, node } => {
                 let how = match cidr == other {
-                    true => format!("is also node {node}'s"),
+                    true => format!("also belongs to node {node}"),
                     false => format!("overlaps {other} of node {node}"),
                 };
                 format!("pod CIDR {cidr} {how}, which is older and gets the route")
             }
             Self::TooWide { cidr, most, flag } => {
-                format!("pod CIDR {cidr} is wider than /{most} of --{flag}, so it gets no route")
+                format!(
+                    "pod CIDR {cidr} is wider than /{most} of --{flag}, so it does not get a route"
+                )
             }
             Self::WiderThanMost { cidr, usual } => format!(
-                "pod CIDR {cidr} is wider than most nodes' (/{usual}), so it gets no route until a person approves it"
+                "pod CIDR {cidr} is wider than on most nodes (/{usual}), so it does not get a route until a person approves it"
             ),
             Self::SameTarget { target, node } => {
                 let is_address = matches!(target, RouteTarget::Address(_));
                 let what = if is_address { "InternalIP" } else { "provider ID" };
                 format!(
-                    "node {node}, which is initialised, ready or older, has the same {what} {target}, so this node gets no route to it"
+                    "node {node}, which is initialised, ready or older, has the same {what} {target}, so this node does not get a route to it"
                 )
             }
             Self::Family(cidr) => {
                 let family = IpFamily::of(cidr.addr());
-                format!("the cloud has no {family} routes, so pod CIDR {cidr} gets no route")
+                format!("the cloud has no {family} routes, so pod CIDR {cidr} does not get a route")
             }
             Self::NoProviderId => {
                 "the node has no provider ID yet, which its routes need".to_owned()
@@ -123,7 +125,7 @@ impl Problem {
                 format!("provider ID {begin:?} does not have {}", ProviderId::FORM)
             }
             Self::Lent { cidr, cluster: ClusterId { name, uid } } => format!(
-                "the route of {cidr} was made by cluster {name} (UID {uid}): it serves this node and stays, and nothing makes it again or deletes it"
+                "the route of {cidr} was made by cluster {name} (UID {uid}): it serves this node and stays, but would not be created again or deleted"
             ),
             Self::NoAddress(cidr) => {
                 let family = IpFamily::of(cidr.addr());
@@ -134,10 +136,10 @@ impl Problem {
         }
     }
 
-    /// The fix, for a person.
+    /// Returns the fix, for a person.
     pub fn mend(&self) -> String {
         let mend = match self {
-            // Pod CIDRs cannot be changed.
+            // The pod CIDRs of a node cannot be changed.
             Self::Unreadable(_) | Self::Overlaps { .. } | Self::TooWide { .. } => {
                 "delete this Node, so that it registers again and gets another pod CIDR"
             }
@@ -148,7 +150,7 @@ impl Problem {
             Self::SameTarget { target: RouteTarget::Address(_), .. } => {
                 "correct status.addresses of the Node whose machine does not have it, or delete that Node"
             }
-            Self::SameTarget { .. } => "delete the Node whose machine it is not",
+            Self::SameTarget { .. } => "delete the Node to which the machine does not belong",
             Self::Family(cidr) => {
                 return format!("use a cluster without {} pod CIDRs", IpFamily::of(cidr.addr()));
             }
@@ -173,7 +175,7 @@ impl Problem {
 /// The advice for a node without pod CIDRs, if this program does not assign pod CIDRs.
 pub const ASSIGN: &str = "set --allocate-node-cidrs=true in one program, in kube-controller-manager or here, or see why that program does not assign them";
 
-/// No more characters of an unreadable provider ID are shown.
+/// At most this many characters of an unreadable provider ID are shown.
 pub const LONGEST_ID: usize = 100;
 
 impl fmt::Display for Problem {

@@ -1,5 +1,5 @@
-//! The route table as this process knows it: as listed, with the changes that it has made since,
-//! so that it need not be listed after each one.
+//! The route table as this process knows it: as listed, with its own later changes, so that it need
+//! not be listed after each one.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -28,17 +28,17 @@ impl From<RouteTable> for Table {
 }
 
 impl Table {
-    /// The destinations.
+    /// Returns the destinations.
     pub fn destinations(&self) -> impl Iterator<Item = IpNet> {
         self.routes.keys().copied()
     }
 
-    /// The routes to a destination.
+    /// Returns the routes to a destination.
     pub fn to(&self, destination: IpNet) -> &[Route] {
         self.routes.get(&destination).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The targets of all routes.
+    /// Returns the targets of all routes.
     pub fn targets(&self) -> HashSet<&RouteTarget> {
         self.routes.values().flatten().filter_map(|route| route.target.as_ref()).collect()
     }
@@ -51,7 +51,8 @@ impl Table {
         if let RouteChange::Replace { old, .. } | RouteChange::Delete(old) = change {
             remove(routes, old);
         }
-        // It may have been there: repaired, or listed after the change and before its answer.
+        // It may exist already, because it was repaired, or listed between the change and its
+        // answer.
         applied.route.iter().for_each(|route| remove(routes, route));
         applied.route.iter().for_each(|route| add(routes, route.clone()));
         let after = routes.len();
@@ -68,7 +69,8 @@ impl Table {
     }
 }
 
-/// A destination has one route, rarely two: a vector that grows on its own has room for four.
+/// Adds a route. A destination has one route, rarely two, but a vector that grows has room for
+/// four.
 fn add(routes: &mut Vec<Route>, route: Route) {
     routes.reserve_exact(1);
     routes.push(route);

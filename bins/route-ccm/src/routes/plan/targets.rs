@@ -17,22 +17,23 @@ use super::{
     pairs,
 };
 
-/// How long a target is remembered that no route has: a call to create one may be under way, or
-/// be carried out late.
+/// How long a target without a route is remembered, because a call to create one may be under way,
+/// or be carried out late.
 pub(super) const KEPT: Duration = Duration::from_mins(30);
-/// How many targets are remembered at most. A replica that does not lead sees no table, so it forgets no other way.
-/// The cloud is asked about the target of a route that is forgotten.
+/// The maximum number of targets that are remembered. A replica that does not lead does not see the
+/// table, so it forgets only in this way. The cloud is asked about a forgotten target of a route.
 const MOST: usize = 20_000;
 
-/// The targets of a node, in all forms in which a cloud may show them.
+/// Returns the targets of a node, in all forms in which a cloud may show them.
 fn targets_of(view: &NodeView) -> impl Iterator<Item = RouteTarget> {
     let name = RouteTarget::Node(view.node.name.to_string());
     let id = view.id.clone().map(RouteTarget::Instance);
     [name].into_iter().chain(id).chain(view.ips().map(RouteTarget::Address))
 }
 
-/// The places of the present nodes by target, in all forms in which a cloud may show one. Of two nodes with one target,
-/// the one with the better right has it. Made for each plan, so it copies no text.
+/// The places of the present nodes by target, in all forms in which a cloud may show one. Of two
+/// nodes with one target, the one with the better claim has it. This is made for each plan, so it
+/// does not copy texts.
 #[derive(Clone, Debug, Default)]
 pub struct Targets<'a> {
     names: HashMap<&'a str, usize>,
@@ -41,7 +42,7 @@ pub struct Targets<'a> {
 }
 
 impl<'a> Targets<'a> {
-    /// The targets of these nodes.
+    /// Returns the targets of these nodes.
     pub fn of(nodes: &'a [NodeView]) -> Self {
         let mut targets = Self::default();
         let mut order = oldest_first(nodes);
@@ -58,7 +59,7 @@ impl<'a> Targets<'a> {
         targets
     }
 
-    /// The place of the node with this target.
+    /// Returns the place of the node with this target.
     pub fn place(&self, target: &RouteTarget) -> Option<usize> {
         match target {
             RouteTarget::Node(name) => self.names.get(name.as_str()),
@@ -70,7 +71,7 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// The nodes with their places, the oldest first.
+/// Returns the nodes with their places, the oldest first.
 pub(super) fn oldest_first(nodes: &[NodeView]) -> Vec<(usize, &NodeView)> {
     let mut order: Vec<_> = nodes.iter().enumerate().collect();
     order.sort_by_key(|(_, NodeView { node, .. })| {
@@ -79,9 +80,10 @@ pub(super) fn oldest_first(nodes: &[NodeView]) -> Vec<(usize, &NodeView)> {
     order
 }
 
-/// The right of a node to a target that another node names as well; the smallest key has the best right. node-ccm holds a
-/// new node that has the ID of another machine, so that one takes nothing from a node that is initialised. A machine that
-/// is gone may have left its address to another one.
+/// Returns the right of a node to a target that another node names as well; the smallest key has
+/// the best right. node-ccm holds a new node that has the ID of another machine, so that one takes
+/// nothing from a node that is initialised. A machine that is gone may have left its address to
+/// another one.
 fn right_to_target(view: &NodeView) -> impl Ord + use<> {
     let NodeView { node, id, left_out } = view;
     let is_anothers = *left_out == Some(LeftOut::AnotherProvider);
@@ -103,33 +105,34 @@ pub fn is_target(target: &RouteTarget, view: &NodeView) -> bool {
 pub struct FormerNode {
     /// Its name, IDs, addresses and labels.
     pub node: Arc<Node>,
-    /// True if it was marked for scale-down when it was last seen, so that its routes go without
-    /// being counted.
+    /// True if it was marked for scale-down when it was last seen, so that the removal of its
+    /// routes does not count.
     pub was_marked: bool,
 }
 
 /// Targets that belonged to nodes while this process watched.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Former {
-    /// With the time since when no route has had the target, and the number of its node.
+    /// The targets, with the time since when no route has had the target, and the number of its
+    /// node.
     #[serde(with = "pairs")]
     targets: HashMap<RouteTarget, (FormerNode, Option<At>, usize)>,
-    /// How many nodes there were.
+    /// How many nodes have existed.
     nodes: usize,
 }
 
 impl Former {
-    /// The node that had this target.
+    /// Returns the node that had this target.
     pub fn get(&self, target: &RouteTarget) -> Option<&FormerNode> {
         self.targets.get(target).map(|(node, ..)| node)
     }
 
-    /// A node is gone.
+    /// Records that a node is gone.
     pub fn gone(&mut self, view: &NodeView, was_marked: bool) {
         self.remember(targets_of(view), view, was_marked);
     }
 
-    /// A node has changed.
+    /// Records that a node has changed.
     pub fn changed(&mut self, before: &NodeView, after: &NodeView) {
         let lost = targets_of(before).filter(|target| !is_target(target, after));
         self.remember(lost, before, false);

@@ -21,7 +21,7 @@ pub(in crate::routes) fn net(text: &str) -> IpNet {
     text.parse().expect("a network")
 }
 
-/// A node with this number: its name, ID, address, pod CIDRs and time of creation follow.
+/// Returns a node with this number: its name, ID, address, pod CIDRs and time of creation follow.
 pub(in crate::routes) fn node(number: u8, cidrs: &[&str]) -> NodeView {
     let id = format!("sim://i-{number}");
     let created = format!("2026-01-01T00:00:{number:02}Z").parse().expect("a time");
@@ -37,7 +37,7 @@ pub(in crate::routes) fn node(number: u8, cidrs: &[&str]) -> NodeView {
     NodeView { node: Arc::new(node), id: ProviderId::parse(&id).ok(), left_out: None }
 }
 
-/// An approval of the nodes of this selector.
+/// Returns an approval of the nodes of this selector.
 pub(in crate::routes) fn approves(selector: &str) -> SetApproval {
     let texts = [(KEYS.selector, selector), (KEYS.until, "2030-01-01T00:00:00Z")];
     let read = |key: &str| Some(texts.iter().find(|(name, _)| *name == key)?.1.to_owned());
@@ -119,7 +119,7 @@ impl World {
         self.planner.plan(now, &view)
     }
 
-    /// The due changes in words.
+    /// Returns the due changes in words.
     pub(super) fn due(&mut self, now: At) -> Vec<String> {
         self.plan(now).due().map(words).collect()
     }
@@ -143,7 +143,7 @@ impl World {
         done
     }
 
-    /// A node goes, as the informer shows it.
+    /// Deletes a node, as the informer shows it.
     pub(super) fn goes(&mut self, number: u8, was_marked: bool) {
         let name = format!("n{number}");
         let place = self.nodes.iter().position(|view| *view.node.name == *name).expect("a node");
@@ -183,7 +183,7 @@ pub(super) fn gone() -> TargetState {
     })
 }
 
-/// Why a node lacks routes, and whether it is a failure.
+/// Returns why a node lacks routes, and whether it is a failure.
 pub(super) fn why(plan: &Plan, name: &str) -> (String, Option<bool>) {
     let why = plan.nodes.get(name).and_then(NodeRoutes::why);
     why.map_or_else(Default::default, |(why, failed)| (why, Some(failed)))
@@ -216,12 +216,12 @@ fn each_pod_cidr_gets_its_route() {
 
 #[test]
 fn right_routes_stay() {
-    // 16 and 20; and networks are compared, not texts: host bits mean nothing.
+    // 16 and 20. Networks are compared instead of texts, because host bits have no meaning.
     let nodes = vec![node(1, &["10.120.1.7/24"]), node(2, &["10.120.2.0/24"])];
     let routes = vec![route("10.120.1.0/24", instance(1)), route("10.120.2.9/24", instance(2))];
     let mut world = World::new(nodes, routes);
     assert_eq!(world.settle(at(0)), NOTHING);
-    // A next hop and a name are targets as well.
+    // A next hop and a name are also targets.
     world.table = RouteTable {
         routes: vec![
             route("10.120.1.0/24", RouteTarget::Address("10.0.0.1".parse().expect("an address"))),
@@ -342,7 +342,7 @@ fn a_failure_is_retried_for_its_route_alone() {
         now = due;
     }
     assert_eq!(waits, [2, 4, 8, 16]);
-    // What the failure depends on has changed.
+    // The conditions of the failure have changed.
     let error = CloudError::new(ErrorKind::Invalid, "no");
     world.planner.applied(now, &failing, &Err(error));
     assert_eq!(world.plan(now).due().count(), 1);
@@ -379,7 +379,7 @@ fn a_defect_is_repaired_and_shown() {
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], vec![broken]);
     let plan = world.plan(at(0));
     assert_eq!(plan.counts.defective, 1);
-    // It may be one that the cloud is still making.
+    // The cloud may still be making it.
     assert_eq!(why(&plan, "n1"), ("no address pair".to_owned(), Some(false)));
     assert_eq!(world.settle(at(0)), ["create 10.120.1.0/24 to n1"]);
     assert_eq!(world.table.to(net("10.120.1.0/24")).len(), 1);
@@ -465,7 +465,7 @@ fn what_is_wrong_with_a_node_is_said_and_affects_no_other() {
     let plan = world.plan(at(1));
     let text = |name: &str| why(&plan, name).0;
     for (name, expect) in [
-        ("n2", "pod CIDR 10.120.1.0/24 is also node n1's, which is older"),
+        ("n2", "pod CIDR 10.120.1.0/24 also belongs to node n1, which is older"),
         ("n3", "pod CIDR 10.120.0.0/23 overlaps 10.120.1.0/24 of node n1, which is older"),
         ("n4", "pod CIDR 10.99.0.0/24 is not inside --cluster-cidr"),
         ("n5", "spec.podCIDRs has \"ten\", which is not a CIDR"),

@@ -22,8 +22,8 @@ pub use super::{
 pub use crate::networks::is_inside;
 use crate::networks::network;
 
-/// The routes to be, by destination, with the places of their nodes; and what is wrong with other
-/// pod CIDRs, by the place of their node.
+/// The wanted routes by destination, with the places of their nodes, and the problems of other pod
+/// CIDRs, by the place of their node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The routes.
@@ -46,7 +46,8 @@ impl View<'_> {
         self.table.to(cidr).iter().any(|route| route.target.as_ref().is_some_and(leads))
     }
 
-    /// The problem of a new route to the pod CIDR of this node, although the cloud could make it.
+    /// Returns the problem of a new route to the pod CIDR of this node, although the cloud could
+    /// make it.
     fn doubt(
         &self,
         cidr: IpNet,
@@ -73,8 +74,8 @@ impl View<'_> {
     }
 }
 
-/// The routes that these nodes need. Of two nodes with the same or overlapping pod CIDRs, the older one gets the
-/// route. A pod CIDR that is in doubt takes nothing from the others.
+/// Returns the routes that these nodes need. Of two nodes with the same or overlapping pod CIDRs,
+/// the older one gets the route. A pod CIDR that is in doubt takes nothing from the others.
 pub(super) fn wanted(targets: &Targets<'_>, given: &View<'_>) -> Wanted {
     let nodes = given.nodes;
     let (mut wanted, mut taken, mut approved) = (Wanted::default(), Taken::default(), Vec::new());

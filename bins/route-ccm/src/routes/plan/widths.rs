@@ -1,5 +1,5 @@
-//! How wide the pod CIDR of a node may be. A kubelet names the pod CIDR of its own Node when it registers, and a wide one
-//! would draw the traffic of many nodes to its machine.
+//! Limits the width of the pod CIDR of a node. A kubelet may name the pod CIDR of its own Node when
+//! it registers, and a wide one would attract the traffic of many nodes to its machine.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use super::{View, node_view::NodeView, problem::Problem};
 use crate::networks::{Config, is_inside};
 
-/// Fewer pod CIDRs show no usual size.
+/// Fewer pod CIDRs do not show a usual size.
 const FEW: usize = 4;
 
 /// How many pod CIDRs of each family have which prefix length.
@@ -18,7 +18,7 @@ const FEW: usize = 4;
 pub(super) struct Usual(BTreeMap<(IpFamily, u8), usize>);
 
 impl Usual {
-    /// The pod CIDRs of these nodes.
+    /// Returns the pod CIDRs of these nodes.
     pub(super) fn of(nodes: &[NodeView], cluster_cidrs: &[IpNet]) -> Self {
         let served = nodes.iter().filter(|view| view.left_out.is_none());
         let mut counts = BTreeMap::new();
@@ -30,7 +30,7 @@ impl Usual {
         Self(counts)
     }
 
-    /// The longest prefix length that most pod CIDRs of the family have, or a longer one.
+    /// Returns the longest prefix length that most pod CIDRs of the family have, or a longer one.
     fn prefix_len(&self, family: IpFamily) -> Option<u8> {
         let lengths = || self.0.range((family, 0)..=(family, u8::MAX)).rev();
         let total: usize = lengths().map(|(_, count)| count).sum();

@@ -1,4 +1,5 @@
-//! The loop: looks at all nodes, and sends the calls that follow. It waits for no call.
+//! The loop: makes passes over all nodes, and sends the calls that follow. It does not wait for
+//! calls.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::routes::{
     machine::{Call, Effect, Event},
 };
 
-/// The calls of a look that do not change routes: a list and two questions.
+/// The calls of a pass that do not change routes: a list and two questions.
 const QUESTIONS: usize = 3;
 
 /// The leader's looks.
@@ -41,7 +42,7 @@ impl passes::Pass for Looks {
 
 impl Looks {
     fn send(&self, call: Call) {
-        // The number of calls is limited by the channel's room.
+        // The room of the channel limits the number of calls.
         if let Err(error) = self.calls.try_send(call) {
             tracing::error!("a call to the cloud cannot be queued: {error}");
         }

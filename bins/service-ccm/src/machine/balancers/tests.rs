@@ -17,7 +17,7 @@ fn member(node: &str) -> Member {
     Member { node, provider_id: None, addresses, labels: Arc::default() }
 }
 
-/// Two load balancers that exist and whose members are not known yet.
+/// Returns two load balancers that exist and whose members are not known yet.
 fn resumed(left: Option<Digest>, nodes: &Arc<[Member]>) -> Balancers {
     let mut balancers = Balancers::default();
     let left = LeaderNote { settled: left, ..LeaderNote::default() };
@@ -51,7 +51,7 @@ fn with_the_nodes_of_the_last_leader_members_wait_for_their_turn() {
         assert_eq!((balancers.await_members(), awaited(&mut balancers)), expect, "{left:?}");
         assert_eq!(balancers.settled().is_some(), left == Some(own));
     }
-    // One on which the cloud works may be without a change of the last leader.
+    // A load balancer on which the cloud works may lack a change of the last leader.
     let mut balancers = resumed(Some(own), &nodes);
     {
         let entry = balancers.named("default/web").unwrap();

@@ -16,7 +16,7 @@ fn shown(change: impl FnOnce(&mut BalancerEntry)) -> ServiceState {
     state(&entry)
 }
 
-/// Two load balancers that exist.
+/// Returns two load balancers that exist.
 fn two() -> Machine {
     let mut machine = machine();
     for name in ["default/web", "default/api"] {

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// The cloud has worked for longer than this: only its operator may be able to end that.
+/// If the cloud works for longer than this, only its operator may be able to end that.
 const LONG: Duration = Duration::from_mins(10);
 
 impl Machine {
@@ -70,7 +70,7 @@ fn wrong(about: About<'_>, entry: &BalancerEntry, last: &LastPlan) -> Option<Exp
     let condition = last.condition(PROVISIONING);
     let (reason, message) =
         condition.filter(|(reason, _)| reasons::fares(*reason) != Fares::Fine)?;
-    // Another cause may come first, such as a mistake in the Service.
+    // Another cause, such as a mistake in the Service, may come first.
     if let Some(failed) = failed.filter(|failed| message.contains(&failed.error.to_string())) {
         let cause = format!("{}: {}", has_failed(failed), failed.error);
         return Some(Explanation::of_error(&failed.error, cause));
@@ -91,17 +91,17 @@ fn of_others(about: About<'_>, entry: &BalancerEntry, reason: Reason) -> Option<
     let (state, (namespace, name)) = (&entry.state, about.service.names());
     match (reason, &state.adoptable, &state.foreign) {
         (Reason::WaitingForAdoption, Some((id, _)), _) => Some(format!(
-            "read what would change (decided), then: kubectl -n {namespace} annotate service {name} --overwrite {ADOPT}={id}"
+            "check the changes (decided), then: kubectl -n {namespace} annotate service {name} --overwrite {ADOPT}={id}"
         )),
         (Reason::Conflict, _, Some(foreign)) => Some(match foreign.is_named {
             true => "remove the annotation that the cause names: then the Service gets another one, with another address".to_owned(),
-            false => "nothing if it should stay so; to have one of its own, with another address, change the type to ClusterIP and back".to_owned(),
+            false => "nothing if it should stay so; to give it its own load balancer, with another address, change the type to ClusterIP and back".to_owned(),
         }),
         _ => None,
     }
 }
 
-/// A write that the API server has refused, or that does not last.
+/// Explains a write that the API server has refused, or that does not last.
 fn not_written(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
     if let Some((what, error)) = entry.refused_write.as_deref() {
         let (fares, fix) = refused_write(error);
@@ -111,16 +111,16 @@ fn not_written(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
     let repeated = entry.state.repeats.waiting(about.now).next()?;
     let fix = match repeated::is_call(&repeated.kind) {
         true => {
-            "find in the cloud why it does not last: `there` says how the load balancer is; another client changes it back, or the cloud fails to make it"
+            "find in the cloud why it does not last: `there` says how the load balancer is; another client undoes it, or the cloud fails to make it"
         }
         false => {
-            "find who takes it back: another controller, an admission webhook or policy (kubectl get service -o yaml --show-managed-fields)"
+            "find out who undoes it: another controller, an admission webhook or policy (kubectl get service -o yaml --show-managed-fields)"
         }
     };
     Some(Explanation::new(Fares::Blocked, repeated.to_string(), fix))
 }
 
-/// The cloud works, or a call is under way, or is made again soon.
+/// Explains work of the cloud, a call that is under way, or a call that is repeated soon.
 fn under_way(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
     if let Some(pending) = &entry.state.pending {
         let since = moment(pending.since, about.now);
@@ -166,7 +166,7 @@ fn serving(about: About<'_>, last: &LastPlan) -> Option<Explanation> {
     Some(Explanation::new(Fares::Fine, cause, fix_for(second, about.service)))
 }
 
-/// The Service has changed since, or does not have a load balancer yet.
+/// Explains a Service that has changed since, or that does not have a load balancer yet.
 fn behind(last: &LastPlan) -> Explanation {
     let cause = match last.condition(PROVISIONING) {
         Some(_) => {

@@ -24,7 +24,8 @@ fn told(service: &Service, kind: &str) -> Option<Explanation> {
         (message, _) => format!("{}: {message}", condition.reason),
     };
     let Some(reason) = reason else {
-        // Another version has written it. One condition is true if something is wrong, the other one if it serves.
+        // Another version has written this condition. One condition is true if something is wrong,
+        // the other one if the load balancer serves.
         let is_good = (&*condition.status == "True") == (kind == SERVING);
         let fares = if is_good { Fares::Fine } else { Fares::Working };
         return Some(Explanation::new(
@@ -70,13 +71,13 @@ pub(super) fn fix_for(reason: Reason, service: &Service) -> String {
     let of_cloud = |kind| mend(&CloudError::new(kind, ""));
     match reason {
         Reason::Provisioned | Reason::Serving => NOTHING.to_owned(),
-        Reason::PartlyProvisioned => "change what the cause names, or leave it: the rest serves".to_owned(),
+        Reason::PartlyProvisioned => "correct the problem in the cause, or leave it: the rest serves".to_owned(),
         Reason::Creating
         | Reason::WaitingForCloud
         | Reason::Deleting
         | Reason::BeingDeleted
         | Reason::NoAddress => WAIT.to_owned(),
-        Reason::InvalidConfiguration => "change what the cause names in the Service".to_owned(),
+        Reason::InvalidConfiguration => "correct the problem in the cause in the Service".to_owned(),
         Reason::LimitReached => "delete another Service of the namespace, or raise --max-load-balancers-per-namespace".to_owned(),
         Reason::QuotaExceeded => of_cloud(ErrorKind::QuotaExceeded),
         Reason::Throttled => of_cloud(ErrorKind::Throttled),
@@ -88,27 +89,27 @@ pub(super) fn fix_for(reason: Reason, service: &Service) -> String {
             "repair it in the cloud; do not delete it while it may still serve".to_owned()
         }
         Reason::LoadBalancerGone => {
-            "wait: another one is made when that is proven, and it has another address; if it was deleted by mistake, restore it in the cloud".to_owned()
+            "wait: a new one, with another address, is created after the proof; if it was deleted by mistake, restore it in the cloud".to_owned()
         }
         Reason::ReplacementHeld => {
             let command = approve(service, REPLACEMENT_APPROVED);
-            format!("check project, region, credentials and --cluster-name first, and repair or restore it; only then, because another one has another address: {command}")
+            format!("check project, region, credentials and --cluster-name first, and repair or restore it; only then run this, because a new one has another address: {command}")
         }
         Reason::WaitingForAdoption => format!(
-            "read what would change (decided), then set the annotation {ADOPT} as the cause says"
+            "check the changes (decided), then set the annotation {ADOPT} as the cause says"
         ),
-        Reason::DeletionFailed => "remove what the cause names; the finalizer goes after the load balancer".to_owned(),
+        Reason::DeletionFailed => "remove the obstacle in the cause; the finalizer is removed after the load balancer".to_owned(),
         Reason::Elsewhere => "ask that controller; service-ccm leaves the Service to it".to_owned(),
         Reason::MembersHeld => {
             let command = approve(service, APPROVED);
-            format!("bring the nodes back; or if they should leave: {command}")
+            format!("bring the nodes back, or if they should leave: {command}")
         }
-        Reason::AddressRefused => "if it is right, allow it by --load-balancer-allowed-addresses; otherwise ask the provider".to_owned(),
-        Reason::NoMembers => "add a node that may be a member, or fix what the cause names".to_owned(),
+        Reason::AddressRefused => "if it is right, allow it with --load-balancer-allowed-addresses; otherwise ask the provider".to_owned(),
+        Reason::NoMembers => "add a node that can be a member, or fix the problem in the cause".to_owned(),
     }
 }
 
-/// The command that approves something for ten minutes.
+/// Returns the command that approves something for ten minutes.
 pub(super) fn approve(service: &Service, key: &str) -> String {
     let (namespace, name) = service.names();
     format!(

@@ -8,7 +8,7 @@ use strum::VariantArray as _;
 use super::*;
 use crate::{machine::tests::machine, plan::reason::Reason};
 
-/// A Service that shows this condition.
+/// Returns a Service that shows this condition.
 fn showing(reason: Reason) -> Service {
     let condition = ServiceCondition {
         kind: reason.condition().into(),
@@ -70,7 +70,7 @@ fn what_a_process_says_that_has_not_looked_yet() {
     let (fares, cause) = explain(&machine, &service);
     assert_eq!(fares, Fares::Blocked, "{cause}");
     assert!(cause.contains("unauthorized: the token is over"), "{cause}");
-    // Its class is another one, and then it is deleted.
+    // Its class changes, and then it is deleted.
     if let Some(details) = &mut service.details {
         details.class = Some("example.com/other".into());
     }
@@ -105,7 +105,7 @@ fn a_write_that_the_api_server_refuses() {
         "{told:?}"
     );
     assert!(told.mend.contains("give the account of this program the right"), "{told:?}");
-    // What the cloud does not keep, no webhook takes back.
+    // If the cloud does not keep a change, the cause is not a webhook.
     for (kind, mend) in [
         ("addresses", "an admission webhook or policy"),
         ("ensure", "find in the cloud why it does not last"),

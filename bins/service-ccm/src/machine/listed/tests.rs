@@ -5,7 +5,7 @@ use ccm_objects::ServiceDetails;
 
 use super::*;
 
-/// The load balancer was deleted and its duplicate is left: the known members are not the members
+/// The load balancer was deleted and its duplicate is left. The known members are not the members
 /// of the duplicate.
 #[test]
 fn the_members_of_another_load_balancer_are_not_known() {

@@ -1,9 +1,10 @@
-//! Random histories: the machine alone in a [`World`] of plain values, with faults, other clients and several
-//! leaders. The rules are looked at after each event. At the end everything works, and each Service must have what
-//! it asks for.
+//! Random histories: the machine alone in a [`World`] of plain values, with faults, other clients
+//! and several leaders. The rules are checked after each event. At the end everything works, and
+//! each Service must have what it asks for.
 //!
-//! A rule that is broken ends its history, and the message begins with the name of the rule. [`variants`] has the
-//! protections whose absence each rule must show: a rule that no variant breaks finds nothing.
+//! A rule that is broken ends its history, and the message begins with the name of the rule.
+//! [`variants`] has the protections whose absence each rule must show: a rule that no variant
+//! breaks does not find anything.
 
 mod calls;
 mod claims;

@@ -72,7 +72,7 @@ fn nodes_of_other_providers_are_no_members_unless_a_setting_says_so() {
     let with = set(true, &nodes);
     assert_eq!(names(&with), ["bare", "edge", "odd", "own"]);
     assert_eq!(with.summary(), "4 of 4 nodes can be members of load balancers");
-    // If no node is the provider's, no node is known to be another's.
+    // If no node belongs to the provider, no node is known to belong to another one.
     assert_eq!(names(&set(false, &nodes[..3])), ["bare", "edge", "odd"]);
 }
 
@@ -272,7 +272,7 @@ fn the_digest_covers_the_addresses() {
     assert_ne!(with("a"), with("b"));
 }
 
-/// A change of a label that counted before is a change of the nodes, and goes their way.
+/// A change of a label that counted before is a change of the nodes, and is handled as such.
 #[test]
 fn with_further_labels_nothing_else_changes() {
     let labels = |pool: &str| -> Labels {

@@ -41,7 +41,7 @@ fn of_class(class: &str, mut service: Service) -> Service {
     service
 }
 
-/// The classes of a program that serves only its own class; `instance` is its Lease.
+/// Returns the classes of a program that serves only its own class; `instance` is its Lease.
 fn classes(instance: Option<&str>) -> &'static Classes {
     let instance = instance.map(str::to_owned);
     let served = vec!["example.com/ours".to_owned()];
@@ -134,7 +134,7 @@ fn a_setting_takes_no_load_balancer_from_a_service_that_asks_for_one() {
         }
     }
     assert_eq!(why(&of_class("example.com/ours", shows(true, &[])), &there(), false), None);
-    // Another service-ccm serves it now with a load balancer of its own.
+    // Another service-ccm serves it now with another load balancer.
     let annotations = [(INSTANCE, "kube-system/a"), (ID, "lb-2")];
     let moved = of_class(OTHER, shows(true, &annotations));
     assert_eq!(plan_of(&moved, &there(), None), Plan::Waits);
@@ -234,7 +234,8 @@ fn of_what_another_service_ccm_has_served_only_the_own_load_balancer_is_deleted(
         };
         assert_eq!(planned(&service, &there(), 100, approved), expect, "{service:?}");
     }
-    // The default Lease differs by the annotation of others, a named Lease by a missing annotation.
+    // A service-ccm with the default Lease sees another one by its annotation, one with a named
+    // Lease by a missing annotation.
     let default = of_type_cluster_ip(shows(true, &[]));
     assert_eq!(plan_of(&default, &BalancerState::default(), Some("lb/a")), Plan::NotOurs);
 }
@@ -323,7 +324,7 @@ fn what_does_not_last_is_not_written_without_end() {
         assert!(!made.is_empty(), "the answer does not show it: {step:?}");
         state
     };
-    // A takeover.
+    // This is a takeover.
     let of_another = shows(true, &[(INSTANCE, "kube-system/a")]);
     let serves = |state: &BalancerState| planned(&of_another, state, 0, |_| {});
     let plan = serves(&there());

@@ -1,4 +1,4 @@
-//! Front ends of Services, and what is wrong with Services.
+//! Front ends of Services, and mistakes in Services.
 
 use ccm_objects::{ServiceIngress, ServicePort};
 
@@ -31,7 +31,7 @@ fn traits() -> LoadBalancerTraits {
     LoadBalancerTraits { annotations, ..LoadBalancerTraits::default() }
 }
 
-/// A Service with local traffic and this health check port.
+/// Returns a Service with local traffic and this health check port.
 fn local(health_check_port: u16) -> ServiceDetails {
     ServiceDetails {
         local_traffic: true,
@@ -57,7 +57,7 @@ fn front_end(details: ServiceDetails) -> Arc<FrontEnd> {
     front_end.expect("no problem is fatal")
 }
 
-/// The fields with fatal problems, and those with remarks.
+/// Returns the fields with fatal problems, and those with remarks.
 fn problems(spec: &SpecFrontEnd) -> (Vec<&str>, Vec<&str>) {
     assert_eq!(spec.front_end.is_none(), spec.problems.iter().any(|one| one.fatal));
     let (fatal, remarks): (Vec<&SpecProblem>, _) = spec.problems.iter().partition(|one| one.fatal);
@@ -175,7 +175,7 @@ fn what_the_provider_only_remarks_on_is_in_no_digest() {
     assert_ne!(with(&["old.example/cloud-internal"]).digest, before.digest);
 }
 
-/// The provider's own annotation would otherwise make the next configuration another one.
+/// The provider's own annotation would otherwise change the next configuration.
 #[test]
 fn what_the_provider_writes_is_in_no_digest() {
     let own = LoadBalancerTraits {
@@ -193,7 +193,7 @@ fn what_the_provider_writes_is_in_no_digest() {
     assert_ne!(with(&["cloud.example/flavor", "cloud.example/id-format"]).digest, before.digest);
 }
 
-/// Nobody but the provider knows which parts of the whole Service it reads.
+/// Only the provider knows which parts of the whole Service it reads.
 #[test]
 fn the_whole_service_is_in_the_digest_of_a_provider_that_gets_it() {
     let traits = LoadBalancerTraits {
@@ -222,7 +222,7 @@ fn the_whole_service_is_in_the_digest_of_a_provider_that_gets_it() {
     assert_ne!(digest("quartet.dev/adopt", "192.0.2.1", r#"{"app":"web"}"#), before);
 }
 
-/// Stored digests outlive a version of the program: if this one changes, raise
+/// Stored digests outlive a version of the program. If this digest changes, raise
 /// [`DIGEST_VERSION`].
 #[test]
 fn the_digest_of_a_configuration_stays() {
@@ -269,7 +269,11 @@ fn source_ranges_are_networks() {
     assert_eq!(front_end(details()).source_ranges, [], "neither field nor annotation");
     let mut both = annotation("foo.bar");
     both.source_ranges = vec!["10.0.0.0/8".into()];
-    assert_eq!(front_end(both).source_ranges.len(), 1, "the field goes before the annotation");
+    assert_eq!(
+        front_end(both).source_ranges.len(),
+        1,
+        "the field takes precedence over the annotation"
+    );
 }
 
 #[test]

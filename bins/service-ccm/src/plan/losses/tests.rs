@@ -20,7 +20,7 @@ fn gone() -> Loss {
     Loss { why: "load balancer lb-1: 404".to_owned(), is_gone: true }
 }
 
-/// A list that lacks the first ones.
+/// Returns a list that lacks the first ones.
 fn lacks(lost: usize, all: usize) -> LossSight {
     LossSight {
         recorded: all,
@@ -38,7 +38,7 @@ fn with(lost: usize, all: usize) -> Losses {
     losses
 }
 
-/// The verdicts about the first ones, after an answer of the cloud about each of them.
+/// Returns the verdicts about the first ones, after an answer of the cloud about each of them.
 fn verdicts(losses: &mut Losses, count: usize, minutes: u32, loss: &Loss) -> Vec<LossVerdict> {
     (0..count).for_each(|number| losses.answered(at(minutes), &uid(number), loss.clone()));
     (0..count).map(|number| losses.decide(&uid(number), now(minutes))).collect()
@@ -55,7 +55,7 @@ fn a_single_one_is_asked_about_before_it_is_replaced() {
     assert_eq!(losses.decide(&uid(1), now(0)), LossVerdict::Kept);
     losses.answered(at(0), &uid(0), gone());
     assert_eq!(losses.decide(&uid(0), now(0)), LossVerdict::Replaced);
-    // A provider that cannot be asked.
+    // This provider cannot be asked.
     let unasked = Now { can_ask: false, ..now(0) };
     assert_eq!(with(1, 20).decide(&uid(0), unasked), LossVerdict::Replaced);
 }
@@ -84,7 +84,7 @@ fn the_budget_counts_what_six_hours_have_replaced() {
     assert_eq!(losses.decide(&uid(7), now(2)), LossVerdict::Replaced);
     let held = losses.decide(&uid(8), now(2));
     assert!(matches!(held, LossVerdict::Held(UNPROVED, _)), "{held:?}");
-    // The next leader goes on with it.
+    // The next leader continues with it.
     let mut next = Losses::resume(at(3), losses.window(at(0)));
     next.listed(at(3), LossSight { missing: [uid(8)].into(), ..lacks(0, 20) });
     next.answered(at(3), &uid(8), gone());
@@ -144,7 +144,7 @@ fn answers_before_the_cloud_shows_others_prove_nothing() {
     assert_eq!(losses.decide(&uid(0), now(22)), LossVerdict::Asks);
     losses.answered(at(22), &uid(0), gone());
     assert_eq!(losses.decide(&uid(0), now(22)), LossVerdict::Replaced);
-    // It has not shown any in the meantime.
+    // The cloud has not shown any in the meantime.
     losses.see_instance(at(23), false);
     losses.see_instance(at(24), true);
     losses.answered(at(25), &uid(1), gone());
@@ -198,7 +198,7 @@ fn of_those_that_have_failed_a_few_are_called_at_a_time() {
     };
     assert_eq!(asked(&mut losses), 3);
     assert_eq!(asked(&mut losses), 3, "the same ones");
-    // The cloud has repaired one.
+    // The cloud has repaired one load balancer.
     losses.end(at(1), &uid(0));
     assert_eq!(asked(&mut losses), 3, "the next one follows");
     // It cannot repair the others.
@@ -209,8 +209,8 @@ fn of_those_that_have_failed_a_few_are_called_at_a_time() {
     assert_eq!(asked(&mut losses), 0);
 }
 
-/// Its finalizer says that it was made, and its address that clients use it: a copied annotation alone
-/// says neither.
+/// The finalizer says that it was made, and the address says that clients use it. A copied
+/// annotation alone says neither.
 #[test]
 fn a_service_with_finalizer_and_address_has_a_load_balancer_to_lose() {
     for (has_finalizer, has_address) in [(true, true), (false, true), (true, false)] {

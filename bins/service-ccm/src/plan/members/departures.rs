@@ -1,5 +1,5 @@
-//! The members that have left load balancers lately: what a leader leaves to the next one, so that a
-//! change of leader gives no new budget.
+//! The members that have left load balancers recently. A leader leaves this record to the next one,
+//! so that a change of leader does not give a new budget.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 /// Members that left, by node, with the time.
 type Left = BTreeMap<String, At>;
 
-/// The members that have left load balancers lately. It does not tell which load balancers they have
-/// left: the next leader counts them for each.
+/// The members that have left load balancers recently. It does not contain which load balancers
+/// they have left, so the next leader counts them for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Departures {
-    /// Charged to the budget.
+    /// Members that were charged to the budget.
     pub(super) charged: Left,
-    /// Left because of a label.
+    /// Members that left because of a label.
     pub(super) labelled: Left,
-    /// Left after their nodes were cordoned: they count for the floor alone.
+    /// Members that left after their nodes were cordoned. They count only for the floor.
     #[serde(skip_serializing_if = "Left::is_empty")]
     pub(super) drained: Left,
 }

@@ -1,4 +1,4 @@
-//! At least half of the members stay, whatever the nodes seem to be.
+//! At least half of the members stay, whatever the list of nodes looks like.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use super::MemberPool;
 
-/// The members that left for one cause within the window, or may leave, and whose place no other member
-/// has taken: at least half, rounded up, of the members with those stay.
+/// The members that left for one cause within the window, or may leave, and that no other member
+/// has replaced. At least half of them and the present members together, rounded up, stay.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Floor(BTreeMap<Arc<str>, At>);
 
 impl Floor {
-    /// Those that left under the last leader.
+    /// Creates the floor with the members that left under the last leader.
     pub(super) fn resume<'a>(
         now: At,
         left: impl IntoIterator<Item = (&'a String, &'a At)>,
@@ -28,7 +28,8 @@ impl Floor {
         self.0.retain(|_, at| *at + window > now);
     }
 
-    /// Another member takes the place of the one that left first, of those that this selects. Returns it.
+    /// Lets another member take the place of the one that left first among the selected ones.
+    /// Returns the one that left.
     pub(super) fn fill(&mut self, is_it: impl Fn(&str, At) -> bool) -> Option<Arc<str>> {
         let all = self.0.iter().filter(|(node, at)| is_it(node, **at));
         let first = all.min_by_key(|(_, at)| **at).map(|(node, _)| Arc::clone(node))?;
@@ -47,14 +48,14 @@ impl Floor {
         self.0.insert(node.into(), now);
     }
 
-    /// It left at this time, and not when it was recorded.
+    /// Records that the member left at this time, and not when it was recorded.
     pub(super) fn renew(&mut self, now: At, node: &str) {
         if let Some(at) = self.0.get_mut(node) {
             *at = now;
         }
     }
 
-    /// It has not left, or it is back.
+    /// Records that the member has not left, or is back.
     pub(super) fn release(&mut self, node: &str) {
         self.0.remove(node);
     }
@@ -69,7 +70,7 @@ impl Floor {
         self.0.is_empty()
     }
 
-    /// The members that left, and when.
+    /// Returns the members that left, and when.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&str, At)> {
         self.0.iter().map(|(node, at)| (&**node, *at))
     }

@@ -1,9 +1,9 @@
 //! Matches members that joined with members that left without a mark.
 //!
-//! A cluster whose nodes are replaced does not lose nodes, so a node that joins takes the place of
-//! a node that left. But an autoscaler that replaces nodes must not give budget to a list that
-//! lacks nodes: a member that joins first takes the place of a marked or cordoned one, which may
-//! leave before or after it. For a member without a mark it counts after [`SETTLED`].
+//! A cluster whose nodes are replaced does not lose nodes, so a node that joins replaces a node
+//! that left. But an autoscaler that replaces nodes must not give budget to a list that lacks
+//! nodes: a member that joins first replaces a marked or cordoned one, which may leave before or
+//! after it. Only after [`SETTLED`] it counts as the replacement of a member without a mark.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{MemberPool, MemberRules, Membership, NodeSet};
 /// How long a member that joins waits for one that was marked or cordoned.
 const SETTLED: Duration = Duration::from_hours(1);
 
-/// Nodes, with the time, and whether the place of the node that left or joined is still open.
+/// Nodes with the time, and true if the place of the node that left or joined is still open.
 type Places = BTreeMap<Arc<str>, (At, bool)>;
 
 /// The members that joined, and those that were meant to leave, while others are missing.
@@ -42,22 +42,22 @@ impl Joins {
         self.joined.contains_key(node) || self.left.contains_key(node)
     }
 
-    /// A member joins. It takes the place of a member that left on purpose, or else of the one that
-    /// `fill` finds.
+    /// Returns a member joins. It takes the place of a member that left on purpose, or else of the
+    /// one that `fill` finds.
     pub(super) fn join(&mut self, now: At, node: &str, fill: impl FnOnce() -> bool) {
         let is_spare = !take_first(&mut self.left) && !fill();
         self.joined.insert(node.into(), (now, is_spare));
     }
 
-    /// A member that was marked leaves.
+    /// Records that a marked member leaves.
     pub(super) fn leave(&mut self, now: At, node: &str) {
         if !self.left.contains_key(node) && !self.replace(now, node) {
             self.left.insert(node.into(), (now, true));
         }
     }
 
-    /// A member that was cordoned leaves. Returns true if a member that has joined takes its place, now or
-    /// before.
+    /// Returns a member that was cordoned leaves. Returns true if a member that has joined takes
+    /// its place, now or before.
     pub(super) fn replace(&mut self, now: At, node: &str) -> bool {
         if let Some((_, is_open)) = self.left.get(node) {
             return !is_open;
@@ -69,7 +69,7 @@ impl Joins {
         is_replaced
     }
 
-    /// It has not left, or it is back.
+    /// Records that the member has not left, or is back.
     pub(super) fn release(&mut self, node: &str) {
         self.left.remove(node);
     }
@@ -94,7 +94,7 @@ impl Membership {
         nodes: &NodeSet,
         rules: MemberRules<'_>,
     ) {
-        // Its node exists, but was no longer picked.
+        // Its node exists, but was not picked any more.
         self.charged.retain(|node| pool.has(node));
         for (node, joined) in self.joins.take_settled(now) {
             let is_earlier = |one: &str, at: At| at <= joined && !pool.has(one);
@@ -104,7 +104,7 @@ impl Membership {
                 self.brake.release(&gone);
             }
         }
-        // Nodes that another selector picks were there before.
+        // Nodes that another selector picks existed before.
         let is_reselected = self.picked.as_ref().is_some_and(|picked| picked != rules.selector);
         if is_reselected || self.vanished.is_empty() && self.joins.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Members follow the nodes, but not a mistake.
+//! Members follow the nodes, but do not follow a mistake.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn nodes(numbers: impl IntoIterator<Item = usize>) -> NodeSet {
     NodeSet { members: numbers.into_iter().map(member).collect(), ..NodeSet::default() }
 }
 
-/// These nodes, and others that are excluded for this reason.
+/// Returns these nodes, and others that are excluded for this reason.
 fn and(mut set: NodeSet, numbers: impl IntoIterator<Item = usize>, why: Excluded) -> NodeSet {
     for number in numbers {
         let name: Arc<str> = member(number).node.as_str().into();
@@ -61,7 +61,7 @@ fn and(mut set: NodeSet, numbers: impl IntoIterator<Item = usize>, why: Excluded
     set
 }
 
-/// A load balancer with the members 0 to `count - 1`.
+/// Returns a load balancer with the members 0 to `count - 1`.
 fn with(count: usize) -> Membership {
     let mut membership = Membership::default();
     membership.shown(&(0..count).map(member).collect(), &NodeSet::default(), at(0));
@@ -148,13 +148,13 @@ fn a_member_whose_address_in_use_changes_is_another_one() {
 
 #[test]
 fn a_node_that_is_replaced_is_another_member() {
-    // Another name.
+    // The node has another name.
     let mut membership = with(3);
     let decision = membership.decide(at(0), &nodes(1..4), RULES);
     let named = |members: &[Member]| members.iter().map(|one| one.node.clone()).collect::<Vec<_>>();
     assert_eq!(named(&decision.members.present), ["n001", "n002", "n003"]);
     assert_eq!(named(&decision.members.absent), ["n000"]);
-    // The same name and another instance.
+    // The node has the same name and another instance.
     let mut view = nodes(0..3);
     let mut members = view.members.to_vec();
     members[0].provider_id = ProviderId::parse("sim://other").ok();
@@ -171,7 +171,7 @@ fn a_thin_view_empties_no_load_balancer() {
         let mut membership = with(200);
         let left: usize = (0..60).map(|turn| step(&mut membership, at(turn * 10), &view).0).sum();
         assert_eq!(left, out, "within ten minutes");
-        // All are back: nothing is held, and those that left are members again.
+        // All nodes are back: nothing is held, and the nodes that left are members again.
         let decision = membership.decide(at(601), &nodes(0..200), RULES);
         assert!(decision.held.is_empty() && decision.members.present.len() == 200);
     }
@@ -204,10 +204,10 @@ fn marked_nodes_leave_without_approval() {
         step(&mut membership, at(1), &NodeSet { marks: view.marks, ..nodes(0..10) }),
         (40, 0)
     );
-    // A node that was unmarked again before it went was not meant.
+    // A node whose mark was removed before it was deleted does not count as marked.
     let mut membership = with(50);
     assert_eq!(step(&mut membership, at(2), &nodes(0..10)), (5, 35));
-    // All are marked: one stays.
+    // All nodes are marked, so one stays.
     let mut membership = with(50);
     assert_eq!(step(&mut membership, at(0), &and(nodes([]), 0..50, Excluded::ScaleDown)), (49, 1));
 }
@@ -218,7 +218,7 @@ fn the_label_takes_half_of_the_members_at_most() {
     let mut membership = with(10);
     assert_eq!(step(&mut membership, at(0), &labelled(0..10)), (5, 5));
     assert_eq!(step(&mut membership, at(300), &labelled(0..10)), (0, 5));
-    // In the next window half of the rest.
+    // In the next window half of the rest may leave.
     assert_eq!(step(&mut membership, at(600), &labelled(0..10)), (2, 3));
     let mut membership = with(10);
     let view = and(nodes(4..10), 0..4, Excluded::Label);
@@ -241,7 +241,7 @@ fn a_change_of_all_addresses_is_braked() {
     assert_eq!((decision.held.len(), decision.members.absent.len()), (90, 0));
     let new = decision.members.present.iter().filter(|one| one.addresses[0].address.ends_with('9'));
     assert_eq!((new.count(), decision.members.present.len()), (19, 100));
-    // Those that were replaced do not give their part of the budget back.
+    // Replaced members do not return their part of the budget.
     for turn in 0..60 {
         step(&mut membership, at(turn * 10), &moved(100));
     }
@@ -269,7 +269,7 @@ fn asking_twice_charges_once_and_a_node_that_returns_is_not_charged() {
     assert_eq!(step(&mut membership, at(7), &nodes(0..7)), (3, 0));
 }
 
-/// The cloud shows that the load balancer has these members.
+/// Lets the cloud show that the load balancer has these members.
 fn shows(membership: &mut Membership, now: At, numbers: impl IntoIterator<Item = usize>) {
     membership.shown(&numbers.into_iter().map(member).collect(), &NodeSet::default(), now);
 }
@@ -346,7 +346,7 @@ fn the_last_member_leaves_when_another_one_joins() {
     assert_eq!(step(&mut membership, at(60), &nodes(4..7)), (2, 1));
 }
 
-/// The membership that the next leader gets from the last one.
+/// Returns the membership that the next leader gets from the last one.
 fn resumed(membership: &Membership, now: At) -> Membership {
     let mut left = Departures::default();
     membership.add_departures(now - WINDOW, &mut left);
@@ -354,7 +354,7 @@ fn resumed(membership: &Membership, now: At) -> Membership {
     Membership::resume(now, &serde_json::from_str(&stored).unwrap())
 }
 
-/// The next leader's view of it.
+/// Returns the next leader's view of it.
 fn handed_over(membership: &Membership, now: At) -> Membership {
     let mut next = resumed(membership, now);
     next.shown(membership.known.as_ref().unwrap(), &NodeSet::default(), now);
@@ -377,8 +377,8 @@ fn a_new_leader_has_the_budget_that_the_last_one_left() {
 }
 
 proptest! {
-    /// In any history of nodes and leaders, a load balancer has at most three members fewer than it had at
-    /// any time of the window, and it always has one.
+    /// In every history of nodes and leaders, a load balancer lacks at most three of the members
+    /// that it had at any time within the window, and it always has one.
     #[test]
     fn the_brake_holds_in_any_history(
         views in prop::collection::vec(

@@ -24,7 +24,7 @@ fn balancer(id: &str, uid: &str) -> LoadBalancer {
     LoadBalancer::new(id, format!("kubernetes_{uid}"), Some(owner(uid)))
 }
 
-/// A complete list of these orphans, among many load balancers.
+/// Returns a complete list of these orphans, among many load balancers.
 fn list(orphans: &Orphans, at: At, all: &[LoadBalancer]) -> Orphans {
     let mut next = Orphans {
         seen: orphans.seen.clone(),
@@ -49,7 +49,7 @@ fn sight(
     orphans.listed(at, sight);
 }
 
-/// The verdicts, by ID.
+/// Returns the verdicts, by ID.
 fn verdicts(orphans: &mut Orphans, now: At, rules: OrphanRules) -> BTreeMap<String, OrphanVerdict> {
     orphans.decide(now, rules).into_iter().map(|(orphan, verdict)| (orphan.id, verdict)).collect()
 }
@@ -59,7 +59,7 @@ fn due(orphans: &mut Orphans, now: At) -> Vec<String> {
     verdicts.filter(|(_, verdict)| verdict.why_not().is_none()).map(|(id, _)| id).collect()
 }
 
-/// Orphans that have been seen for long enough.
+/// Returns orphans that have been seen for long enough.
 fn proven(all: &[LoadBalancer]) -> Orphans {
     list(&list(&Orphans::default(), at(0), all), at(15), all)
 }
@@ -144,7 +144,7 @@ fn no_more_are_deleted_in_a_window_than_the_budget_allows_over_changes_of_leader
     }
     let held = &verdicts(&mut orphans, at(16), RULES)["lb-3"];
     assert_eq!((held.is_held(), held.until()), (true, Some(at(15 + 6 * 60))));
-    // The next leader proves again, with the budget that is left.
+    // The next leader collects the proof again, with the rest of the budget.
     let left = orphans.window(at(16) - BUDGET.window);
     let mut next = Orphans::resume(at(17), left);
     sight(&mut next, at(17), &all[3..], |_| {});

@@ -53,7 +53,7 @@ fn a_call_that_is_due_again_after_done_is_made_less_and_less_often() {
         assert_eq!(calls[..7], [0, 1, 2, 12, 32, 72, 152], "{calls:?}");
         assert!(calls.len() < 20, "{calls:?}");
     }
-    // Another client takes the members away again.
+    // Another client removes the members again.
     let (mut repeats, members) = (Repeats::default(), Decision::default());
     let step = Step::SetMembers("lb-1".to_owned());
     let told =

@@ -22,7 +22,7 @@ fn networks(texts: &[&str]) -> Vec<IpNet> {
     texts.iter().map(|text| text.parse().expect("a network")).collect()
 }
 
-/// A cluster with Services, nodes and an API server.
+/// Returns a cluster with Services, nodes and an API server.
 fn in_use() -> InUse {
     let mut in_use = InUse::default();
     for (key, ips) in [
@@ -50,7 +50,8 @@ fn entry_of(text: &str, ip_mode: IpMode) -> Ingress {
     Ingress { address, ip_mode, failed_ports: Vec::new() }
 }
 
-/// The ingress entries that service-ccm writes to a Service whose load balancer has these addresses.
+/// Returns the ingress entries that service-ccm writes to a Service whose load balancer has these
+/// addresses.
 fn change_with(
     service: &Service,
     ingress: Vec<Ingress>,
@@ -61,7 +62,7 @@ fn change_with(
     let Known::There(balancer) = &mut state.known else { panic!("{state:?}") };
     balancer.ingress = ingress;
     change(balancer);
-    // The view of a test has only what lives forever.
+    // The view of a test needs values that live forever.
     let guard: (&'static ShownRules, &'static InUse) =
         (Box::leak(Box::new(rules.clone())), Box::leak(Box::new(in_use())));
     let plan = planned_with(service, &state, &Decision::default(), 100, |view| view.guard = guard);
@@ -76,7 +77,7 @@ fn change(service: &Service, ingress: Vec<Ingress>) -> StatusPatch {
     change_with(service, ingress, &ShownRules::default(), |_| {})
 }
 
-/// The addresses that are written.
+/// Returns the addresses that are written.
 fn written(change: &StatusPatch) -> Vec<&str> {
     let entries = change.ingress.iter().flatten();
     entries.filter_map(|one| one.ip.as_deref().or(one.hostname.as_deref())).collect()
@@ -158,8 +159,8 @@ fn the_operator_decides_about_networks() {
     assert!(!shown("10.96.0.2", &allowed) && !shown("127.0.0.1", &allowed));
 }
 
-/// An upgrade takes no traffic away, and the provider cannot use an existing address in another
-/// mode.
+/// An upgrade does not interrupt traffic, and the provider cannot use an existing address in
+/// another mode.
 #[test]
 fn an_address_that_the_service_shows_stays() {
     let mut service = service();
@@ -175,10 +176,10 @@ fn an_address_that_the_service_shows_stays() {
     assert_eq!(message(&same, PROVISIONING).0, Reason::Provisioned);
     let text = message(&same, SERVING).1;
     assert!(text.contains("no node of the cluster"), "{text}");
-    // A second one joins it.
+    // A second address joins it.
     let more = change(&service, vec![vip(), entry_of("203.0.113.5", IpMode::Vip)]);
     assert_eq!(written(&more), ["10.0.0.7", "203.0.113.5"]);
-    // The cloud has other ones now.
+    // The cloud has other addresses now.
     let other = change(&service, vec![entry_of("10.96.0.1", IpMode::Vip)]);
     assert!(other.ingress.is_none(), "{other:?}");
     let moved = change(&service, vec![entry_of("203.0.113.5", IpMode::Vip)]);
@@ -226,7 +227,7 @@ fn a_provider_writes_annotations_below_confirmed_prefixes_only() {
     ] {
         assert_eq!(rules.why_not_written(key, &traits).is_none(), is_written, "{key}");
     }
-    // Not even a wrong rule confirms these.
+    // Even a wrong rule does not confirm these.
     let all = ShownRules { annotations: vec![String::new()], ..ShownRules::default() };
     for key in ["quartet.dev/x", "kubernetes.io/x", "a.kubernetes.io/x", "k8s.io/x"] {
         assert!(all.why_not_written(key, &traits).is_some(), "{key}");

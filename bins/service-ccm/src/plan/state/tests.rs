@@ -63,7 +63,7 @@ fn what_the_cloud_shows_to_be_wrong_has_a_reason() {
     let (ensure, person) = (failed(Cure::Ensure), failed(Cure::Person));
     for (known, unreadable, is_pending, expect) in [
         (ensure.clone(), None, false, Some(LoadBalancerFailed)),
-        // A call repairs it.
+        // A call repairs the load balancer.
         (ensure, None, true, None),
         (person.clone(), None, false, Some(LoadBalancerFailed)),
         (person, None, true, Some(LoadBalancerFailed)),
@@ -78,7 +78,7 @@ fn what_the_cloud_shows_to_be_wrong_has_a_reason() {
     }
 }
 
-/// Nothing else need change until then.
+/// No other change is necessary until then.
 #[test]
 fn a_service_is_looked_at_when_the_cloud_has_worked_for_a_minute() {
     let pending = Pending { since: At::default(), ..pending(CallKind::Ensure, 200) };
@@ -104,7 +104,7 @@ fn what_no_list_shows_is_called_when_it_is_to_be_looked_at() {
 
 #[test]
 fn a_change_that_was_taken_back_half_way_is_completed() {
-    // Configured as it was before the change, of which the cloud has made a part.
+    // It is configured as before the change, of which the cloud has made a part.
     let service = service();
     let mut state = there(&service);
     let digest = state.configured;
@@ -160,7 +160,7 @@ fn a_service_on_a_load_balancer_of_others_gets_no_second_one() {
         (vec![], absent(true), false),
         (vec![("cloud.example/id", "lb-8")], absent(true), false),
         (vec![named, (ADOPT, "lb-9")], absent(true), false),
-        // It has its own.
+        // The Service has its own load balancer.
         (
             vec![named],
             BalancerState { configured: None, ..on(there(&service()).known, true) },

@@ -37,7 +37,7 @@ fn nodes_are_matched_by_id_or_by_name_without_one() {
         ("ghost", None),
         ("named", None),
         ("loud-name", None),
-        // Its name is listed, its ID is not: another machine of that name.
+        // The list has its name, but not its ID: it shows another machine of that name.
         ("again", Some("sim://i-old")),
         ("odd", None),
     ]

@@ -14,8 +14,8 @@ fn queue() -> WorkQueue<u32> {
     WorkQueue::new("Nodes", QueueConfig::default(), &QueueMetrics::new(&Metrics::new()))
 }
 
-/// Takes this many keys in batches, each key costing `1 / rate` seconds before the next
-/// batch is taken. Returns the sizes of the batches.
+/// Takes this many keys in batches. Each key costs `1 / rate` seconds before the next batch is
+/// taken. Returns the sizes of the batches.
 async fn consume(queue: &WorkQueue<u32>, count: usize, rate: f64) -> Vec<usize> {
     let mut batch_window = BatchWindow::default();
     let mut sizes = Vec::new();
@@ -152,7 +152,7 @@ async fn a_batch_keeps_waiting_when_other_workers_take_its_keys() {
     assert_eq!(batch, Some(vec![2]));
 }
 
-/// Delayed keys all the time must not make new ones wait as in a burst.
+/// A constant flow of delayed keys must not make new ones wait as in a burst.
 #[tokio::test(start_paused = true)]
 async fn delayed_keys_do_not_extend_the_batch_window() {
     let queue = queue();

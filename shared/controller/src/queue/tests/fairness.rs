@@ -58,7 +58,7 @@ fn a_key_that_changes_all_the_time_is_handed_out_at_its_rate() {
     assert_eq!(taken, 5 + 9, "in 100 s");
     let now = begin + SECOND / 100 * 9995;
     assert!(core.take_batch(9, now).is_empty());
-    // A deletion, and whatever else is added, does not wait.
+    // A deletion does not wait, and neither does any other add.
     core.add(1, Priority::Routine, now);
     core.add_paced(2, Priority::Urgent, now);
     assert_eq!(core.take_batch(9, now).len(), 2);

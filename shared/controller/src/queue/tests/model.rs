@@ -345,7 +345,7 @@ impl Pair {
         }
     }
 
-    /// Lets everything end: then no state may be left.
+    /// Lets everything end and checks that no state is left.
     fn finish(mut self) {
         for key in 0..4 {
             self.step(Op::Forget(key));

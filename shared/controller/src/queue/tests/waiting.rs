@@ -39,7 +39,7 @@ async fn a_waiting_worker_is_woken_by_time() {
     queue.add_after("late", ms(900), Priority::Routine);
     let add = async {
         sleep(ms(10)).await;
-        // Due before what the worker waits for.
+        // This key is due before the one that the worker waits for.
         queue.add_after("soon", ms(90), Priority::Routine);
     };
     let (key, ()) = tokio::join!(queue.get(), add);

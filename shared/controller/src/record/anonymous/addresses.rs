@@ -5,8 +5,8 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-/// Blocks with a meaning of their own: first address, and length of the prefix. An address inside a
-/// block stays inside, and no other address moves in. The prefix stays as it is.
+/// Blocks with a special meaning: the first address, and the length of the prefix. An address
+/// inside a block stays inside, and no other address moves in. The prefix is not replaced.
 const MEANINGS: [(&str, u32); 19] = [
     ("0.0.0.0", 8),
     ("10.0.0.0", 8),
@@ -28,7 +28,7 @@ const MEANINGS: [(&str, u32); 19] = [
     ("fe80::", 10),
     ("ff00::", 8),
 ];
-/// Addresses of these blocks are the same everywhere: nothing of them is replaced.
+/// Addresses of these blocks are the same everywhere and are not replaced.
 const PLAIN: [(&str, u32); 7] = [
     ("0.0.0.0", 8),
     ("127.0.0.0", 8),
@@ -39,8 +39,8 @@ const PLAIN: [(&str, u32); 7] = [
     ("ff00::", 8),
 ];
 
-/// Replaces addresses. Two addresses have as many first bits in common as those that take their places: so
-/// what is inside of a network stays inside of it, and what is outside stays outside.
+/// Replaces addresses. Two addresses have as many first bits in common as their replacements. So an
+/// address inside a network stays inside it, and one outside stays outside.
 pub(super) struct Addresses {
     salt: RandomState,
     meanings: [Vec<Network>; 2],
@@ -57,7 +57,7 @@ impl Default for Addresses {
     }
 }
 
-/// The networks of a family.
+/// Returns the networks of a family.
 fn parsed(networks: &[(&str, u32)], is_ipv4: bool) -> Vec<Network> {
     let all = networks.iter().filter_map(|(first, length)| Some((first.parse().ok()?, *length)));
     let same = all.filter(|(first, _): &(IpAddr, u32)| first.is_ipv4() == is_ipv4);
@@ -69,7 +69,7 @@ fn of_family(families: &[Vec<Network>; 2], address: IpAddr) -> &[Network] {
     if address.is_ipv4() { v4 } else { v6 }
 }
 
-/// The bits of an address at the upper end, and how many there are.
+/// Returns the bits of an address, aligned to the upper end, and their number.
 fn bits(address: IpAddr) -> (u128, u32) {
     match address {
         IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),
@@ -87,7 +87,7 @@ fn of_bits(bits: u128, like: IpAddr) -> IpAddr {
 /// The bits before the IPv4 address that an IPv6 address contains.
 const EMBEDDED: u32 = 96;
 
-/// The IPv4 address in an IPv6 address that is mapped, or of NAT64 (RFC 6052).
+/// Returns the IPv4 address inside a mapped or a NAT64 (RFC 6052) IPv6 address.
 fn inner(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(v6) = address else { return None };
     let is_nat64 = matches!(v6.segments(), [0x64, 0xff9b, 0, 0, 0, 0, _, _]);
@@ -96,7 +96,7 @@ fn inner(address: IpAddr) -> Option<IpAddr> {
     (is_nat64 || is_mapped).then(|| Ipv4Addr::from_bits(low).into())
 }
 
-/// The first bits of these; the others are zero.
+/// Returns the first bits of these; the others are zero.
 fn first(bits: u128, length: u32) -> u128 {
     if length == 0 { 0 } else { bits & (u128::MAX << (128 - length)) }
 }
@@ -116,7 +116,7 @@ impl Addresses {
         }
         for at in 0..length {
             let before = first(old, at);
-            // On the way to such a block bits stay, so that no other address comes into it.
+            // The bits on the way to such a block stay, so that no other address moves into it.
             let leads = |(block, length): &Network| at < *length && first(*block, at) == before;
             let flips = self.salt.hash_one((at, before, address.is_ipv4())) & 1 == 1;
             if flips && !meanings.iter().any(leads) {
@@ -126,7 +126,7 @@ impl Addresses {
         of_bits(new, address)
     }
 
-    /// The network in place of this one. Bits behind the prefix stay zero if they are.
+    /// Returns the replacement of this network. Bits behind the prefix that are zero stay zero.
     pub(super) fn replaced_network(&self, address: IpAddr, prefix: u8) -> IpAddr {
         let (new, old) = (self.replaced(address), bits(address).0);
         match first(old, prefix.into()) == old {

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::addresses::Addresses;
 
-/// Words of Kubernetes and of clouds that machines compare with. They stay, so none of them says anything about a
-/// cluster, even if an object is named like it.
+/// Words of Kubernetes and of clouds that machines compare with. They are not replaced, because
+/// they say nothing about a cluster, even if an object has such a name.
 const WORDS: &str = "\
     true false True False Unknown None none yes no on off v1 io dev com org local cluster svc \
     Ready NetworkUnavailable NodeReady KubeletReady KubeletNotReady NodeStatusUnknown NoRouteCreated RouteCreated \
@@ -51,16 +51,16 @@ enum TextPart<'a> {
     Token(&'a str),
 }
 
-/// The texts of a record, and what takes their places: by rank, so that their order stays.
+/// The texts of a record and their replacements, chosen by rank, so that their order stays.
 pub(super) struct Names {
     words: HashSet<&'static str>,
     tokens: BTreeMap<Box<str>, usize>,
     uuids: BTreeMap<Box<str>, usize>,
     addresses: BTreeSet<IpAddr>,
     replaced: Addresses,
-    /// How all tokens begin: like none of the cluster's.
+    /// How all replacements begin: no text of the cluster begins like this.
     first: String,
-    /// How all UUIDs begin.
+    /// How all replacements of UUIDs begin.
     first_of_uuids: String,
 }
 
@@ -98,20 +98,21 @@ impl Names {
         }
     }
 
-    /// All texts are known: says what takes their places.
+    /// Ends the collection, since all texts are known, and chooses the replacements.
     pub(super) fn seal(&mut self) {
         for map in [&mut self.tokens, &mut self.uuids] {
             map.values_mut().zip(1..).for_each(|(rank, next)| *rank = next);
         }
         let is_free = |first: &String| !self.tokens.keys().any(|it| it.starts_with(&**first));
-        // Shorter than a text that is longer than all of the cluster's.
+        // This is shorter than a text that is longer than all texts of the cluster.
         let longest = self.tokens.keys().map(|token| token.len()).max().unwrap_or_default();
         let mut firsts = (1..=longest + 1).map(|count| "x".repeat(count));
         self.first = firsts.find(is_free).unwrap_or_default();
         let is_free = |first: &String| !self.uuids.keys().any(|uuid| uuid.starts_with(&**first));
         let first = (0..u32::MAX).map(|number| format!("{number:08x}")).find(is_free);
         self.first_of_uuids = first.unwrap_or_default();
-        // An address that takes another one's place should be nobody's. In a small network it may be.
+        // The replacement of an address should not be an address of the cluster. In a small network
+        // that may happen.
         let own = |replaced: &Addresses| {
             let replaceable = self.addresses.iter().filter(|it| !replaced.is_plain(**it));
             replaceable.filter(|it| self.addresses.contains(&replaced.replaced(**it))).count()
@@ -162,11 +163,11 @@ impl Names {
         }
     }
 
-    /// A text that is known as a whole.
+    /// Returns a text that is known as a whole.
     fn whole<'a>(&self, text: &'a str) -> Option<TextPart<'a>> {
-        // A name cannot have capitals at these places, so it is not a name.
+        // A name cannot have capitals in these places, so this is not a name.
         let is_time = || text.contains('T') && text.parse::<Timestamp>().is_ok();
-        // A digest has to stay readable, and does not tell anything about a cluster.
+        // A digest must stay readable, and says nothing about a cluster.
         let is_digest = || text.parse::<Digest>().is_ok();
         if self.words.contains(text) || is_time() || is_digest() {
             return Some(TextPart::Kept(text));

@@ -238,7 +238,7 @@ macro_rules! structs {
                 field: &'static str,
                 value: &T,
             ) -> Result<(), Error> {
-                // A machine compares versions as numbers. They do not tell anything about a cluster.
+                // A machine compares versions as numbers. They say nothing about a cluster.
                 if field == "resource_version" {
                     self.fields.insert(field.to_owned(), serde_json::to_value(value)?);
                     return Ok(());

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::machine::Machine as _;
 
-/// Events of 2 KB about 1000 nodes.
+/// Returns an event of 2 KB about one of 1000 nodes.
 fn event(number: usize) -> Event {
     Event::Seen(node(number * 7919 % 1000, u32::try_from(number).unwrap(), 38))
 }

@@ -1,4 +1,4 @@
-//! A small machine of the usual form: objects, what is about all of them, effects.
+//! A small machine of the usual form: objects, memory about all of them, and effects.
 
 use std::{
     borrow::Cow,
@@ -110,7 +110,7 @@ impl Toy {
             return vec![Effect::Held { name, why: "the budget is used up".to_owned(), until }];
         }
         self.spent.push(now);
-        // As others read it: by the wall clock.
+        // The text uses the wall clock, as it does for others.
         let message = format!("deleted at {now}, created {:?}", entry.node.created.map(At::from));
         let uid = entry.node.uid.to_string();
         vec![Effect::Delete { name: name.clone(), uid }, Effect::Say { name, message }]
@@ -211,7 +211,7 @@ impl Recorded for Toy {
     }
 }
 
-/// Another version: it needs no second look.
+/// Another version, which does not need a second look.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Hasty(Toy);
@@ -226,7 +226,7 @@ impl Machine for Hasty {
     }
 }
 
-/// A machine that breaks a rule: its effects are in the order of a `HashSet`.
+/// A machine that breaks a rule: the order of a `HashSet` decides about the order of its effects.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Unordered(HashSet<u32>);
 
@@ -262,7 +262,7 @@ macro_rules! about_nothing {
 
 about_nothing!(Hasty, Unordered);
 
-/// Numbers that look random and are the same each time.
+/// Yields numbers that look random and are the same each time.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
@@ -273,7 +273,7 @@ impl Dice {
     }
 }
 
-/// A cluster that makes events: nodes that come and go, lists of the cloud, answers.
+/// A cluster that produces events: nodes that come and go, lists of the cloud, answers.
 pub(super) struct World {
     dice: Dice,
     size: usize,
@@ -282,7 +282,7 @@ pub(super) struct World {
     version: u32,
 }
 
-/// The names and addresses of a cluster, for what must not be seen of it.
+/// The names and addresses of a cluster that an anonymous record must not show.
 pub(super) const SECRETS: [&str; 9] = [
     "acme",
     "bigbank",
@@ -375,7 +375,7 @@ impl World {
     }
 }
 
-/// All that may not be seen of this world, in the form in which it is written.
+/// Returns everything of this world that must not be shown, in its written form.
 pub(super) fn secrets(size: usize) -> BTreeSet<String> {
     let of = |number: usize| {
         let (instance, node) = (instance(number), node(number, 0, 0));

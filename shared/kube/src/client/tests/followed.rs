@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// Longer than the period of looking at files.
+/// This is longer than the period of reading files.
 const SOON: Duration = Duration::from_secs(6);
 const WITH_CA: &str = "{server: \"https://10.0.0.1:6443\", certificate-authority: ca.crt}";
 
@@ -111,7 +111,7 @@ async fn only_files_that_are_read_once_count() {
     }
     let (folder, mut files) = (Folder::new(WITH_CA, &halves), Files::default());
     let path = folder.0.path().join("config");
-    // The half in the kubeconfig does not fit here, which is seen later.
+    // The half in the kubeconfig does not match here, which shows later.
     find(&config(Some(&path), None), &Surroundings::default(), &mut files).unwrap();
     folder.identity();
     assert!(timeout(SOON, files.changed()).await.is_ok(), "half of a certificate");

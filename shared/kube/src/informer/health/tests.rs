@@ -36,14 +36,14 @@ impl Case {
         self
     }
 
-    /// A list with the objects of these versions. Returns the version to watch from.
+    /// Lists the objects of these versions. Returns the version to watch from.
     fn lists(&mut self, seconds: u64, version: &str, objects: &[u64]) -> String {
         let after = self.health.doubted_after();
         let has_news = objects.iter().any(|version| after.is_some_and(|after| *version > after));
         self.health.listed(self.at(seconds), version, has_news)
     }
 
-    /// Since when the watch does not work, in seconds, and why.
+    /// Returns since when the watch does not work, in seconds, and why.
     fn silence(&self, seconds: u64) -> Option<(u64, String)> {
         let silence = self.health.silence(self.at(seconds))?;
         Some(((silence.since - self.begun).as_secs(), silence.why))
@@ -193,7 +193,7 @@ async fn a_refused_watch_does_not_work_though_lists_do() {
     assert_eq!(case.silence(61), None);
 }
 
-/// Otherwise it would be shown as failing, then as working, then as failing.
+/// The watch would otherwise be shown as failing, then as working, then as failing.
 #[tokio::test]
 async fn a_list_does_not_excuse_a_refused_watch() {
     let mut case = Case::begin();
@@ -248,7 +248,7 @@ async fn versions_that_are_no_numbers_are_not_compared() {
     assert_eq!(case.silence(51), Some(silent(1, NOTHING)));
 }
 
-/// A slow list puts off the doubt about the watch, but shows nothing of it.
+/// A slow list delays the doubt about the watch, but does not prove that it works.
 #[tokio::test]
 async fn pages_of_a_list_are_no_proof() {
     let mut case = Case::begin();

@@ -168,8 +168,8 @@ fn faultstring(words: &str) -> String {
     serde_json::json!({ "faultcode": code, "faultstring": words, "debuginfo": null }).to_string()
 }
 
-/// Octavia's own words, as its versions 2.26 and 2.30 say them: the status, what it comes to, and
-/// what it is about.
+/// Octavia's own words, as its versions 2.26 and 2.30 say them: the status, the kind of the error,
+/// and the subject.
 const OCTAVIA: [(u16, &str, ErrorKind, Option<&str>); 21] = [
     (404, "Load Balancer 5f0d not found.", ErrorKind::NotFound, None),
     (404, "Health Monitor 5f0d not found.", ErrorKind::NotFound, None),
@@ -275,7 +275,7 @@ fn only_octavias_own_words_say_that_something_is_not_there() {
     ] {
         assert_eq!(found(id, body), ErrorKind::Malformed, "{body}");
     }
-    // The words are of no account in an answer of another service.
+    // The words do not count in an answer of another service.
     assert_eq!(fault(Service::Network, 404, Some("req-1"), &own).kind, ErrorKind::Malformed);
 }
 

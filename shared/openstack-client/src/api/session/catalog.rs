@@ -1,4 +1,4 @@
-//! Where the cloud's services are, by the catalog that comes with a token.
+//! Finds the cloud's services in the catalog that comes with a token.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ impl Catalog {
         Self { endpoints, types }
     }
 
-    /// The first endpoint of the service that is meant for `interface` and lies in
+    /// Returns the first endpoint of the service that is meant for `interface` and lies in
     /// `region`, if one is given.
     pub fn url(
         &self,
@@ -69,7 +69,7 @@ impl Catalog {
         self.endpoint(service, interface, None).is_some_and(|endpoint| endpoint.lies_in(region))
     }
 
-    /// The region of that endpoint, if it has one.
+    /// Returns the region of that endpoint, if it has one.
     pub fn region(&self, service: Service, interface: Interface) -> Option<&str> {
         self.endpoint(service, interface, None)?.region()
     }
@@ -119,7 +119,7 @@ impl Catalog {
         CloudError::new(
             ErrorKind::Invalid,
             format!(
-                "the catalog has {wanted}; set region and os-endpoint-type to what it has: {there}"
+                "the catalog has {wanted}; set region and os-endpoint-type to one of its endpoints: {there}"
             ),
         )
     }

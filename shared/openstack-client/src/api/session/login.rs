@@ -1,4 +1,4 @@
-//! The requests to Keystone for a token, by method.
+//! Makes the requests to Keystone for a token, by method.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub struct Login {
 }
 
 impl Login {
-    /// With these credentials at the Keystone whose version 3 has this base.
+    /// Creates a login with these credentials at the Keystone whose version 3 has this base.
     pub fn new(auth_url: &Url, base: &Url, credentials: Credentials) -> Self {
         let mut shown = auth_url.clone();
         // A URL without a host cannot contain them.
@@ -30,7 +30,7 @@ impl Login {
         Self { auth_url: shown.to_string(), url: format!("{base}auth/tokens"), credentials }
     }
 
-    /// The method, who logs in and for which project, for messages. No secrets.
+    /// Returns the method, who logs in and for which project, for messages. No secrets.
     pub fn method(&self) -> String {
         match &self.credentials {
             Credentials::Password { user, scope, .. } => {
@@ -49,7 +49,7 @@ impl Login {
         }
     }
 
-    /// Secrets that only Keystone may see.
+    /// Returns secrets that only Keystone may see.
     pub fn secret(&self) -> &Secret {
         match &self.credentials {
             Credentials::Password { password, .. } | Credentials::Trust { password, .. } => {
@@ -66,13 +66,13 @@ impl Login {
         !matches!(self.credentials, Credentials::Token { .. })
     }
 
-    /// The body of the request. Its memory is wiped when it is dropped.
+    /// Returns the body of the request. Its memory is wiped when it is dropped.
     pub fn body(&self) -> Bytes {
         let (identity, scope) = match &self.credentials {
             Credentials::Password { user, password, scope } => {
                 (by_password(user, password), scope.json())
             }
-            // It brings its project along; a scope would be refused.
+            // An application credential has its own project; Keystone would refuse a scope.
             Credentials::ApplicationCredential { credential, secret } => {
                 (by_application_credential(credential, secret), None)
             }
@@ -88,7 +88,7 @@ impl Login {
             auth["scope"] = scope;
         }
         let mut document = json!({ "auth": auth });
-        // A buffer that grows leaves copies behind.
+        // A buffer that grows would leave copies of the secret in memory.
         let mut text = Zeroizing::new(Vec::with_capacity(ENOUGH));
         serde_json::to_writer(&mut *text, &document).unwrap_or_default();
         wipe(&mut document);

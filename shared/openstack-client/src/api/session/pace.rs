@@ -1,4 +1,4 @@
-//! Detects refused logins, and how long their credentials are not sent again.
+//! Detects refused logins, and decides how long their credentials are not sent again.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub fn is_refused_login(error: &CloudError) -> bool {
     is_refusal(error.kind) && error.message.starts_with(LOGIN_AT)
 }
 
-/// Advice for the user if Keystone's message says more than that it refuses.
+/// Returns advice for the user if Keystone's message says more than that it refuses.
 pub fn advice(error: &CloudError) -> &'static str {
     let is_locked = error.message.to_ascii_lowercase().contains("account is locked");
     match is_refusal(error.kind) && is_locked {

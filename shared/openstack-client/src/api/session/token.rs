@@ -1,4 +1,4 @@
-//! A token and what came with it.
+//! A token and the data that came with it.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use crate::{
 
 /// The header in which Keystone hands out a token.
 const SUBJECT: HeaderName = HeaderName::from_static("x-subject-token");
-/// A token is not renewed before this time, whatever its life is said to be.
+/// A token is not renewed before this time, whatever life Keystone reports.
 const SHORTEST: Duration = Duration::from_secs(30);
-/// Times beyond this do not make sense.
+/// Longer times do not make sense.
 const LONGEST: Duration = Duration::from_hours(24 * 30);
 
 /// A token from Keystone.
@@ -34,7 +34,7 @@ pub struct Token {
     pub project: Option<Project>,
     /// Where the services are.
     pub catalog: Catalog,
-    /// When we got it.
+    /// When we got the token.
     pub since: Instant,
     life: Option<Duration>,
 }
@@ -98,7 +98,8 @@ impl Token {
 }
 
 impl WireToken {
-    /// By Keystone's clock where it tells when it issued the token: ours may differ.
+    /// Returns the life of the token, by Keystone's clock if Keystone says when it issued the
+    /// token: ours may differ.
     fn life(&self) -> Option<Duration> {
         let time = |text: &Option<String>| text.as_ref()?.parse::<Timestamp>().ok();
         let ends = time(&self.expires_at)?;

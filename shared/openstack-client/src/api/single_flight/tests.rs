@@ -1,4 +1,4 @@
-//! Who waits for what, with paused time.
+//! Tests which callers wait for which run, with paused time.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -17,7 +17,7 @@ async fn work() -> Result<usize, Failure> {
     Ok(number)
 }
 
-/// The result of the work for a caller with this many seconds left.
+/// Returns the result of the work for a caller with this many seconds left.
 async fn take<F>(flight: &SingleFlight<usize>, seconds: u64, work: impl FnOnce() -> F) -> Took
 where
     F: Future<Output = Result<usize, Failure>> + Send + 'static,

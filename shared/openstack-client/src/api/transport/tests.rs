@@ -108,7 +108,7 @@ async fn answer(
         ));
         std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}")))))
     });
-    // Clients that refuse the certificate or leave are part of the tests.
+    // Some tests have clients that refuse the certificate or leave.
     auto::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await
@@ -148,7 +148,7 @@ async fn the_ca_file_replaces_the_roots_of_the_system() {
     assert_eq!(get(&direct(&config(&url, careless)), &url).await.unwrap().status, 200);
 }
 
-/// A server whose own certificate may sign others, as `openssl req -x509` makes it.
+/// Returns a server whose own certificate may sign others, as `openssl req -x509` makes it.
 fn authority(name: &str, until: i32) -> CertifiedKey<KeyPair> {
     let mut params = CertificateParams::new(["127.0.0.1".to_owned(), name.to_owned()]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -298,7 +298,7 @@ async fn a_closed_port_is_a_broken_connection() {
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
-/// A body of unknown length, which counts the bytes that have been read of all bodies.
+/// A body of unknown length that counts the bytes that were read from all bodies.
 struct Flowing {
     left: usize,
     read: Arc<AtomicUsize>,
@@ -316,7 +316,7 @@ impl Body for Flowing {
         if part == 0 {
             return Poll::Ready(None);
         }
-        // The others have their turn before the next part.
+        // The other bodies have their turn before the next part.
         if !self.left.is_multiple_of(2) {
             self.left -= 1;
             context.waker().wake_by_ref();

@@ -1,4 +1,4 @@
-//! The certificates that are accepted, and the one that we show.
+//! Decides which certificates are accepted, and which one we show.
 
 use ccm_base::Files;
 use ccm_cloud::{CloudError, ErrorKind};
@@ -7,7 +7,7 @@ use rustls::ClientConfig;
 
 use crate::config::Tls;
 
-/// The TLS side of connections. With `needed`, the lack of any root is an error.
+/// Returns the TLS side of connections. With `needed`, the lack of any root is an error.
 pub fn client(tls: &Tls, needed: bool) -> Result<ClientConfig, CloudError> {
     let files = &mut Files::default();
     let roots = match &tls.ca_file {

@@ -33,7 +33,7 @@ fn a_server_of_a_silent_cell_is_partial() {
         json!({"id": scripted::uuid(1), "status": "UNKNOWN", "links": [], "tenant_id": "t"}),
         json!({"id": scripted::uuid(1), "status": "UNKNOWN", "addresses": {}}),
         json!({"id": scripted::uuid(1), "status": "UNKNOWN", "name": null, "addresses": {}}),
-        // As the answer about one server has it.
+        // The entry looks like the answer about one server.
         json!({"id": scripted::uuid(1), "status": "UNKNOWN", "created": "x", "image": "",
                "flavor": {"original_name": "f"}, "OS-EXT-STS:power_state": 0}),
     ];
@@ -44,7 +44,7 @@ fn a_server_of_a_silent_cell_is_partial() {
         let trouble = row.trouble().unwrap();
         assert!(trouble.contains(&scripted::uuid(1)) && trouble.contains("UNKNOWN"), "{trouble}");
     }
-    // Without addresses it must not be described either: its node would lose them.
+    // A server without addresses must not be described either: its node would lose its addresses.
     let bare = json!({"id": scripted::uuid(1), "name": "n", "status": "ACTIVE"});
     assert!(matches!(Row::read(&bare.to_string()), Row::Partial { .. }));
 }
@@ -85,10 +85,10 @@ fn an_entry_that_is_too_long_is_malformed_and_named() {
     assert!(matches!(row, Row::Malformed { .. }));
     assert_eq!((row.id().unwrap().as_str(), row.name()), (&*scripted::uuid(1), Some("node-00001")));
     assert!(row.trouble().unwrap().ends_with("its entry is longer than 1 MiB"), "{row:?}");
-    // A list has room for tens of thousands of usual ones.
+    // A list has room for tens of thousands of usual entries.
     let size = Row::read(&scripted::server(1).to_string()).size();
     assert!((700..1_600).contains(&size), "{size} bytes");
-    // What Nova's quota allows, with each character escaped.
+    // This is the most that Nova's quota allows, with each character escaped.
     let item = |number: u32| (format!("{number:\u{20ac}<255}"), "\u{20ac}".repeat(255));
     let mut server = scripted::server(1);
     server["metadata"] = (0..128).map(item).collect::<BTreeMap<_, _>>().into_iter().collect();

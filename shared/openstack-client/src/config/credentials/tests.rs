@@ -3,7 +3,7 @@ use ccm_settings::{RawValue, Schema as _};
 use super::*;
 use crate::config::merged;
 
-/// `key=value` pairs, by the names of `clouds.yaml`; `ac` is an application credential.
+/// Reads `key=value` pairs, by the names of `clouds.yaml`; `ac` is an application credential.
 fn given(text: &str) -> Given {
     let pair = |pair: &str| {
         let (name, text) = pair.split_once('=').unwrap();
@@ -20,7 +20,7 @@ fn login(given: &Given) -> Login {
     Login::read(&merged(given, &mut problems), &mut problems).unwrap()
 }
 
-/// The decision in one line, with its secret.
+/// Returns the decision in one line, with its secret.
 fn decided(given: &Given) -> String {
     let mut problems = Problems::new();
     let Some(credentials) = login(given).decide(&mut problems) else {
@@ -78,7 +78,7 @@ fn one_way_to_log_in_follows_from_what_is_given() {
         ("user_id=u username=n password=p project_id=t", "#u p project #t"),
         // A project's ID needs no name and no domain.
         ("user_id=u password=p project_id=t project_name=n domain_id=d", "#u p project #t"),
-        // The one domain is for all that have none of their own.
+        // The one domain is for the user and the project if they have no separate domain.
         ("username=u password=p project_name=t domain_name=d", "u@d p project t@d"),
         ("username=u password=p project_name=t domain_id=d domain_name=n", "u@#d p project t@#d"),
         (
@@ -121,10 +121,10 @@ fn what_is_missing_is_named_all_at_once() {
         ("ac_name=n ac_secret=hush username=u", user.to_owned()),
         (
             "token=hush domain_id=d",
-            "token needs what it is for: tenant-id, or tenant-name with a domain".to_owned(),
+            "token needs a project: tenant-id, or tenant-name with a domain".to_owned(),
         ),
         (
-            // A token for a domain has no servers in its catalog.
+            // A token for a domain has no endpoints for servers in its catalog.
             "username=u password=hush domain_name=d",
             "no project is set, and a login for a domain has no servers: set tenant-id, or tenant-name"
                 .to_owned(),
@@ -155,7 +155,7 @@ fn every_two_ways_to_log_in_contradict_each_other() {
         for (other_key, other) in ways.iter().skip(first + 1) {
             let said = decided(&given(&format!("{text} {other}")));
             if (*key, *other_key) == ("trust-id", "password") {
-                // A trust is used with a password.
+                // A trust needs a password.
                 assert_eq!(said, "trust t #e hush");
                 continue;
             }
@@ -174,11 +174,11 @@ fn another_file_fills_what_is_empty_and_outdoes_nothing() {
     for (own, other, expect) in [
         ("", whole, "#U P project #T"),
         ("password=p", whole, "#U p project #T"),
-        // An ID from there would outdo the name from here.
+        // An ID from there would beat the name from here.
         ("username=n user_domain_name=d", whole, "n@d P project #T"),
         ("username=n project_name=t", whole, "n@#D P project t@#D"),
         ("domain_name=d username=n project_name=t", whole, "n@d P project t@d"),
-        // So would another way to log in.
+        // Another way to log in would do so, too.
         ("ac_id=i ac_secret=s", whole, "application #i s"),
         ("ac_id=i", "ac_id=I ac_secret=S password=P", "application #i S"),
         ("token=x", whole, "token x project #T"),

@@ -45,7 +45,7 @@ const MEMBER: [&str; 10] = [
 ];
 const ALGORITHMS: [&str; 4] = ["LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT", "ROUND_ROBIN"];
 
-/// The protocols of pools that a listener of this protocol may have.
+/// Returns the protocols of pools that a listener of this protocol may have.
 fn pools_of(listener: &str) -> &'static [&'static str] {
     match listener {
         "TCP" => &["HTTP", "HTTPS", "PROXY", "PROXYV2", "TCP"],
@@ -57,7 +57,7 @@ fn pools_of(listener: &str) -> &'static [&'static str] {
     }
 }
 
-/// The protocols that share a port.
+/// Returns the protocols that share a port.
 fn family(protocol: &str) -> &str {
     if matches!(protocol, "UDP" | "SCTP") { protocol } else { "TCP" }
 }
@@ -218,7 +218,7 @@ impl Octavia {
             let row = rows.find(|row| own(row) && key(row) == key(member)).unwrap();
             row.as_object_mut().unwrap().extend(member.as_object().unwrap().clone());
             row["provisioning_status"] = json!("PENDING_UPDATE");
-            // The worker of the real one fails, and the load balancer stays as it is.
+            // The worker of the real Octavia fails, and the load balancer keeps its state.
             if changed.contains(&key(member)) {
                 self.held.insert(balancer.clone());
             }
@@ -312,7 +312,7 @@ impl Octavia {
         Ok(())
     }
 
-    /// The ranges are of the family of an address of the load balancer.
+    /// Checks that the ranges are of the family of an address of the load balancer.
     fn check_cidrs(&self, balancer: &str, cidrs: &Value) -> Done<()> {
         let row = self.balancer(balancer)?;
         let more = row["additional_vips"].as_array().into_iter().flatten();
@@ -323,7 +323,7 @@ impl Octavia {
             let Ok(net) = text.parse::<IpNet>() else {
                 return check("allowed_cidrs", Some(cidr), |_| false);
             };
-            // Since 2.27 any of them counts, before it was the first one.
+            // Since 2.27 any address counts; before, only the first one counted.
             let counted = if self.minor > 26 { &vips[..] } else { &vips[..1] };
             if counted.iter().all(|vip| vip.is_ipv4() != net.addr().is_ipv4()) {
                 let with = if self.minor > 26 { "all VIPs" } else { "VIP" };
@@ -414,7 +414,7 @@ impl Octavia {
             return Err((409, "This pool already has a health monitor".to_owned()));
         }
         let row = found("Pool", &self.pools, pool)?;
-        // A pool that the same request makes takes it.
+        // A pool that the same request makes accepts the monitor.
         let is_new = self.balancer(balancer)?["provisioning_status"] == "PENDING_CREATE"
             && !self.pending.contains_key(balancer);
         if !is_new {
@@ -463,7 +463,7 @@ impl Octavia {
         Err((501, format!("Provider 'ovn' does not support a requested option: {option}")))
     }
 
-    /// A row with these fields, else with these defaults.
+    /// Returns a row with these fields, else with these defaults.
     fn row(&self, balancer: &str, id: &str, fields: Map<String, Value>, more: Value) -> Value {
         let mut row = json!({
             "id": id, "name": "", "description": "", "tags": [], "admin_state_up": true,

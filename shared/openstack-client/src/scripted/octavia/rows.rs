@@ -1,11 +1,11 @@
-//! Lists and rows, and the fields that a request may have.
+//! Plays lists and rows, and checks the fields that a request may have.
 
 use serde_json::{Map, Value, json};
 
 use super::{Octavia, Reply, invalid};
 use crate::scripted::paged;
 
-/// Fields, and the minor version since which they exist.
+/// Fields, and the minor version that introduced them.
 const SINCE: [(&str, u32); 10] = [
     ("timeout_client_data", 1),
     ("timeout_member_connect", 1),
@@ -18,7 +18,7 @@ const SINCE: [(&str, u32); 10] = [
     ("additional_vips", 26),
     ("vip_sg_ids", 29),
 ];
-/// Fields of a health monitor that may change.
+/// The fields of a health monitor that may change.
 pub const MONITOR: [&str; 10] = [
     "name",
     "tags",
@@ -40,7 +40,7 @@ impl Octavia {
         SINCE.iter().all(|(name, minor)| *name != field || *minor <= self.minor)
     }
 
-    /// The fields of a request's object, if it may have them.
+    /// Returns the fields of a request's object, if it may have them.
     pub fn fields(
         &self,
         argument: &str,
@@ -63,8 +63,8 @@ impl Octavia {
         Ok(fields.clone())
     }
 
-    /// A page of rows. A filter that is given twice is an error of the database, as with the
-    /// real one.
+    /// Returns a page of rows. A filter that is given twice is an error of the database, as with
+    /// the real one.
     pub fn list(
         &self,
         kind: &'static str,
@@ -118,8 +118,8 @@ impl Octavia {
         Ok(body)
     }
 
-    /// A row as answers show it: with its references, and without what this version does not
-    /// know.
+    /// Returns a row as answers show it: with its references, and without what this version does
+    /// not know.
     pub fn shown_row(&self, kind: &str, row: &Value) -> Value {
         let id = &row["id"];
         let ids = |rows: &[Value], fits: &dyn Fn(&Value) -> bool| -> Value {
@@ -148,7 +148,7 @@ impl Octavia {
         shown
     }
 
-    /// The list of the children of this kind.
+    /// Returns the list of the children of this kind.
     pub fn list_children(&self, kind: &str, query: &[(String, String)]) -> Reply {
         let (kind, rows) = match kind {
             "listeners" => ("listeners", &self.listeners),

@@ -1,4 +1,4 @@
-//! The rules of the scripted Octavia, each as the real one was seen to have it.
+//! Tests the rules of the scripted Octavia. Each rule was observed in the real one.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl Rig {
             .take())
     }
 
-    /// A load balancer with these listeners that is ready.
+    /// Returns a load balancer with these listeners that is ready.
     async fn ready(&self, listeners: Value) -> Value {
         let made = self.create(json!({ "listeners": listeners })).await.unwrap();
         self.let_go(&made);
@@ -257,13 +257,13 @@ async fn members_are_replaced_by_address_and_port() {
     let addresses: Vec<_> = after.iter().map(|(address, _)| address.as_str()).collect();
     assert_eq!(addresses, ["10.8.0.101", "10.8.0.103"]);
     assert_eq!(after[0], before[0], "the same member");
-    // One that is new and there twice.
+    // The change names a new member twice.
     let twice = json!({ "members": [member("10.8.0.104"), member("10.8.0.104")] });
     refused(rig.put(&path, twice).await, ErrorKind::Conflict, "Another member on this pool");
     let odd = json!({ "members": [member("x")] });
     refused(rig.put(&path, odd).await, ErrorKind::Invalid, "attribute address. Value: 'x'");
     assert_eq!(ids().await, after);
-    // One that is known and there twice: the load balancer is stuck.
+    // The change names an existing member twice: the load balancer is stuck.
     let twice = json!({ "members": [member("10.8.0.101"), member("10.8.0.101")] });
     rig.put(&path, twice).await.unwrap();
     let one = format!("loadbalancers/{}", text(&made, "id"));
@@ -275,7 +275,7 @@ async fn members_are_replaced_by_address_and_port() {
     refused(unknown, ErrorKind::NotFound, "\"description\":\"Pool ");
 }
 
-/// As in version 2.26 of the real one.
+/// Version 2.26 of the real Octavia does the same.
 #[tokio::test]
 async fn a_nested_pool_may_stay_pending_until_it_is_changed_itself() {
     let rig = Rig::new();
@@ -314,7 +314,7 @@ async fn children_are_deleted_one_by_one_or_all_at_once() {
     nested["pool"]["listener_id"] = made["listeners"][0]["id"].clone();
     nested["pool"]["members"] = json!([]);
     refused(rig.post("pools", nested).await, ErrorKind::Unavailable, "_sa_instance_state");
-    // The port goes with it, the floating IP stays and stands for nothing.
+    // The port is deleted with the load balancer; the floating IP stays and is attached to nothing.
     let port = made["vip_port_id"].clone();
     let new = json!({ "floatingip": { "floating_network_id": uuid(88), "port_id": port } });
     let ip = rig.sent(Service::Network, Method::POST, "/floatingips", new).await.unwrap();

@@ -1,4 +1,4 @@
-//! The creation of a load balancer with all that is below it, and its status tree.
+//! Plays the creation of a load balancer with all that is below it, and its status tree.
 
 use std::net::IpAddr;
 
@@ -74,7 +74,7 @@ impl World {
         Ok((201, json!({ "loadbalancer": self.octavia.graph(&id) })))
     }
 
-    /// The subnets of the addresses.
+    /// Returns the subnets of the addresses.
     fn places(&self, given: &Value) -> Result<Vec<Place>, (u16, String)> {
         let subnet = |id: &Value| {
             let found = self.subnets.iter().find(|subnet| subnet["id"] == *id);
@@ -125,7 +125,7 @@ impl World {
         Ok(places)
     }
 
-    /// The addresses in these subnets: the wished ones, or free ones.
+    /// Returns the addresses in these subnets: the wished ones, or free ones.
     fn addresses(&self, given: &Value, places: &[Place]) -> Result<Vec<IpAddr>, (u16, String)> {
         let failed = |why: String| (500, format!("Provider 'amphora' reports error: {why}\n"));
         let addresses = places.iter().map(|Place { subnet, address }| {
@@ -183,7 +183,7 @@ impl Octavia {
         }));
     }
 
-    /// All that a creation nests: first the pools, then the listeners.
+    /// Adds all that a creation nests: first the pools, then the listeners.
     fn insert_graph(&mut self, balancer: &str, given: &Value) -> Result<(), (u16, String)> {
         let given = given["listeners"].as_array().cloned().unwrap_or_default();
         let mut names: Vec<&str> = Vec::new();
@@ -243,7 +243,7 @@ impl Octavia {
         Ok(id)
     }
 
-    /// The load balancer with all that is below it, as the answer to its creation shows it.
+    /// Returns the load balancer with all that is below it, as the answer to its creation shows it.
     fn graph(&self, id: &str) -> Value {
         let mut shown = self.shown_row("loadbalancers", self.balancer(id).unwrap());
         let of = |kind: &str, rows: &[Value]| -> Value {
@@ -255,7 +255,7 @@ impl Octavia {
         shown
     }
 
-    /// The status tree. A pool without a listener is not in it.
+    /// Returns the status tree. A pool without a listener is not in it.
     pub fn tree(&self, balancer: &Value) -> Value {
         let mut shown = short(balancer, &[]);
         let listeners = self.listeners.iter().filter(|row| row["_balancer"] == balancer["id"]);
@@ -293,13 +293,13 @@ impl Octavia {
     }
 }
 
-/// The fields of a row that the tree shows.
+/// Returns the fields of a row that the tree shows.
 fn short(row: &Value, more: &[&str]) -> Value {
     let fields = ["id", "name", "provisioning_status", "operating_status"];
     fields.iter().chain(more).map(|field| ((*field).to_owned(), row[*field].clone())).collect()
 }
 
-/// The ID of the port that the load balancer's addresses have.
+/// Returns the ID of the port that the load balancer's addresses have.
 fn vip_port(balancer: &str) -> String {
     balancer.replacen("0000-4000", "0000-4001", 1)
 }

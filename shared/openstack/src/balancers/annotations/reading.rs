@@ -1,4 +1,4 @@
-//! Reads single annotations and collects what is wrong with them.
+//! Reads single annotations and collects their problems.
 
 use std::{cell::RefCell, collections::BTreeMap, ops::RangeInclusive};
 
@@ -28,7 +28,7 @@ pub struct Reading<'a> {
     config: &'a Config,
     /// The class that the Service chooses.
     class: Option<(String, &'a LoadBalancerClass)>,
-    /// Source and line.
+    /// The problems: source and line.
     problems: Vec<(Source, String)>,
     notes: RefCell<Vec<Note>>,
 }
@@ -41,7 +41,7 @@ impl<'a> Reading<'a> {
         this
     }
 
-    /// The remarks; or an error that names all problems.
+    /// Returns the remarks; or an error that names all problems.
     pub fn done(self) -> Result<Vec<Note>, CloudError> {
         let Some((first, _)) = self.problems.first() else {
             let mut notes = self.notes.into_inner();
@@ -57,7 +57,7 @@ impl<'a> Reading<'a> {
         self.problems.push((Source::annotation(key), what));
     }
 
-    /// A remark about an annotation that counts as its default.
+    /// Adds a remark about an annotation that counts as its default.
     fn ignored(&self, key: &str, value: &str, right: &str) {
         let value = one_line(value, MAX_VALUE);
         let what = format!("annotation {key}: {value:?} is ignored; must be {right}");
@@ -84,7 +84,21 @@ impl<'a> Reading<'a> {
         misspelt
     }
 
-    /// An annotation as it is; an empty one differs from a missing one.
+    /// Returns the annotation for an internal load balancer, if its value is neither true nor false.
+    pub fn unreadable_internal(&self) -> Option<Given> {
+        let value = self.annotations.get(INTERNAL)?.trim();
+        if matches!(value, "true" | "false") {
+            return None;
+        }
+        let value = format!(
+            "{:?} is neither true nor false, and the load balancer would be public: correct it, or \
+             remove it",
+            one_line(value, MAX_VALUE)
+        );
+        Some(Given { value, source: Source::Annotation(INTERNAL.to_owned()) })
+    }
+
+    /// Returns an annotation as it is; an empty one differs from a missing one.
     pub fn text(&self, key: &str) -> Option<&'a str> {
         self.annotations.get(&format!("{PREFIX}{key}")).map(|text| text.trim())
     }
@@ -126,7 +140,7 @@ impl<'a> Reading<'a> {
         default
     }
 
-    /// A value of the annotation, else of the option of the same name.
+    /// Returns a value of the annotation, else of the option of the same name.
     pub fn given(&self, key: &'static str, config: Option<&String>) -> Option<Given> {
         let (value, source) = match self.text(key) {
             Some(text) => (text.to_owned(), Source::annotation(key)),
@@ -150,8 +164,8 @@ impl<'a> Reading<'a> {
         class.map(|class| (name.to_owned(), class))
     }
 
-    /// A value of annotation, class or options, whichever exists first. With `class_first` the
-    /// class beats the annotation.
+    /// Returns a value of annotation, class or options, whichever exists first. With `class_first`
+    /// the class beats the annotation.
     fn placed(
         &self,
         key: &'static str,
@@ -184,7 +198,7 @@ impl<'a> Reading<'a> {
             self.placed("floating-subnet", true, |it| &it.floating_subnet),
             self.placed("floating-subnet-tags", true, |it| &it.floating_subnet_tags),
         ];
-        // Of one source the ID counts, of two sources the first one.
+        // Within one source the ID counts; of two sources the first one counts.
         let rank = |given: &Given| (!given.source.is_of_service(), given.source.is_annotation());
         let is_hidden = |given: &Given| id.as_ref().is_some_and(|id| rank(id) <= rank(given));
         let floating_patterns: Vec<Given> =
@@ -200,7 +214,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The host name for the status. Kubernetes accepts no others there.
+    /// Returns the host name for the status. Kubernetes accepts no others there.
     pub fn hostname(&mut self) -> Option<String> {
         let name = self.text("hostname").filter(|name| !name.is_empty())?;
         if !is_host_name(name) {
@@ -212,7 +226,7 @@ impl<'a> Reading<'a> {
         Some(name.to_owned())
     }
 
-    /// A remark on an invalid selector.
+    /// Adds a remark on an invalid selector.
     pub fn selector(&self) {
         if let Some(text) = self.text("node-selector").filter(|text| !is_valid(text)) {
             let right = "labels of nodes: key=value,key2";
@@ -261,14 +275,14 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// How members are checked, if they are.
+    /// Returns how members are checked, if they are.
     pub fn checks(&mut self) -> Option<Checks> {
         let asks = self.flag(MONITOR, self.config.load_balancer.create_monitor);
         asks.then(|| self.times(false))
     }
 
-    /// The checks that `local-monitor` adds to a Service with local traffic. Replaces an invalid number
-    /// by its default, so that the Service still gets a load balancer.
+    /// Returns the checks that `local-monitor` adds to a Service with local traffic. Replaces an
+    /// invalid number by its default, so that the Service still gets a load balancer.
     pub fn local_checks(&mut self) -> Option<LocalChecks> {
         let config = &self.config.load_balancer;
         let has_said = matches!(self.text(MONITOR), Some("true" | "false"));
@@ -303,7 +317,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Tags, comma separated.
+    /// Reads tags, which are separated by commas.
     pub fn tags(&mut self, key: &str) -> Vec<String> {
         let text = self.text(key).unwrap_or_default();
         let tags: Vec<String> = text

@@ -44,7 +44,7 @@ fn an_empty_annotation_overrides_the_option() {
     assert!(empty.flavor.is_none() && empty.tls.is_none() && empty.unmanaged.is_empty());
 }
 
-/// Annotation, class, options: in the order of each value.
+/// Tests the order of annotation, class and options for each value.
 #[test]
 fn the_source_that_counts_first() {
     let options = options(|options| {
@@ -64,7 +64,7 @@ fn the_source_that_counts_first() {
         (&[][..], false, "of options", None, "of options"),
         (&[("class", "dmz")], false, "of class", Some("of class"), "of class"),
         (&own, false, "own", Some("own"), "own"),
-        // The class of an external one beats its annotation, but for the members.
+        // The class of an external load balancer beats its annotation, except for the members.
         (&with_class, false, "of class", Some("of class"), "own"),
         (&with_class, true, "own", Some("of class"), "own"),
     ] {
@@ -130,7 +130,7 @@ fn only_an_id_of_the_same_or_an_earlier_source_hides_a_pattern() {
         (pattern, none, id, Err(CLASS)),
         (id, pattern, none, Ok(Some(CLASS))),
         (id, pattern, pattern, Ok(Some(CLASS))),
-        // An empty annotation is not the option of the same name.
+        // An empty annotation does not fall back to the option of the same name.
         (none, no_id, id, Ok(None)),
         (none, no_id, pattern, Err(CONF)),
         (none, no_pattern, pattern, Ok(None)),

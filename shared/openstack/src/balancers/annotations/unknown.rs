@@ -1,4 +1,5 @@
-//! Unknown annotations with a prefix of this cloud, and the names that the user probably meant.
+//! Finds unknown annotations with a prefix of this cloud, and the names that the user probably
+//! meant.
 
 use ccm_base::{message::one_line, nearest};
 use ccm_cloud::Note;

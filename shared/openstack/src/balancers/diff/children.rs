@@ -1,4 +1,4 @@
-//! Changes of listeners, pools and health monitors.
+//! Computes the changes of listeners, pools and health monitors.
 
 use std::collections::BTreeSet;
 
@@ -70,8 +70,8 @@ pub fn listener(there: &ListenerRow, listener: &Listener) -> Option<Step> {
         "allowed_cidrs" => listener.allowed_cidrs.as_ref().is_none_or(|it| allows(there, it)),
         _ => seen.is_null() || seen == wanted,
     });
-    // What was adopted lacks the UIDs, which are recorded with the load balancer. What has no tags
-    // at all is from before there were any.
+    // An adopted object lacks the UIDs, which are recorded on the load balancer. An object without
+    // tags was made before tags existed.
     let own = listener.tags.iter().take(usize::from(!there.tags.is_empty()));
     let tags = with(&there.tags, own.chain(listener.tags.iter().skip(OWN_TAGS)));
     if tags.len() > there.tags.len() {
@@ -80,7 +80,7 @@ pub fn listener(there: &ListenerRow, listener: &Listener) -> Option<Step> {
     update(Child::Listener, &there.id, body, &format!("listener {}", shown(listener)))
 }
 
-/// The wanted settings that an object does not have.
+/// Returns the wanted settings that an object does not have.
 fn differing(
     there: &impl Serialize,
     wanted: Value,
@@ -92,7 +92,7 @@ fn differing(
     settings
 }
 
-/// The existing tags, and the missing ones.
+/// Returns the existing tags, and the missing ones.
 fn with<'a>(there: &[String], wanted: impl Iterator<Item = &'a String>) -> Vec<String> {
     let mut tags = there.to_vec();
     for tag in wanted {
@@ -158,14 +158,16 @@ pub fn pool(
     let (mut below, mut checks) = (Vec::new(), Vec::new());
     monitor(seen, own, listener, &mut checks);
     if names::taken_back(&seen.row.tags) == Some(goal.digest) {
-        // These monitors fail all members and go first. Other monitor changes follow the members.
+        // These monitors fail all members, so they are deleted first. Other changes of monitors
+        // follow the members.
         let goes_first = if is_left_pending { &mut below } else { &mut *steps };
         goes_first.append(&mut checks);
     }
     below.extend(members(seen, &own.id, listener, goal));
     below.append(&mut checks);
     if body.is_empty() && !below.is_empty() && is_left_pending {
-        let line = format!("change {name} to what it is, which lets its members be changed");
+        let line =
+            format!("update {name} with its present values, so that its members can be changed");
         updates
             .push(Step::new(line, Act::Update(Child::Pool, own.id.clone(), unchanged(&own.name))));
     }
@@ -182,7 +184,8 @@ fn persists(there: Option<&Value>, pool: &Pool) -> bool {
     let timeout = there.get("persistence_timeout").and_then(Value::as_u64);
     let same_time = match pool.affinity_timeout.map(u64::from) {
         None => true,
-        // The usual time needs no change of what another controller has made without.
+        // An object that another controller made without a time limit has the usual one and needs
+        // no change.
         Some(wanted) => timeout.map_or(wanted == u64::from(USUAL_AFFINITY), |seen| seen == wanted),
     };
     there.get("type").and_then(Value::as_str) == Some("SOURCE_IP") && same_time
@@ -217,7 +220,7 @@ fn monitor(seen: &Seen, pool: &PoolRow, listener: &Listener, steps: &mut Vec<Ste
     }
 }
 
-/// How a listener is shown.
+/// Returns how a listener is shown.
 fn shown(listener: &Listener) -> String {
     format!("{}/{}", listener.port, listener.protocol)
 }

@@ -1,4 +1,4 @@
-//! Changes are applied to a model of Octavia until there are none.
+//! Applies the changes to a model of Octavia until no change is left.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ fn front_end(drawn: &Drawn) -> FrontEnd {
     }
 }
 
-/// Octavia as far as the changes need it. Rows are JSON.
+/// A model of Octavia as far as the changes need it. Rows are JSON.
 #[derive(Clone, Debug, Default)]
 struct Model {
     tags: Vec<String>,
@@ -104,7 +104,7 @@ struct Model {
 }
 
 impl Model {
-    /// With a listener of another owner.
+    /// Creates a model with a listener of another owner.
     fn new() -> Self {
         let mut model = Self {
             tags: names::tags(names::balancer(&owner()), &owner()).to_vec(),
@@ -204,7 +204,7 @@ impl Model {
         }
     }
 
-    /// Octavia has one listener for each port of a transport protocol.
+    /// Checks that Octavia has one listener for each port of a transport protocol.
     fn check(&self) {
         let key = |row: &Value| {
             (transport(row["protocol"].as_str().unwrap()), row["protocol_port"].as_u64().unwrap())
@@ -264,8 +264,8 @@ fn steps(model: &Model, drawn: &Drawn, touched: bool) -> Result<Vec<Step>, Cloud
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// From any configuration to any other one, stopped anywhere in between: the changes lead there,
-    /// are as many as were announced, and touch nothing of another owner.
+    /// The changes lead from any configuration to any other one, also if they are stopped anywhere
+    /// in between. There are as many as were announced, and they touch nothing of another owner.
     #[test]
     fn any_configuration_leads_to_any_other_one(
         history in prop::collection::vec((drawn(), 0_usize..30), 1..4),
@@ -288,7 +288,7 @@ proptest! {
                 touched &= !closes;
                 made += 1;
             }
-            prop_assert!(made < 200, "it does not end");
+            prop_assert!(made < 200, "the changes do not end");
             if at == last {
                 prop_assert_eq!(made, announced);
                 prop_assert_eq!(model.listeners.len(), drawn.ports.len() + 1);
@@ -329,7 +329,7 @@ fn a_protocol_is_switched_by_a_deletion_first() {
         "record with load balancer lb that this configuration is applied",
     ];
     assert_eq!(lines, expect);
-    // A listener of another owner in the way is an error, and no change.
+    // A listener of another owner that blocks a port is an error, and the provider changes nothing.
     let taken = Drawn { ports: [(false, 999)].into(), ..plain };
     assert_eq!(steps(&model, &taken, false).unwrap_err().kind, ErrorKind::Conflict);
 }

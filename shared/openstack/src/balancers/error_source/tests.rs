@@ -5,7 +5,8 @@ use ccm_openstack_client::scripted::uuid;
 
 use super::*;
 
-/// One Service has all of these values, and a message may contain several of them.
+/// Returns the settings of a Service that has all of these values. A message may contain several of
+/// them.
 fn settings() -> Settings {
     let annotations = [
         ("port-id", 1),

@@ -8,7 +8,8 @@ fn owner() -> Owner {
     Owner { cluster, uid, namespace, name }
 }
 
-/// A floating IP by the last number of its address: a user's, or one that was made for this owner.
+/// Returns a floating IP by the last number of its address: a user's, or one that was made for this
+/// owner.
 fn ip(last: u8, network: &str, port: Option<&str>, made: bool) -> FloatingIp {
     FloatingIp {
         id: format!("{last}"),
@@ -40,7 +41,7 @@ fn lines(keep: bool, attached: &[FloatingIp], elsewhere: &Elsewhere) -> Vec<Stri
     steps.into_iter().map(shown).collect()
 }
 
-/// Nothing that clients use is given up before the wished one exists.
+/// No address that clients use is given up before the wished one exists.
 #[test]
 fn an_exchange_attaches_first_where_that_is_possible() {
     let port = Some("port");
@@ -67,20 +68,20 @@ fn an_exchange_attaches_first_where_that_is_possible() {
         ),
         (vec![], elsewhere("near", vec![]), &["attach 9"], 1),
         (vec![], elsewhere("near", vec![free.clone()]), &["attach 9 instead of 4", "delete 4"], 1),
-        // It was attached to an earlier load balancer.
+        // This one was attached to an earlier load balancer.
         (
             vec![],
             Elsewhere { wished: Some(own_nine.clone()), tagged: vec![own_nine] },
             &["attach 9"],
             1,
         ),
-        // What is left of an exchange that was interrupted.
+        // These are left from an interrupted exchange.
         (vec![ip(9, "near", port, false), far], elsewhere("near", vec![]), &["delete 2"], 1),
         (vec![ip(9, "near", port, false)], elsewhere("near", vec![free]), &["delete 4"], 0),
         (vec![ip(9, "near", port, false), user], elsewhere("near", vec![]), &[], 0),
     ] {
         assert_eq!(lines(false, &attached, &elsewhere), expect, "{attached:?}");
-        // With keep-floatingip nothing is deleted, and nothing detached twice.
+        // With keep-floatingip nothing is deleted, and nothing is detached twice.
         let keeps = lines(true, &attached, &elsewhere);
         assert_eq!(keeps.len(), kept, "{keeps:?}");
         assert!(keeps.iter().all(|line| !line.starts_with("delete")), "{keeps:?}");

@@ -32,7 +32,7 @@ fn shape(selector: &Selector) -> Shape<'_> {
     Shape { port: PORT, family: IpFamily::V4, selector, subnet: Some("s"), monitor_port: None }
 }
 
-/// Octavia's members after a write of these members: fields that are not named stay.
+/// Returns Octavia's members after a write of these members. Fields that are not named stay.
 fn applied(current: &[SeenMember], members: &[Value]) -> Vec<SeenMember> {
     let read = |member: &Value| {
         let address: IpAddr = member["address"].as_str().unwrap().parse().unwrap();
@@ -112,8 +112,8 @@ fn what_is_known_of_a_foreign_member_is_written_with_it() {
 }
 
 proptest! {
-    /// From any pool: nothing is left to do after one change, the pool is never emptied, no
-    /// stranger leaves, and no member is listed twice.
+    /// For any pool: after one change nothing is left to do, the pool is never emptied, no foreign
+    /// member is removed, and no member is listed twice.
     #[test]
     fn one_change_is_enough_and_never_too_much(
         current in prop::collection::vec((0_u8..12, 0_u8..12, 0_u16..3), 0..10),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Checks, HTTP, Listener, Monitor, Pool};
 
 impl Listener {
-    /// The settings that can be changed.
+    /// Returns the settings that can be changed.
     pub fn settings(&self) -> Value {
         let mut settings = json!({
             "connection_limit": self.connection_limit,
@@ -23,7 +23,7 @@ impl Listener {
         settings
     }
 
-    /// Without the load balancer and the pool.
+    /// Returns the body of the request, without the load balancer and the pool.
     pub fn body(&self) -> Value {
         let mut body = self.settings();
         body["name"] = self.name.clone().into();
@@ -35,7 +35,7 @@ impl Listener {
 }
 
 impl Pool {
-    /// Without its listener, members and monitor.
+    /// Returns the body of the request, without its listener, members and monitor.
     pub fn body(&self) -> Value {
         let mut body = json!({
             "name": self.name,
@@ -49,7 +49,7 @@ impl Pool {
         body
     }
 
-    /// How it keeps a client at a member; null if it does not.
+    /// Returns how a pool keeps a client at a member; null if it does not.
     pub fn persistence(&self) -> Value {
         match (self.affinity, self.affinity_timeout) {
             (false, _) => Value::Null,
@@ -62,7 +62,7 @@ impl Pool {
 }
 
 impl Monitor {
-    /// The settings that can be changed.
+    /// Returns the settings that can be changed.
     pub fn settings(&self) -> Value {
         let Checks { delay, timeout, max_retries, max_retries_down } = self.checks;
         let mut settings = json!({
@@ -79,7 +79,7 @@ impl Monitor {
         settings
     }
 
-    /// Without its pool.
+    /// Returns the body of the request, without its pool.
     pub fn body(&self) -> Value {
         let mut body = self.settings();
         body["name"] = self.name.clone().into();

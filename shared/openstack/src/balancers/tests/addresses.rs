@@ -12,7 +12,7 @@ const OTHER: usize = 51;
 const SAME: &str = "172.24.9.9";
 const FAR: &str = "172.30.0.9";
 
-/// A Service with a floating IP of ours, and the wish for another address.
+/// Returns a Service with a floating IP of ours, and the wish for another address.
 async fn with_wish(address: &str, network: usize) -> (Rig, Wanted) {
     let rig = Rig::new();
     rig.settle(&wanted("web")).await;
@@ -22,7 +22,7 @@ async fn with_wish(address: &str, network: usize) -> (Rig, Wanted) {
     (rig, changed(&wanted("web"), |it| it.address = address.parse().ok()))
 }
 
-/// The addresses of all floating IPs, and whether each stands for the virtual address.
+/// Returns the addresses of all floating IPs, and whether each stands for the virtual address.
 fn ips(rig: &Rig) -> Vec<(String, bool)> {
     let world = rig.cloud.world.lock();
     let port = &world.octavia.balancers[0]["vip_port_id"];

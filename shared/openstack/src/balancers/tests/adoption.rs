@@ -10,8 +10,8 @@ use super::rig::{Rig, annotated, changed, owner, wanted};
 
 const NAME: &str = "kube_service_prod_default_web";
 
-/// A load balancer as openstack-cloud-controller-manager makes it for the usual Service: without
-/// UIDs and digest, and with its own defaults.
+/// Returns a load balancer as openstack-cloud-controller-manager makes it for the usual Service:
+/// without UIDs and digest, and with its own defaults.
 async fn made_by_the_other(rig: &Rig, web: &Wanted) -> LoadBalancer {
     let made = rig.settle(web).await;
     let mut world = rig.cloud.world.lock();
@@ -26,7 +26,7 @@ async fn made_by_the_other(rig: &Rig, web: &Wanted) -> LoadBalancer {
     made
 }
 
-/// Everything but the record of the owner, and what moves with each write.
+/// Returns everything but the record of the owner, and what changes with each write.
 fn without_record(rig: &Rig) -> Value {
     let world = rig.cloud.world.lock();
     let clean = |rows: &[Value]| -> Vec<Value> {
@@ -49,7 +49,7 @@ fn without_record(rig: &Rig) -> Value {
     ])
 }
 
-/// Settings that the other controller leaves out, or does not know, do not count as differences.
+/// Settings that the other controller omits, or does not know, do not count as differences.
 #[tokio::test]
 async fn adoption_changes_nothing_that_the_other_leaves_out() {
     let plain = wanted("web");

@@ -1,10 +1,11 @@
-//! Wrong values: one line each, which names the annotation and what would be right. Members go on.
+//! Tests wrong values: the message is one line that names the annotation and a right value. Members
+//! continue to be updated.
 
 use ccm_cloud::{ErrorKind, Progress};
 use ccm_openstack_client::scripted::uuid;
 use serde_json::json;
 
-use super::rig::{Rig, annotated, changed, members, wanted, with};
+use super::rig::{Rig, annotated, changed, members, wanted};
 
 /// Nodes that determine the place of a load balancer may come later, without a change of the
 /// Service.
@@ -26,7 +27,7 @@ async fn a_cluster_without_nodes_is_no_mistake_of_the_service() {
     rig.settle(&web).await;
 }
 
-/// Annotations that cannot be, with the words that the error has besides their name.
+/// Annotations that cannot be met, with the words of the error besides their name.
 const WRONG: [(&str, &str, &str); 20] = [
     ("class", "none", "cloud.conf does not have any"),
     ("connection-limit", "-5", "from -1 to"),
@@ -72,8 +73,8 @@ async fn what_cannot_be_names_the_annotation_and_what_would_be_right() {
     }
 }
 
-/// A value that openstack-cloud-controller-manager reads as its default is read like that, with a
-/// remark.
+/// If openstack-cloud-controller-manager takes the default instead of a value, the provider does
+/// the same, with a remark.
 #[tokio::test]
 async fn what_counts_as_its_default_is_a_remark() {
     for (key, value, right) in [
@@ -94,15 +95,6 @@ async fn what_counts_as_its_default_is_a_remark() {
         assert!(note.warning && note.message.contains(key), "{note:?}");
         assert!(note.message.contains(right), "{note:?}");
     }
-    let internal = "service.beta.kubernetes.io/openstack-internal-load-balancer";
-    for value in ["", "yes", "True", "1"] {
-        let rig = Rig::new();
-        let done = rig.settle(&with(&wanted("web"), internal, value)).await;
-        let [note] = &done.notes[..] else { panic!("{value}: {:?}", done.notes) };
-        assert!(note.warning && note.message.contains(internal), "{note:?}");
-        assert!(note.message.contains("true or false"), "{note:?}");
-        assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1, "{value}");
-    }
 }
 
 #[tokio::test]
@@ -117,7 +109,7 @@ async fn all_that_is_wrong_is_in_one_error() {
     assert_eq!(rig.writes(), [""; 0]);
 }
 
-/// Each of these is wrong on a load balancer that works, whose members go on.
+/// Each of these is wrong on a load balancer that works; its members continue to be updated.
 #[tokio::test]
 async fn members_go_on_whatever_is_wrong() {
     let rig = Rig::new();
@@ -170,7 +162,7 @@ const ODD: [&str; 29] = [
     "a=b=c",
 ];
 
-/// No value of an annotation breaks anything: what is wrong with it is said, and nothing of another
+/// No value of an annotation breaks anything: the error says what is wrong, and nothing of another
 /// Service is touched.
 #[tokio::test]
 async fn odd_values_are_said_or_taken() {
@@ -200,7 +192,7 @@ async fn odd_values_are_said_or_taken() {
                 }
                 Ok(other) => panic!("{key}={value:?}: {other:?}"),
                 Err(error) => {
-                    // Then the nodes decide, and others may come.
+                    // Then the nodes decide on the place, and other nodes may join.
                     let is_open = key == "subnet-id" && error.message.contains("is not set");
                     let kind = if is_open { ErrorKind::Conflict } else { ErrorKind::Invalid };
                     assert_eq!(error.kind, kind, "{key}={value:?}: {error}");
@@ -213,7 +205,7 @@ async fn odd_values_are_said_or_taken() {
     }
 }
 
-/// Octavia has a shortest time between two checks of UDP members.
+/// Octavia has a minimum time between two checks of UDP members.
 #[tokio::test]
 async fn checks_that_come_too_often_are_named() {
     let rig = Rig::new();
@@ -279,7 +271,7 @@ async fn listeners_that_collide_are_named() {
     let error = rig.ensure(&more).await.unwrap_err();
     assert_eq!((error.kind, error.subject.as_deref()), (ErrorKind::Conflict, Some("8080/TCP")));
     assert!(error.message.contains("foreign"), "{error}");
-    // Another protocol of this port is another port.
+    // The same port with another protocol is another port.
     let udp = changed(&web, |it| it.ports.push(super::port(8080, ccm_cloud::Protocol::Udp)));
     rig.settle(&udp).await;
     assert!(rig.rows("listeners").iter().any(|row| row["id"] == "foreign"));
@@ -309,7 +301,7 @@ async fn refuses_what_no_load_balancer_can_be() {
         assert_eq!(rig.preview(&wanted).await, Err(error));
     }
     assert_eq!(rig.writes(), [""; 0]);
-    // Without tags nothing can be owned.
+    // Without tags no load balancer can be owned.
     let rig = Rig::new();
     rig.cloud.world.lock().octavia.minor = 4;
     assert_eq!(rig.ensure(&good).await.unwrap_err().kind, ErrorKind::Unsupported);

@@ -1,4 +1,4 @@
-//! How many requests the work costs.
+//! Tests how many requests the work costs.
 
 use ccm_cloud::{Depth, LoadBalancers as _, Progress, Scope, Traffic};
 use ccm_openstack_client::scripted::uuid;
@@ -7,7 +7,7 @@ use super::rig::{
     Rig, annotated, call, change, changed, cluster, gather, member, members, port, wanted,
 };
 
-/// Three ports, twenty members, monitors.
+/// Returns a load balancer with three ports, twenty members and monitors.
 fn large(name: &str) -> ccm_cloud::Wanted {
     let web = annotated(&wanted(name), "enable-health-monitor", "true");
     let mut web = changed(&web, |it| {
@@ -17,7 +17,7 @@ fn large(name: &str) -> ccm_cloud::Wanted {
     web
 }
 
-/// The calls besides the lookup of versions, which is done once in an hour.
+/// Returns the calls besides the lookup of versions, which is done once in an hour.
 fn counted(rig: &Rig) -> Vec<&'static str> {
     let mut all = rig.cloud.operations();
     all.retain(|operation| *operation != "version_list");
@@ -39,7 +39,7 @@ async fn a_creation_is_a_lookup_a_post_a_floating_ip_and_its_tags() {
             "loadbalancer_list",
         ]
     );
-    // The list by which the controller waits shows all that it needs: no call follows.
+    // The list that the controller polls shows all that it needs: no call follows.
     let list = rig.list(Scope::Cluster, Depth::Summary).await;
     let list = match list.load_balancers[0].phase {
         ccm_cloud::Phase::Ready => list,
@@ -50,7 +50,7 @@ async fn a_creation_is_a_lookup_a_post_a_floating_ip_and_its_tags() {
     assert_eq!(super::addresses(shown), ["172.24.0.2"]);
     assert_eq!(rig.rows("members").len(), 60);
     assert_eq!(rig.rows("monitors").len(), 3);
-    // Five at once have one lookup together.
+    // Five creations at once have one common lookup.
     let five: Vec<_> = (0..5).map(|number| large(&format!("n{number}"))).collect();
     rig.cloud.operations();
     rig.ensure_all(&five).await;
@@ -58,7 +58,7 @@ async fn a_creation_is_a_lookup_a_post_a_floating_ip_and_its_tags() {
     assert_eq!(rig.rows("balancers").len(), 6);
 }
 
-/// One look at all owners finds what each of them has, and no one else's.
+/// One look at all owners finds the load balancer of each of them, and none of anybody else.
 #[tokio::test]
 async fn owners_that_are_looked_for_together_find_their_own() {
     let rig = Rig::new();
@@ -83,7 +83,7 @@ async fn owners_that_are_looked_for_together_find_their_own() {
     assert_eq!(rig.rows("balancers").len(), 6, "three are made, each once");
     let lists = rig.cloud.operations();
     assert_eq!(lists.iter().filter(|name| **name == "loadbalancer_list").count(), 1);
-    // One that cannot be parsed may be anyone's: each looks for its own.
+    // A load balancer that cannot be parsed may be anyone's: each call looks for its own.
     rig.cloud.world.lock().octavia.balancers[0]["created_at"] = serde_json::json!(7);
     let answers = rig.ensure_all(&all).await;
     let failed: Vec<_> = answers.iter().map(Result::is_err).collect();
@@ -122,7 +122,8 @@ async fn a_deletion_costs_four_calls() {
     assert!(rig.cloud.world.lock().floating.ips.is_empty());
 }
 
-/// Also alone, whatever address it has: a second look at the owner costs nothing.
+/// This also holds for one load balancer, whatever address it has: a second look at the owner costs
+/// nothing.
 #[tokio::test]
 async fn the_deletion_of_one_costs_four_calls_and_two_lists() {
     let internal = super::with(
@@ -151,7 +152,7 @@ async fn the_deletion_of_one_costs_four_calls_and_two_lists() {
         all.extend(counted(&rig));
         let lists = all.iter().filter(|name| **name == "loadbalancer_list").count();
         assert_eq!((lists, all.len() - lists), (2, 4), "{all:?}");
-        // No list by tags: the full list shows the same.
+        // The call makes no list by tags: the full list shows the same.
         let paths = rig.cloud.world.lock().calls.clone();
         let by_tag = |(name, path): &&(&str, String)| {
             *name == "loadbalancer_list" && path.contains("tags=") && path.contains("uid-web")
@@ -172,7 +173,7 @@ async fn a_node_that_joins_costs_a_put_for_each_pool_and_one_read() {
     rig.cloud.world.lock().octavia.held.insert(held.clone());
     let joined: Vec<u8> = (1..=21).collect();
     let change = |at: usize| change(&all[at], &ids[at], members(&joined, &[]));
-    // One is stuck from the first change on.
+    // One load balancer is stuck from the first change on.
     let changes: Vec<_> = (0..4).map(change).collect();
     rig.cloud.operations();
     let (mut calls, mut left) = (Vec::new(), 4);
@@ -202,14 +203,14 @@ async fn a_restart_is_one_list_and_nothing_to_do_is_none() {
     other.cloud.operations();
     assert_eq!(other.list(Scope::Cluster, Depth::Summary).await.load_balancers.len(), 5);
     assert_eq!(other.cloud.operations(), ["loadbalancer_list"]);
-    // An audit in which everything is as it was: a list; a tree for each when it is its turn, and
-    // one look at the floating IPs of all.
+    // An audit in which nothing has changed costs a list, a tree for each load balancer at its
+    // turn, and one look at the floating IPs of all.
     let list = rig.list(Scope::Cluster, Depth::Members).await;
     assert!(list.load_balancers.iter().all(|it| it.digest.is_some()));
     let mut expect = vec!["floating_ip_list", "loadbalancer_list"];
     expect.extend(["loadbalancer_status_get"; 5]);
     assert_eq!(rig.cloud.operations(), expect);
-    // A whole comparison writes nothing.
+    // A full comparison writes nothing.
     for number in 0..5 {
         assert!(matches!(other.ensure(&large(&format!("n{number}"))).await, Ok(Progress::Done(_))));
     }
@@ -243,7 +244,7 @@ async fn a_comparison_costs_more_with_subnets_of_its_own() {
     }
 }
 
-/// Octavia shows the port of a check with single members only.
+/// Octavia shows the port of a check only in lists of members.
 #[tokio::test]
 async fn a_node_that_joins_is_checked_at_the_health_port() {
     let rig = Rig::new();
@@ -256,7 +257,8 @@ async fn a_node_that_joins_is_checked_at_the_health_port() {
     rig.members_with(&local, &id, members(&(1..=21).collect::<Vec<_>>(), &[])).await;
     assert_eq!(rig.rows("members").len(), 63);
     assert!(rig.rows("members").iter().all(|row| row["monitor_port"] == 31_999));
-    // Back: members are checked at their own port again, before the monitor asks there.
+    // Back again: members are first set to be checked at their own port, before the monitor checks
+    // there.
     let done = rig.settle(&large("web")).await;
     assert_eq!((done.id, kinds()), (id, vec!["TCP".into(); 3]));
     assert!(rig.rows("members").iter().all(|row| row["monitor_port"].is_null()));

@@ -1,4 +1,4 @@
-//! Deletions that meet errors, lost answers, and what others have left.
+//! Tests deletions that meet errors, lost answers, and objects that others have left.
 
 use ccm_cloud::{CloudError, ErrorKind, Progress};
 use ccm_openstack_client::api::{Api as _, Request, Service};
@@ -12,7 +12,7 @@ fn counts(rig: &Rig) -> (usize, usize) {
     (world.octavia.balancers.len(), world.floating.ips.len())
 }
 
-/// Only what Octavia and Neutron themselves say counts.
+/// Only answers of Octavia and Neutron themselves count.
 #[tokio::test]
 async fn an_error_is_no_end_and_the_next_call_goes_on() {
     for operation in [
@@ -112,7 +112,7 @@ async fn without_a_cascade_each_call_deletes_one_child() {
     assert_eq!((deletions, counts(&rig)), (2 + 2 + 1, (0, 0)));
 }
 
-/// Deleted by hand, or by an earlier call whose end was not seen.
+/// The load balancer was deleted by hand, or by an earlier call whose end was not seen.
 #[tokio::test]
 async fn what_is_left_of_a_load_balancer_that_is_gone_goes_as_well() {
     for is_known in [true, false] {
@@ -158,7 +158,7 @@ async fn a_floating_ip_of_a_user_stays() {
     assert_eq!(proof.kept, Some(format!("floating IP {address}")));
 }
 
-/// A second load balancer of the owner, with an address of its own: a former leader's creation that
+/// Adds a second load balancer of the owner, with its own address: a former leader's creation that
 /// arrived late.
 fn add_twin(rig: &Rig) {
     let mut world = rig.cloud.world.lock();
@@ -204,7 +204,7 @@ async fn a_deletion_ends_when_no_second_one_is_left_either() {
     }
 }
 
-/// Octavia itself says that the one that was just listed is gone.
+/// Octavia itself says that the load balancer that was just listed is gone.
 #[tokio::test]
 async fn a_load_balancer_that_is_gone_meanwhile_is_no_proof_for_a_second_one() {
     let rig = Rig::new();
@@ -222,7 +222,7 @@ async fn a_load_balancer_that_is_gone_meanwhile_is_no_proof_for_a_second_one() {
     assert_eq!((left, counts(&rig).1), (vec![json!(id)], 0));
 }
 
-/// A floating IP that was kept when the Service became internal, and should no longer be kept.
+/// A floating IP was kept when the Service became internal, and should no longer be kept.
 #[tokio::test]
 async fn a_floating_ip_that_was_detached_before_goes_with_the_last_load_balancer() {
     for restarts in [false, true] {
@@ -246,7 +246,7 @@ async fn a_duplicate_goes_with_its_own_address_only() {
     let web = wanted("web");
     rig.settle(&web).await;
     add_twin(&rig);
-    // Detached for a moment, in an exchange.
+    // The floating IP is detached for a moment, during an exchange.
     rig.cloud.world.lock().floating.ips[0]["port_id"] = Value::Null;
     let twin = ccm_cloud::Unwanted {
         known: Some("twin".to_owned()),
@@ -266,7 +266,8 @@ async fn nothing_is_remembered_of_what_is_gone() {
     rig.settle(&web).await;
     rig.deleted(&rig.unwanted(&web)).await;
     assert_eq!(sizes(), [0; 3]);
-    // The Service goes between the deletion of a failed one and the creation of the next.
+    // The Service is deleted between the deletion of a failed load balancer and the creation of the
+    // next.
     let id = rig.settle(&web).await.id;
     rig.cloud.world.lock().octavia.break_down(&id);
     let unwanted = rig.unwanted(&web);
@@ -275,7 +276,8 @@ async fn nothing_is_remembered_of_what_is_gone() {
     assert_eq!(sizes(), [0, 1, 0]);
     rig.deleted(&unwanted).await;
     assert_eq!(sizes(), [0; 3]);
-    // Others delete one. A complete list shows that, and says nothing of what came after it began.
+    // Others delete one. A complete list shows that, but does not show load balancers that were
+    // created after it began.
     let other = rig.settle(&wanted("other")).await.id;
     let id = rig.settle(&web).await.id;
     rig.remove(&id);

@@ -1,4 +1,4 @@
-//! Load balancers in `ERROR`: failed over, kept, replaced.
+//! Tests load balancers in `ERROR`: they are failed over, kept or replaced.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ fn known(name: &str, id: &str, may_replace: bool) -> Wanted {
     Wanted { known: Some(id.to_owned()), may_replace, ..wanted(name) }
 }
 
-/// Load balancers that were complete and are in `ERROR`, as this process has seen for a minute.
+/// Creates load balancers that were complete and are in `ERROR`, as this process has seen for a
+/// minute.
 async fn broken(rig: &Rig, count: usize, may_replace: bool) -> Vec<Wanted> {
     let mut all = Vec::new();
     for number in 0..count {
@@ -50,7 +51,7 @@ fn is_in_progress(answer: &Result<Progress<LoadBalancer>, CloudError>) -> bool {
     matches!(answer, Ok(Progress::InProgress(_)))
 }
 
-/// The writes to load balancers since the last call of this.
+/// Returns the writes to load balancers since the last call of this.
 fn acts(rig: &Rig) -> Vec<&'static str> {
     rig.writes().into_iter().filter(|write| write.starts_with("loadbalancer")).collect()
 }
@@ -117,7 +118,7 @@ async fn a_fail_over_goes_before_everything_else() {
         assert_eq!((&*done.id, addresses(&done)), (&*id, vec!["172.24.0.2".to_owned()]));
         assert_eq!(rig.rows("balancers")[0]["vip_address"], before);
         assert_eq!(acts(&rig), ["loadbalancer_failover"], "{may_replace}");
-        // The next failure is another one.
+        // The next failure counts separately.
         rig.cloud.world.lock().octavia.break_down(&id);
         rig.settle(&wanted).await;
         assert_eq!(acts(&rig), ["loadbalancer_failover"]);
@@ -144,7 +145,8 @@ async fn one_fail_over_for_each_failure() {
     assert_ne!(replaced.id, id);
 }
 
-/// A policy that forbids it is asked once in an hour, and the driver ovn never.
+/// If a policy forbids the fail-over, the provider tries once in an hour, and never with the driver
+/// ovn.
 #[tokio::test(start_paused = true)]
 async fn a_refused_fail_over_is_not_asked_for_again() {
     let rig = Rig::new();
@@ -176,7 +178,7 @@ async fn a_refused_fail_over_is_not_asked_for_again() {
     assert_eq!(acts(&rig), [""; 0]);
 }
 
-/// An Octavia that does not answer has refused nothing, but is not asked for ever.
+/// An Octavia that does not answer has refused nothing, but the provider does not ask forever.
 #[tokio::test(start_paused = true)]
 async fn a_fail_over_without_an_answer_is_tried_again() {
     let rig = Rig::new();
@@ -238,7 +240,7 @@ async fn a_quota_without_room_keeps_what_failed() {
         assert_eq!(rig.preview(&wanted).await.unwrap_err().kind, ErrorKind::QuotaExceeded);
     }
     assert!(!acts(&rig).contains(&"loadbalancer_delete"));
-    // Another one fills it.
+    // Another load balancer fills the quota.
     quota(2);
     rig.stranger("person's", "mine", &[]);
     quota(1);
@@ -375,7 +377,7 @@ async fn a_replacement_that_has_begun_is_finished() {
         wanted.may_replace = false;
         let second = rig.settle(&wanted).await;
         assert_ne!(second.id, id);
-        // It covers no other one.
+        // The permission does not cover another load balancer.
         rig.remove(&second.id);
         let wanted = Wanted { known: Some(second.id), ..wanted };
         let answer = rig.ensure(&wanted).await;

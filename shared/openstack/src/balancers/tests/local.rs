@@ -1,4 +1,4 @@
-//! `externalTrafficPolicy: Local`: load balancers to which the provider adds health monitors.
+//! Tests `externalTrafficPolicy: Local`: load balancers to which the provider adds health monitors.
 
 use std::time::Duration;
 
@@ -201,7 +201,7 @@ fn fails(rig: &Rig, members: &[u8]) {
     rig.cloud.world.lock().octavia.unreachable = addresses.collect();
 }
 
-/// The time of three checks every five seconds, and until Octavia shows their results.
+/// The time of three checks every five seconds, plus the time until Octavia shows their results.
 const TAKES: Duration = Duration::from_secs(3 * 5 + 3 + 15);
 
 /// Calls ensure until it waits for the first results of the monitors.
@@ -212,7 +212,7 @@ async fn tried(rig: &Rig, web: &Wanted) {
         };
         aged(rig, 0);
         if waiting.what.contains("first results") {
-            // Changes of the load balancer and its deletion wait at most this long.
+            // Changes and the deletion of the load balancer wait at most this long.
             assert!(waiting.check_after <= Duration::from_secs(10), "{waiting:?}");
             return;
         }
@@ -252,7 +252,7 @@ async fn monitors_that_fail_all_members_are_taken_back_once() {
     let again = other.settle(&more).await;
     assert_eq!((other.writes(), again.notes), (vec![], done.notes));
     other.members_with(&more, &again.id, super::members(&[4], &[])).await;
-    // The load balancer that replaces this one does not get one either.
+    // The load balancer that replaces this one does not get a monitor either.
     rig.cloud.world.lock().octavia.balancers[0]["provisioning_status"] = json!("ERROR");
     let is_new = || rig.rows("balancers").iter().any(|row| row["id"] != again.id);
     for _ in 0..10 {
@@ -361,7 +361,7 @@ async fn monitors_that_the_cloud_refuses_block_nothing() {
     rig.cloud.world.lock().octavia.quotas = [("Load Balancer", 2)].into();
     assert!(rig.ensure(&local("more")).await.is_err());
     assert_eq!(rig.writes(), ["loadbalancer_create"]);
-    // The provider does not leave out a monitor that the Service requests.
+    // The provider does not omit a monitor that the Service requests.
     rig.cloud.world.lock().octavia.quotas = [("Health Monitor", 0)].into();
     assert!(rig.ensure(&annotated(&local("asks"), "enable-health-monitor", "true")).await.is_err());
     // The quota allows some of the monitors.
@@ -424,7 +424,8 @@ async fn a_setting_reaches_those_that_stand_in_their_turn() {
     let mut options = first.options.clone();
     options.load_balancer.local_monitor = crate::config::LocalMonitor::All;
     let rig = Rig { options, ..first }.restarted();
-    // Ensures what a list shows without a digest, as the controller does.
+    // Calls ensure for each load balancer that a list shows without a digest, as the controller
+    // does.
     let round = async || {
         let list = rig.list(Scope::Cluster, Depth::Members).await.load_balancers;
         let mut due = 0;

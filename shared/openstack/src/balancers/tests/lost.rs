@@ -1,4 +1,5 @@
-//! A load balancer that no list shows: asked for by its ID before another one is created.
+//! Tests a load balancer that no list shows: the provider asks for it by its ID before it creates
+//! another one.
 
 use ccm_cloud::{CloudError, ErrorKind, LoadBalancer, Loss, Progress, Wanted};
 use ccm_openstack_client::scripted::{answer, uuid};
@@ -6,12 +7,12 @@ use serde_json::json;
 
 use super::rig::{Rig, changed, wanted};
 
-/// A Service that has this load balancer.
+/// Returns a Service that has this load balancer.
 fn known(id: &str, may_replace: bool) -> Wanted {
     Wanted { known: Some(id.to_owned()), may_replace, ..wanted("web") }
 }
 
-/// A load balancer that is as wanted.
+/// Returns a load balancer that is as wanted.
 async fn made(rig: &Rig) -> LoadBalancer {
     let made = rig.settle(&wanted("web")).await;
     rig.cloud.operations();
@@ -36,7 +37,7 @@ async fn what_lists_lack_is_found_by_its_id() {
         let done = rig.settle(&more).await;
         assert_eq!((&*done.id, rig.rows("balancers").len()), (&*id, 1), "{may_replace}");
         assert_eq!(rig.rows("listeners").len(), 1, "it is brought up to date");
-        // One that belongs to another owner by now is not touched.
+        // A load balancer that belongs to another owner by now is not touched.
         rig.cloud.world.lock().octavia.balancers[0]["tags"] = json!([]);
         rig.writes();
         assert_eq!(rig.ensure(&more).await.unwrap_err().kind, ErrorKind::Conflict);
@@ -73,7 +74,7 @@ async fn another_answer_proves_nothing() {
             assert_eq!((rig.writes(), rig.rows("balancers").len()), (vec![], 0));
         }
     }
-    // A denial of another load balancer.
+    // The answer denies another load balancer.
     let rig = Rig::new();
     let id = made(&rig).await.id;
     rig.remove(&id);
@@ -103,7 +104,7 @@ async fn the_question_costs_nothing_where_lists_answer() {
     let id = made(&rig).await.id;
     rig.ensure(&known(&id, false)).await.unwrap();
     rig.ensure(&wanted("new")).await.unwrap();
-    // Another one of the owner exists.
+    // Another load balancer of the owner exists.
     rig.ensure(&known(&uuid(9), false)).await.unwrap();
     let asked = rig.cloud.operations();
     assert!(!asked.contains(&"loadbalancer_get"), "{asked:?}");

@@ -1,4 +1,4 @@
-//! Unknown annotations, and what the user meant.
+//! Tests unknown annotations, and the names that the user meant.
 
 use ccm_cloud::{ErrorKind, LoadBalancers as _, Note, Progress, Wanted};
 
@@ -84,7 +84,7 @@ async fn a_misspelt_internal_annotation_makes_nothing_public() {
         }
         assert!(rig.rows("balancers").is_empty() && rig.cloud.world.lock().floating.ips.is_empty());
         assert!(rig.preview(&with(&wanted("web"), key, "true")).await.is_err());
-        // An existing load balancer stays, and a lost one is created again.
+        // An existing load balancer stays, and a lost load balancer is created again.
         let web = rig.settle(&wanted("web")).await;
         let misspelt = with(&wanted("web"), key, "true");
         let done = rig.settle(&misspelt).await;
@@ -97,11 +97,50 @@ async fn a_misspelt_internal_annotation_makes_nothing_public() {
         let known = Wanted { known: Some(web.id), ..misspelt };
         assert!(matches!(rig.ensure(&known).await, Ok(Progress::InProgress(_))));
     }
-    // Nothing is public: the correct one exists as well, or the misspelt one asks for a public one.
+    // The misspelling does no harm: the correct annotation exists as well, or the misspelt one asks
+    // for a public load balancer.
     for (key, value) in [(INTERNAL, "true"), ("example.com/x", "")] {
         let web = with(&wanted("web"), MISSPELT, if key == INTERNAL { "true" } else { "false" });
         let web = if key == INTERNAL { with(&web, key, value) } else { web };
         assert_eq!(remarks(&web).await.len(), 1);
+    }
+}
+
+/// A value of the internal annotation that cannot be read makes nothing public either.
+#[tokio::test]
+async fn an_unreadable_value_of_the_internal_annotation_makes_nothing_public() {
+    for value in ["", "yes", "True", "1"] {
+        let rig = Rig::new();
+        let unreadable = with(&wanted("web"), INTERNAL, value);
+        let error = rig.ensure(&unreadable).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+        assert_eq!(error.to_string().matches(INTERNAL).count(), 1, "{error}");
+        assert!(error.message.contains(&format!("{value:?} is neither true nor false")), "{error}");
+        assert_eq!(rig.preview(&unreadable).await, Err(error));
+        assert!(rig.rows("balancers").is_empty() && rig.cloud.world.lock().floating.ips.is_empty());
+        // A public load balancer stays public, with a remark.
+        let web = rig.settle(&wanted("web")).await;
+        let done = rig.settle(&unreadable).await;
+        assert_eq!((done.id, done.ingress), (web.id, web.ingress));
+        let [Note { message, warning: true, .. }] = &done.notes[..] else {
+            panic!("{:?}", done.notes)
+        };
+        assert!(message.contains(INTERNAL) && message.contains("true or false"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn an_internal_load_balancer_stays_internal_by_a_misspelling() {
+    for (key, value) in [(INTERNAL, "True"), (INTERNAL, ""), (MISSPELT, "true")] {
+        let rig = Rig::new();
+        let internal = rig.settle(&with(&wanted("web"), INTERNAL, "true")).await;
+        let done = rig.settle(&with(&wanted("web"), key, value)).await;
+        assert_eq!((done.id, done.ingress), (internal.id, internal.ingress), "{key}={value}");
+        assert!(rig.cloud.world.lock().floating.ips.is_empty(), "{key}={value}");
+        assert_eq!(done.notes.len(), 1, "{:?}", done.notes);
+        // It becomes public when the annotation says so.
+        rig.settle(&with(&wanted("web"), INTERNAL, "false")).await;
+        assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Requests that cannot be met: each look reports them, and nothing changes.
+//! Tests requests that cannot be met: each look reports them, and nothing changes.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use super::rig::{EXTERNAL, Rig, addresses, annotated, changed, port, wanted};
 use crate::config::LoadBalancerClass;
 use crate::{balancers::OctaviaBalancers, config::Config};
 
-/// Another value of an option.
+/// Changes the value of an option.
 type Change = fn(&mut Config);
 
 const KEPT: &str = "LoadBalancerNotChanged";
 
-/// Another process with other options, and the same services.
+/// Returns another process with other options and the same services.
 fn with_options(rig: &Rig, change: impl FnOnce(&mut Config)) -> Rig {
     let (cloud, mut options) = (Arc::clone(&rig.cloud), rig.options.clone());
     change(&mut options);
@@ -23,9 +23,10 @@ fn with_options(rig: &Rig, change: impl FnOnce(&mut Config)) -> Rig {
     Rig { cloud, balancers, options }
 }
 
-/// The notes of this process and of another one, which do not differ; and that nothing is written.
+/// Returns the notes of this process and of another one, which do not differ; and that nothing is
+/// written.
 async fn said(rig: &Rig, web: &Wanted) -> Vec<Note> {
-    // The digest alone is recorded.
+    // Only the digest is recorded.
     rig.settle(web).await;
     rig.writes();
     let notes = rig.settle(web).await.notes;
@@ -61,7 +62,7 @@ async fn where_it_is_cannot_be_changed_by_an_annotation() {
         // An existing value does not count as a difference.
         assert_eq!(said(&rig, &annotated(&web, key, &seen)).await, [], "{key}");
     }
-    // A port decides over network and subnet.
+    // A port takes precedence over network and subnet.
     let own = rig.rows("balancers")[0]["vip_port_id"].as_str().unwrap().to_owned();
     let placed = annotated(&annotated(&web, "port-id", &own), "network-id", &uuid(78));
     assert_eq!(said(&rig, &placed).await, []);
@@ -96,7 +97,7 @@ async fn what_cloud_conf_says_later_is_for_new_ones() {
         assert!(note.message.contains(&format!("[LoadBalancer] {key}")), "{note:?}");
         assert!(note.message.contains(seen), "{key}: {note:?}");
     }
-    // Three names of one driver.
+    // These are three names of one driver.
     for name in ["octavia", "amphorav2", "amphora"] {
         let renamed = with_options(&rig, |it| it.load_balancer.provider = name.to_owned());
         assert_eq!(said(&renamed, &web).await, [], "{name}");
@@ -120,7 +121,7 @@ async fn a_floating_ip_stays_while_the_load_balancer_is_external() {
         assert!(note.message.contains(&shown[0]), "{note:?}");
         assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1, "{source}");
     };
-    // An empty network counts as absent, and takes nothing away.
+    // An empty network counts as absent, and removes nothing.
     let notes = said(&rig, &annotated(&web, "floating-network-id", "")).await;
     stays(&notes, "floating-network-id");
     assert!(notes[0].message.contains("openstack-internal-load-balancer"), "{notes:?}");
@@ -128,12 +129,12 @@ async fn a_floating_ip_stays_while_the_load_balancer_is_external() {
     stays(&said(&rig, &other).await, "floating-subnet-id");
     let same = annotated(&web, "floating-subnet-id", &uuid(3));
     assert_eq!(said(&rig, &same).await, []);
-    // A difference from one that this project may not see is unknown.
+    // A difference from a subnet that this project may not see is unknown.
     assert_eq!(said(&rig, &annotated(&web, "floating-subnet-id", &uuid(31))).await, []);
-    // An address that the project does not have.
+    // The project does not have this address.
     let wished = changed(&web, |it| it.address = "172.24.99.9".parse().ok());
     stays(&said(&rig, &wished).await, "spec.loadBalancerIP: 172.24.99.9");
-    // One that it has: it is its own network that counts.
+    // The project has this address: the network of the address counts.
     rig.floating_ip("172.24.99.9", "mine");
     let elsewhere = annotated(&wished, "floating-network-id", &uuid(51));
     assert_eq!(said(&rig, &elsewhere).await, []);
@@ -168,7 +169,7 @@ async fn a_members_subnet_is_that_of_members_that_join() {
     assert_eq!(said(&rig, &left).await, []);
 }
 
-/// Features that this Octavia or its driver does not have, at the creation and later.
+/// This Octavia or its driver does not have these features, at the creation and later.
 #[tokio::test]
 async fn what_octavia_does_not_have_is_said() {
     let flavor = ("flavor-id", uuid(7), "LoadBalancerFlavorIgnored");
@@ -226,7 +227,7 @@ async fn a_second_family_that_the_network_lacks_is_said() {
         assert!(note.message.contains(words), "{note:?}");
     }
     assert_eq!(addresses(made).len(), 1);
-    // Later it is compared with what there is.
+    // Later it is compared with the actual state.
     let later = said(&rig, &both).await;
     let note = only(&later, "LoadBalancerSingleStack");
     assert!(note.warning && note.message.contains("IPv6 subnet"), "{note:?}");

@@ -1,4 +1,4 @@
-//! Answers and rows that are not as they should be.
+//! Tests answers and rows that are not as they should be.
 
 use std::sync::{
     Arc,
@@ -39,8 +39,8 @@ fn spoil(rig: &Rig, number: usize, body: &'static str) {
     });
 }
 
-/// Each request of a creation, a change and a deletion is answered by something else: the call says
-/// so, and in the end all is as it would have been.
+/// Each request of a creation, a change and a deletion gets a wrong answer once: the call reports
+/// it, and in the end the result is the same as without it.
 #[tokio::test]
 async fn a_page_instead_of_an_answer_loses_nothing() {
     for body in BODIES {
@@ -86,7 +86,7 @@ async fn a_page_instead_of_an_answer_loses_nothing() {
     }
 }
 
-/// Fields that Octavia leaves out, or that later versions add, change nothing.
+/// Fields that Octavia omits, or that later versions add, change nothing.
 #[tokio::test]
 async fn nulls_and_unknown_fields_are_read() {
     let rig = Rig::new();
@@ -145,7 +145,7 @@ async fn an_unknown_state_is_waited_for() {
     assert_eq!(rig.writes(), [""; 0]);
 }
 
-/// Octavia refuses every change for a while, as when another client writes all the time.
+/// Octavia refuses every change for a while, as if another client were writing all the time.
 #[tokio::test]
 async fn refusals_without_end_are_busy_and_end() {
     let rig = Rig::new();
@@ -170,7 +170,7 @@ async fn refusals_without_end_are_busy_and_end() {
     assert_eq!((rig.rows("balancers").len(), rig.rows("listeners").len()), (1, 3));
 }
 
-/// One load balancer whose status cannot be read hides no other one.
+/// A load balancer whose status cannot be read does not hide other load balancers.
 #[tokio::test]
 async fn an_unreadable_status_is_reported_and_the_others_are_listed() {
     let rig = Rig::new();
@@ -196,7 +196,7 @@ async fn an_unreadable_status_is_reported_and_the_others_are_listed() {
         assert!(found.load_balancers.iter().all(|one| one.members.is_some()));
         let [line] = &found.malformed[..] else { panic!("{:?}", found.malformed) };
         assert!(line.contains(&ids[1]), "{line}");
-        // Without any status nothing is known.
+        // Without any status the provider knows nothing.
         spoil(&ids, answer);
         assert!(list().await.is_err());
     }

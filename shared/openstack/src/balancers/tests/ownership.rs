@@ -1,4 +1,4 @@
-//! Objects that others use stay, and a list that lacks a row proves nothing.
+//! Tests that objects of others stay, and that a list without a row proves nothing.
 
 use ccm_cloud::{ErrorKind, Progress, Scope, Unwanted, Wanted};
 use serde_json::json;

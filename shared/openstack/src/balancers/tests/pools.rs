@@ -1,4 +1,4 @@
-//! Pools and their members, as different versions of Octavia leave them.
+//! Tests pools and their members, as different versions of Octavia leave them.
 
 use ccm_cloud::{Call, LoadBalancers as _, Member, Members, Progress, Wanted};
 use ccm_openstack_client::{
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::rig::{Rig, annotated, call, change, changed, gather, member, members, port, wanted};
 
-/// As version 2.26 leaves the pools of a nested creation.
+/// Version 2.26 leaves the pools of a nested creation like this.
 #[tokio::test]
 async fn pools_that_stay_pending_are_changed_themselves_first() {
     let rig = Rig::new();
@@ -25,7 +25,7 @@ async fn pools_that_stay_pending_are_changed_themselves_first() {
     rig.members_set("web", &id, members(&[1, 2, 3, 4, 5], &[])).await;
     assert_eq!(rig.writes(), expect[..2], "once is enough");
 
-    // And by a full comparison.
+    // A full comparison shows the same.
     let rig = Rig::new();
     rig.cloud.world.lock().octavia.forgets_nested = true;
     rig.settle(&web).await;
@@ -78,7 +78,7 @@ async fn one_that_is_held_delays_no_other() {
         let id = rig.settle(&wanted).await.id;
         changes.push(change(&wanted, &id, new.clone()));
     }
-    // Something else changes the first one, without end.
+    // Another client changes the first pool all the time.
     rig.cloud.world.lock().octavia.held.insert(changes[0].id.clone());
     let path = format!("/v2.0/lbaas/loadbalancers/{}", changes[0].id);
     let body = json!({ "loadbalancer": { "description": "x" } });
@@ -101,8 +101,8 @@ async fn one_that_is_held_delays_no_other() {
     assert_eq!((of(0), of(1), of(2)), (6, 8, 8));
 }
 
-/// A load balancer with three ports, each change of which takes 100 s: what another client adds in
-/// the meantime is not overwritten.
+/// Each change of a load balancer with three ports takes 100 s: members that another client adds in
+/// the meantime are not overwritten.
 #[tokio::test(start_paused = true)]
 async fn members_are_not_written_from_an_old_view() {
     let rig = Rig::new();

@@ -1,11 +1,11 @@
-//! How a load balancer reaches its wanted state.
+//! Tests how a load balancer reaches its wanted state.
 
 use ccm_cloud::{Depth, ErrorKind, Phase, Progress, Scope};
 use serde_json::{Value, json};
 
 use super::rig::{Rig, addresses, changed, wanted, with};
 
-/// A state that lasts for long needs the operator of the cloud, and says so.
+/// A state that lasts for a long time needs the operator of the cloud, and the message says so.
 #[tokio::test]
 async fn a_long_wait_names_who_can_end_it() {
     let rig = Rig::new();
@@ -18,8 +18,8 @@ async fn a_long_wait_names_who_can_end_it() {
     assert!(waiting.what.contains("only the operator of the cloud"), "{}", waiting.what);
 }
 
-/// A load balancer that others deleted comes back with the address that clients know. An address
-/// that is another's by now is given up, with a message.
+/// A load balancer that others deleted comes back with the address that clients know. If the
+/// address belongs to another owner by now, the provider gives it up with a message.
 #[tokio::test]
 async fn the_address_of_an_internal_one_is_kept_if_it_is_free() {
     for taken in [false, true] {
@@ -54,7 +54,7 @@ async fn the_address_of_an_internal_one_is_kept_if_it_is_free() {
     }
 }
 
-/// A Service that shows this load balancer.
+/// Returns a Service that shows this load balancer.
 fn known(wanted: &ccm_cloud::Wanted, balancer: &ccm_cloud::LoadBalancer) -> ccm_cloud::Wanted {
     let shown = addresses(balancer).iter().map(|text| text.parse().unwrap()).collect();
     ccm_cloud::Wanted { known: Some(balancer.id.clone()), shown, ..wanted.clone() }
@@ -79,7 +79,8 @@ async fn says_why_it_failed_before_it_is_replaced() {
     assert_eq!(rig.writes(), [""; 0]);
 }
 
-/// A quota stops the floating IP, and the existing objects are found when there is room again.
+/// A quota stops the floating IP. The provider finds the existing objects again when the quota has
+/// room.
 #[tokio::test]
 async fn a_quota_is_named_and_the_rest_goes_on() {
     let rig = Rig::new();

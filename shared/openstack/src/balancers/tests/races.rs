@@ -1,4 +1,4 @@
-//! Answers that are lost, requests that fail, and other clusters.
+//! Tests lost answers, failed requests, and other clusters.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,8 @@ async fn what_was_made_without_an_answer_is_found_and_made_only_once() {
     }
 }
 
-/// Octavia makes one after another, so a creation at the end of a call would come after it.
+/// Octavia makes one load balancer after another, so a creation that is sent at the end of a call
+/// would finish after it.
 #[tokio::test]
 async fn a_creation_for_which_a_call_has_little_time_left_is_the_next_calls() {
     let (rig, web) = (Rig::new(), [wanted("web")]);
@@ -48,8 +49,8 @@ async fn a_creation_for_which_a_call_has_little_time_left_is_the_next_calls() {
     assert_eq!(counts(&rig), (1, 1));
 }
 
-/// Nor a second attempt, after the cloud has refused the previous address for a long time. The next
-/// call does not start with that address again.
+/// The call does not make a second attempt either if the refusal of the previous address took long.
+/// The next call does not start with that address again.
 #[tokio::test(start_paused = true)]
 async fn a_second_attempt_at_a_creation_needs_time_as_well() {
     let rig = Rig::new();
@@ -66,7 +67,8 @@ async fn a_second_attempt_at_a_creation_needs_time_as_well() {
     let known = ccm_cloud::Wanted { known: Some(first.id), shown, ..web };
     let rig = rig.restarted();
     rig.writes();
-    // Versions, two lists, a look by ID, and the creation that is refused after 35 of the 60 s.
+    // The requests are the versions, two lists, a look by ID, and the creation that is refused
+    // after 35 of the 60 s.
     rig.cloud.world.lock().delay = Duration::from_secs(7);
     let error = rig.ensure(&known).await.unwrap_err();
     assert_eq!((error.kind, error.maybe_done), (ErrorKind::Timeout, false), "{error}");
@@ -113,7 +115,7 @@ async fn every_request_may_fail_or_lose_its_answer_and_nothing_is_there_twice() 
     }
 }
 
-/// The first one fails in Octavia. Its floating IP serves the second one.
+/// The first load balancer fails in Octavia. The second one gets its floating IP.
 #[tokio::test(start_paused = true)]
 async fn a_creation_that_fails_leaves_nothing_behind() {
     let rig = Rig::new();
@@ -122,7 +124,7 @@ async fn a_creation_that_fails_leaves_nothing_behind() {
     assert_eq!((counts(&rig), done.phase), ((1, 1), Phase::Ready));
 }
 
-/// Whatever it was before, it ends as one that is created so.
+/// Whatever the load balancer was before, it ends like one that is created with these settings.
 #[tokio::test]
 async fn changes_end_as_a_creation_does() {
     const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
@@ -157,7 +159,7 @@ async fn changes_end_as_a_creation_does() {
     }
 }
 
-/// The children of the load balancer of a cloud, without IDs and names.
+/// Returns the children of the load balancer of a cloud, without IDs and names.
 fn shape(rig: &Rig) -> Vec<String> {
     let world = rig.cloud.world.lock();
     let octavia = &world.octavia;

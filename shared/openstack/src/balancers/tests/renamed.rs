@@ -1,4 +1,4 @@
-//! A cluster that gets another name, and listeners that others add.
+//! Tests a cluster that gets another name, and listeners that others add.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use super::rig::{Rig, annotated, call, changed, members, port, wanted};
 
 const NAME: &str = "kube_service_prod_default_web";
 
-/// The same Service of the same cluster, whose name has changed.
+/// Returns the same Service of the same cluster, whose name has changed.
 fn renamed(wanted: &Wanted) -> Wanted {
     let mut wanted = wanted.clone();
     Arc::make_mut(&mut wanted.front_end).owner.cluster.name = "staging".to_owned();
     wanted
 }
 
-/// The names that openstack-cloud-controller-manager reads in the tags of an object.
+/// Returns the names that openstack-cloud-controller-manager reads in the tags of an object.
 fn names_of(row: &Value) -> Vec<&str> {
     let tags = row["tags"].as_array().unwrap().iter().map(|tag| tag.as_str().unwrap());
     tags.filter(|tag| tag.starts_with("kube_service_")).collect()
@@ -35,13 +35,13 @@ async fn another_cluster_name_renames_nothing_and_locks_nothing() {
     let list = rig.balancers.list(&owner.cluster, Scope::All, Depth::Summary, call()).await;
     let shown = list.unwrap().load_balancers.remove(0);
     assert_eq!((shown.title, shown.owner.as_ref()), (Title::Ours, Some(owner)));
-    // It is like any other: a new port, members of all ports, and its end.
+    // It works like any other load balancer: a new port, members of all ports, and its deletion.
     let more = annotated(&web, "enable-health-monitor", "true");
     let more = changed(&more, |it| it.ports.push(port(8080, Protocol::Tcp)));
     assert_eq!(rig.settle(&more).await.id, made.id);
     rig.members_with(&more, &made.id, members(&[1, 2, 3, 4], &[])).await;
     assert_eq!((rig.nodes(), rig.rows("members").len()), (vec![1, 2, 3, 4], 12));
-    // The other controller finds it by either name of the cluster: one name is everywhere.
+    // The other controller finds it by either name of the cluster: all objects have the same name.
     for kind in ["balancers", "listeners", "pools", "monitors"] {
         for row in rig.rows(kind) {
             assert!(row["name"].as_str().unwrap().ends_with(NAME), "{row}");
@@ -50,12 +50,12 @@ async fn another_cluster_name_renames_nothing_and_locks_nothing() {
     }
     rig.deleted(&rig.unwanted(&more)).await;
     assert!(rig.rows("balancers").is_empty() && rig.cloud.world.lock().floating.ips.is_empty());
-    // A new one has the new name.
+    // A new load balancer has the new name.
     rig.settle(&more).await;
     assert_eq!(names_of(&rig.rows("balancers")[0]), ["kube_service_staging_default_web"]);
 }
 
-/// Also one whose own name says nothing.
+/// This also holds for a load balancer whose own name says nothing.
 #[tokio::test]
 async fn a_load_balancer_has_one_name_in_its_tags() {
     let rig = Rig::new();
@@ -106,7 +106,7 @@ async fn a_listener_of_a_person_stays_with_its_pool() {
         let fewer = changed(&web, |it| it.ports.truncate(1));
         rig.settle(&fewer).await;
         assert_eq!((ports(&rig), rig.rows("pools").len()), (vec![80, 9999], 2), "{name:?}");
-        // It does not cause a full comparison with each look.
+        // It does not cause a full comparison at each look.
         let shown = rig.shown(&made.id, Depth::Members).await;
         assert_eq!(shown.digest, Some(fewer.front_end.digest), "{name:?}");
         // The Service cannot have its port, and gets an error that says whose it is.
@@ -118,7 +118,7 @@ async fn a_listener_of_a_person_stays_with_its_pool() {
     }
 }
 
-/// Objects named after the load balancer are from the time before tags.
+/// Objects that are named after the load balancer were made before tags existed.
 #[tokio::test]
 async fn a_listener_of_an_old_layout_goes_with_its_port() {
     for name in [format!("listener_7_{NAME}"), format!("listener_{NAME}_7")] {

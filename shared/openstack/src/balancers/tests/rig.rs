@@ -1,4 +1,4 @@
-//! Values and calls.
+//! Values and calls for the tests.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -60,7 +60,7 @@ pub fn members(present: &[u8], absent: &[u8]) -> Members {
     Members { present: list(present), absent: list(absent) }
 }
 
-/// Ports 80 and 443, members 1 to 3.
+/// Returns a load balancer with ports 80 and 443, members 1 to 3.
 pub fn wanted(name: &str) -> Wanted {
     let front_end = FrontEnd {
         owner: owner(name),
@@ -87,7 +87,7 @@ pub fn wanted(name: &str) -> Wanted {
     }
 }
 
-/// The same with another configuration, and another digest.
+/// Returns this request with another configuration, and another digest.
 pub fn changed(wanted: &Wanted, change: impl FnOnce(&mut FrontEnd)) -> Wanted {
     let mut wanted = wanted.clone();
     let front_end = Arc::make_mut(&mut wanted.front_end);
@@ -96,19 +96,19 @@ pub fn changed(wanted: &Wanted, change: impl FnOnce(&mut FrontEnd)) -> Wanted {
     wanted
 }
 
-/// The same with an annotation.
+/// Returns this request with an annotation.
 pub fn with(wanted: &Wanted, key: &str, value: &str) -> Wanted {
     changed(wanted, |front_end| {
         front_end.settings.insert(key.to_owned(), value.to_owned());
     })
 }
 
-/// The same with an annotation of the usual prefix.
+/// Returns this request with an annotation of the usual prefix.
 pub fn annotated(wanted: &Wanted, key: &str, value: &str) -> Wanted {
     with(wanted, &format!("loadbalancer.openstack.org/{key}"), value)
 }
 
-/// The addresses and host names that are published.
+/// Returns the addresses and host names that are published.
 pub fn addresses(balancer: &LoadBalancer) -> Vec<String> {
     let shown = |address: &IngressAddress| match address {
         IngressAddress::Ip(ip) => ip.to_string(),
@@ -125,7 +125,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// With the VIP subnet and the floating network configured.
+    /// Creates a rig with the VIP subnet and the floating network configured.
     pub fn new() -> Self {
         Self::with(|options| {
             options.networks.subnet_id = Some(uuid(SUBNET));
@@ -157,7 +157,7 @@ impl Rig {
         }
     }
 
-    /// Another process, with the same services.
+    /// Returns another process, with the same services.
     pub fn restarted(&self) -> Self {
         let (cloud, options) = (Arc::clone(&self.cloud), self.options.clone());
         Self {
@@ -279,14 +279,14 @@ impl Rig {
         shown.clone()
     }
 
-    /// The writes since the last call of this, in alphabetical order; forgets the reads.
+    /// Returns the writes since the last call of this, in alphabetical order; forgets the reads.
     pub fn writes(&self) -> Vec<&'static str> {
         let mut all = self.cloud.operations();
         all.retain(|name| !name.ends_with("_list") && !name.ends_with("_get"));
         all
     }
 
-    /// The numbers of the nodes that are members of each pool that has any.
+    /// Returns the numbers of the nodes that are members of each pool that has any.
     pub fn nodes(&self) -> Vec<u8> {
         let world = self.cloud.world.lock();
         let of = |pool: &Value| -> Vec<u8> {
@@ -320,7 +320,7 @@ impl Rig {
         self.cloud.world.lock().octavia.balancers.push(row);
     }
 
-    /// A floating IP that stands for nothing. Returns its ID.
+    /// Returns a floating IP that stands for nothing. Returns its ID.
     pub fn floating_ip(&self, address: &str, description: &str) -> String {
         let mut world = self.cloud.world.lock();
         let id = uuid(7_000_000 + world.floating.ips.len());
@@ -354,7 +354,7 @@ impl Rig {
         }
     }
 
-    /// A row of one kind of Octavia's objects.
+    /// Returns a row of one kind of Octavia's objects.
     pub fn rows(&self, kind: &str) -> Vec<Value> {
         let octavia = &self.cloud.world.lock().octavia;
         match kind {
@@ -377,7 +377,7 @@ pub fn change(wanted: &Wanted, id: &str, members: Members) -> MemberChange {
     }
 }
 
-/// All answers, in order. Each item must have one.
+/// Returns all answers, in order. Each item must have one.
 pub async fn gather<T>(answers: Answers<'_, T>, items: usize) -> Vec<Result<T, CloudError>> {
     let mut answers: Vec<_> = answers.collect().await;
     answers.sort_by_key(|(item, _)| *item);

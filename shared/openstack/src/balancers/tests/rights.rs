@@ -1,4 +1,4 @@
-//! The rights of service-ccm in the cloud.
+//! Tests the rights of service-ccm in the cloud.
 
 use ccm_cloud::{Depth, IpFamily, Protocol, Scope, Traffic, Wanted};
 use ccm_openstack_client::scripted::uuid;
@@ -40,10 +40,10 @@ async fn live(rig: &Rig, cascade: bool) {
     }
     rig.list(Scope::All, Depth::Members).await;
     let id = rig.settle(&plain).await.id;
-    // A failed one is replaced.
+    // A failed load balancer is replaced.
     rig.cloud.world.lock().octavia.break_down(&id);
     rig.settle(&Wanted { known: Some(id), ..plain.clone() }).await;
-    // One that has lost its floating IP, and one that lists lack.
+    // One load balancer has lost its floating IP, and lists omit another one.
     let id = rig.settle(&plain).await.id;
     rig.cloud.world.lock().octavia.break_down(&id);
     rig.cloud.world.lock().floating.ips.clear();
@@ -59,7 +59,7 @@ async fn live(rig: &Rig, cascade: bool) {
 async fn the_access_rules_of_the_page_are_exactly_enough() {
     let configured = Rig::new();
     live(&configured, true).await;
-    // Networks are found out, and children are deleted one by one.
+    // The provider finds the networks, and deletes children one by one.
     let found = Rig::with(|options| options.load_balancer.cascade_delete = false);
     for number in 1..=3 {
         let mut node = ccm_openstack_client::scripted::port(number);

@@ -1,5 +1,5 @@
-//! Owners of floating IPs. The provider does not take a floating IP of another owner, and does not
-//! delete one that a Service has asked for or keeps.
+//! Tests the owners of floating IPs. The provider does not take a floating IP of another owner, and
+//! does not delete one that a Service has asked for or keeps.
 
 use ccm_cloud::{ErrorKind, FrontEnd, Owner, Unwanted, Wanted};
 use ccm_openstack_client::scripted::uuid;
@@ -11,7 +11,7 @@ use crate::balancers::names;
 const ADDRESS: &str = "172.24.9.9";
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
-/// A free floating IP, and a Service that asks for it.
+/// Returns a free floating IP, and a Service that asks for it.
 fn asking(description: &str, tags: &[String]) -> (Rig, Wanted) {
     let rig = Rig::new();
     rig.floating_ip(ADDRESS, description);
@@ -23,7 +23,7 @@ fn asks(name: &str) -> Wanted {
     changed(&wanted(name), |it| it.address = ADDRESS.parse().ok())
 }
 
-/// An earlier Service with this name.
+/// Returns an earlier Service with this name.
 fn earlier(name: &str) -> Owner {
     Owner { uid: format!("uid-of-earlier-{name}"), ..owner(name) }
 }
@@ -172,7 +172,8 @@ async fn what_was_asked_for_is_not_deleted() {
         rig.settle(&asked).await;
         assert_eq!(rig.writes(), [""; 0], "an upgrade writes nothing");
         if !is_of_earlier_version {
-            // Asks for another address and back, then becomes internal and external again.
+            // The Service asks for another address and back, then becomes internal and external
+            // again.
             let any = rig.floating_ip("172.24.8.8", "mine");
             let other = changed(&asked, |it| it.address = "172.24.8.8".parse().ok());
             assert_eq!(addresses(&rig.settle(&other).await), ["172.24.8.8"]);
@@ -316,7 +317,7 @@ async fn those_of_other_projects_do_not_count() {
     assert_eq!(error.kind, ErrorKind::Conflict, "{error}");
     assert!(error.message.contains("the project has no floating IP"), "{error}");
     assert_eq!(ip(&rig)["port_id"], Value::Null);
-    // A search by tags, which an administrator of another project may copy.
+    // This is a search by tags, which an administrator of another project may copy.
     let (rig, _) = asking("mine", &names::owner_tags(&owner("web")));
     rig.cloud.world.lock().floating.ips[0]["project_id"] = json!("another");
     let known = Wanted { known: Some(uuid(1)), ..wanted("web") };

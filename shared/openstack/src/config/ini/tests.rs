@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The entries as `line key=value`, headings as `[name]` or `[name "sub"]`.
+/// Returns the entries as `line key=value`, headings as `[name]` or `[name "sub"]`.
 fn shown(text: &str) -> Vec<String> {
     let (sections, unreadable) = parse(text);
     let mut lines = Vec::new();

@@ -125,7 +125,7 @@ fn secrets_and_profiles_have_files_of_their_own() {
     let Credentials::Password { user, password, .. } = config.access.credentials else {
         panic!("another way to log in");
     };
-    // A number is taken as it is written.
+    // A number keeps its spelling.
     assert_eq!(password.expose(), "0123");
     let domain = Domain::Name("d".to_owned());
     assert_eq!(user, User::Name { name: "u".to_owned(), domain });
@@ -133,7 +133,7 @@ fn secrets_and_profiles_have_files_of_their_own() {
         "work/clouds.yaml",
         "home/.config/openstack/secure.yaml",
         "system/clouds-public.yaml",
-        // Not there, but they would go before those that are.
+        // These files do not exist, but would take precedence over the existing ones.
         "work/secure.yaml",
         "work/secure.yml",
         "home/.config/openstack/clouds-public.yml",
@@ -145,13 +145,13 @@ fn secrets_and_profiles_have_files_of_their_own() {
     let is_verify = |line: &&String| line.ends_with(verify);
     assert_eq!(warnings.iter().filter(is_verify).count(), 1, "{warnings:?}");
     assert!(!config.access.tls.insecure);
-    // Advice that is followed already is not given.
+    // The program does not repeat advice that the user already follows.
     place.put("etc/cloud.conf", &format!("{USE}tls-insecure = true\n"));
     assert_eq!(place.load().unwrap().warnings.iter().find(is_verify), None);
 }
 
-/// `endpoint_type` is the older name of `interface`: whatever its name, the entry's own
-/// goes before the profile's.
+/// `endpoint_type` is the older name of `interface`. Under either name, the value of the entry
+/// takes precedence over the value of the profile.
 #[test]
 fn an_entry_goes_before_its_profile_also_by_an_older_name() {
     let place = Place::new();
@@ -177,7 +177,7 @@ fn names_of_gophercloud_mean_what_they_mean_there() {
         place.put("work/clouds.yaml", &format!("clouds: {{c: {{{entry} auth: {{{auth}}}}}}}"));
         place.load().unwrap().config
     };
-    // Both are set: the older name goes first.
+    // Both are set: the older name takes precedence.
     let config = load("interface: public, endpoint_type: internal,", ", domain_id: d");
     assert_eq!(config.access.interface, Interface::Internal);
     let domains = |auth: &str| {

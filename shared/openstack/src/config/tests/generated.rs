@@ -1,5 +1,6 @@
-//! Files of `cloud.conf` as other tools generate them: no word, or one line for each thing that will not
-//! work. The files are in `tests/cloud_conf` of this crate, named by their tools.
+//! Tests files of `cloud.conf` that other tools generate: the program reports nothing, or one line
+//! for each setting that will not work. The files are in `tests/cloud_conf` of this crate, named
+//! after their tools.
 
 use super::*;
 

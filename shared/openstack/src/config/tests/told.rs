@@ -1,4 +1,4 @@
-//! Messages about words that have no effect, options that are not managed yet, and truncated
+//! Tests messages about words that have no effect, options that are not managed yet, and truncated
 //! secrets.
 
 use super::*;
@@ -32,11 +32,11 @@ fn foreign_and_retired_words_are_told_with_what_is_right() {
         ),
         (
             "kubeconfig-path = x\n",
-            "line 6: [Global] kubeconfig-path: has no effect: it is the flag --kubeconfig",
+            "line 6: [Global] kubeconfig-path: has no effect: use the flag --kubeconfig",
         ),
         (
             "[LoadBalancer]\nuse-octavia = no\n",
-            "line 7: [LoadBalancer] use-octavia: has no effect: there are no other load balancers than Octavia's",
+            "line 7: [LoadBalancer] use-octavia: has no effect: the only load balancers are Octavia's",
         ),
         (
             "[LoadBalancer]\nuse-octavia = true\n",
@@ -54,7 +54,7 @@ fn what_is_not_managed_is_told_with_what_follows() {
         ),
         (
             "[LoadBalancer]\nprovider-requires-serial-api-calls = 1\n",
-            "line 7: [LoadBalancer] provider-requires-serial-api-calls = \"1\": service-ccm will refuse new load balancers: load balancers are made by one request each: set it to false",
+            "line 7: [LoadBalancer] provider-requires-serial-api-calls = \"1\": service-ccm will refuse new load balancers: each load balancer is created by one request: set it to false",
         ),
         (
             "[LoadBalancer]\ndefault-tls-container-ref = x\n",
@@ -67,8 +67,8 @@ fn what_is_not_managed_is_told_with_what_follows() {
     ]);
 }
 
-/// Nothing of these is asked for where there are no load balancers or no floating IPs, or where the ID goes
-/// before.
+/// The program does not report these options if load balancers or floating IPs are not used, or if
+/// an ID takes precedence.
 #[test]
 fn what_is_not_managed_is_told_only_where_it_matters() {
     let patterns = "floating-subnet = a*\nfloating-subnet-tags = b\n";
@@ -113,7 +113,7 @@ fn a_secret_that_a_comment_cuts_is_told_without_it() {
             [format!("/etc/cloud.conf: line {line}: [Global] {key}: {what}")]
         );
     }
-    // A value that is not a secret is shown as it was read.
+    // A value that is not a secret is shown as it was read, even if it is wrong.
     assert_eq!(good("region = 'a#b\n").warnings, Vec::<String>::new());
 }
 
@@ -181,7 +181,7 @@ fn what_may_hold_a_secret_is_not_shown() {
         ),
         (
             "[Networking]\naddress-sort-order = passwd=q7x",
-            "line 7: [Networking] address-sort-order: left out (not shown because it may hold a secret): no network prefix such as 10.0.0.0/8",
+            "line 7: [Networking] address-sort-order: ignored (not shown because it may hold a secret): not a network prefix such as 10.0.0.0/8",
         ),
     ] {
         assert_eq!(good(&format!("{rest}\n")).warnings, [format!("/etc/cloud.conf: {expect}")]);

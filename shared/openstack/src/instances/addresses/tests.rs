@@ -67,7 +67,7 @@ fn some(list: &[&str]) -> Vec<String> {
     list.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// The example of the published order.
+/// Returns the example of the published order.
 fn example() -> Case {
     Case {
         server: json!({
@@ -124,7 +124,7 @@ fn networks_decide_by_name_or_id() {
             net.internal_networks = some(internal);
         })
     };
-    // No public network is named: all that is fixed is internal.
+    // The settings name no public network, so all fixed addresses are internal.
     by(&[], &[]).gives(&[
         (InternalIp, "10.0.0.32"),
         (InternalIp, "10.0.0.31"),
@@ -135,7 +135,7 @@ fn networks_decide_by_name_or_id() {
         (InternalIp, "50.56.176.35"),
         (InternalIp, PUBLIC_6),
     ]);
-    // An address of a public network that is on a port, too, is not internal.
+    // An address of a public network is not internal, even if a port has it, too.
     for public in ["private", "net-private"] {
         by(&[public], &[]).gives(&[
             (ExternalIp, "50.56.176.99"),
@@ -157,7 +157,7 @@ fn networks_decide_by_name_or_id() {
         (InternalIp, "50.56.176.35"),
         (InternalIp, PUBLIC_6),
     ]);
-    // Several internal networks.
+    // The settings name several internal networks.
     for internal in ["private", "net-private"] {
         by(&[], &[internal, "public"]).gives(&[
             (InternalIp, "10.0.0.32"),
@@ -203,7 +203,8 @@ fn a_wished_order_mixes_kinds_and_leaves_the_rest_as_it_was() {
         (ExternalIp, "50.56.176.35"),
         (ExternalIp, PUBLIC_6),
     ]);
-    // Within one network ascending; the first network first; host names stay behind.
+    // Addresses are ascending within a network, and the first network comes first. Host names stay
+    // last.
     sorted(&["2001:4800:790e::/64", "50.56.0.0/16", "2001:4800:780e::/48"]).gives(&[
         (ExternalIp, "50.56.176.35"),
         (ExternalIp, "50.56.176.36"),
@@ -272,7 +273,7 @@ fn ports_on_internal_networks_come_in_the_order_of_their_ids() {
             "edge": [entry("10.7.0.1", "fixed")],
         },
     });
-    // The order of their creation has no meaning: Neutron appends the ID to the order of its pages.
+    // The order of creation has no meaning: Neutron sorts its pages by ID, too.
     case.ports = vec![
         port("p4", "net-private", "2026-01-01T00:00:00Z", &["10.0.0.4"]),
         port("p1", "net-edge", "2026-01-01T00:00:00Z", &["10.7.0.1"]),
@@ -318,7 +319,7 @@ fn a_port_that_flaps_changes_nothing() {
             assert_eq!(case.try_addresses(), steady, "port {flapping} {status}");
         }
     }
-    // What the server's own list does not show and no active port carries is not there.
+    // An address does not count if the server's own list lacks it and no active port carries it.
     let mut gone = case.clone();
     gone.ports.push(port("p9", "net-new", "2026-02-01T00:00:00Z", &["10.5.0.1"]));
     let with_new = gone.try_addresses().unwrap();
@@ -418,7 +419,7 @@ fn one_address_in_two_spellings_counts_once() {
     assert_eq!(list.iter().filter(|(_, text)| text == PUBLIC_6).count(), 1, "{list:?}");
 }
 
-/// A server with up to six ports on up to three networks.
+/// Returns a server with up to six ports on up to three networks.
 fn any_case() -> impl Strategy<Value = (Case, Vec<Value>)> {
     let made = prop::collection::vec((0..3usize, 0..3u8, any::<bool>(), 0..3usize), 0..6);
     (made, 0..4usize, 0..4usize).prop_flat_map(|(made, public, internal)| {

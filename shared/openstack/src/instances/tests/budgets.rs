@@ -1,4 +1,4 @@
-//! How many requests work costs.
+//! Tests how many requests the work costs.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 
-/// The operations and how often each came.
+/// Returns the operations and how often each came.
 fn counted(rig: &Rig) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for operation in rig.cloud.operations() {
@@ -32,7 +32,7 @@ async fn a_refresh_of_300_servers() {
 async fn a_refresh_of_20_nodes_in_a_project_of_10_000_servers() {
     let rig = Rig::new(Scripted::with_servers(0..10_000));
     let nodes: Vec<_> = (5_000..5_020).map(known).collect();
-    // The first one learns from a page that the project is large.
+    // The first lookup learns from a page that the project is large.
     for pages in [1, 0, 0] {
         assert!(rig.look_all(&nodes).await.iter().all(Result::is_ok));
         let mut counts = counted(&rig);
@@ -76,7 +76,7 @@ async fn one_node() {
     let nodes = [known(1), known(2), known(3)];
     assert!(rig.look_all(&nodes).await.iter().all(Result::is_ok));
     assert_eq!(counted(&rig), [("port_list", 1), ("server_get", 3)].into());
-    // From the fourth on a list is cheaper.
+    // From the fourth node on, a list is cheaper.
     let nodes = [known(1), with_id(9, "aws:///x"), known(2), known(3), known(4)];
     assert!(rig.look_all(&nodes).await.iter().all(Result::is_ok));
     assert_eq!(counted(&rig), [("port_list", 1), ("server_list", 1)].into());
@@ -97,7 +97,7 @@ async fn an_empty_lookup_makes_no_request() {
 #[tokio::test]
 async fn a_large_project_is_not_listed_for_a_few_nodes() {
     let rig = Rig::new(Scripted::with_servers(0..2_000));
-    // 2000 servers fill two pages, so a third is asked for.
+    // 2000 servers fill two pages, so a third page is requested.
     assert_eq!(rig.refreshed().await.len(), 2_000);
     assert_eq!(counted(&rig), [("port_list", 13), ("server_list", 3)].into());
     let nodes: Vec<_> = (0..20).map(known).collect();
@@ -126,7 +126,7 @@ async fn a_list_that_can_prove_nothing_is_not_asked_for() {
         assert_eq!(error(&large.look(named(404)).await).kind, ccm_cloud::ErrorKind::Unavailable);
         assert_eq!(counted(&large), [("server_list", searched)].into());
     }
-    // It may have become smaller.
+    // The project may have become smaller.
     large.cloud.world.lock().servers.truncate(5);
     tokio::time::advance(Duration::from_mins(10)).await;
     for _ in 0..2 {
@@ -175,13 +175,13 @@ async fn names_of_networks_cost_one_request() {
         assert_eq!(counts.remove("network_list").unwrap_or_default(), networks);
         assert_eq!(counts, [("port_list", 3), ("server_list", 1)].into());
     }
-    // Old names serve while Neutron does not tell them; unknown ones are waited for.
+    // Old names are used while Neutron does not answer. The lookup waits for unknown names.
     tokio::time::pause();
     tokio::time::advance(Duration::from_mins(11)).await;
     let down = CloudError::new(ccm_cloud::ErrorKind::Unavailable, "no");
     rig.cloud.fail(move |path, _| path.starts_with("/networks").then(|| Err(down.clone())));
     assert_eq!(rig.refreshed().await[0].addresses.len(), 2);
-    // Asked for, but not waited for.
+    // The name is requested, but the lookup does not wait for it.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(counted(&rig).remove("network_list"), Some(1));
     rig.cloud.world.lock().ports[300]["network_id"] = json!(uuid(79));

@@ -1,4 +1,4 @@
-//! The instance type, from wherever it must be taken.
+//! Tests the instance type, from all possible sources.
 
 use ccm_cloud::ErrorKind;
 use serde_json::json;
@@ -30,7 +30,7 @@ fn old_cloud() -> Rig {
 #[tokio::test]
 async fn an_old_nova_is_asked_once_per_flavor() {
     let rig = old_cloud();
-    // No usable name, and no such flavor any more: the ID stands for both.
+    // The name is not usable, or the flavor no longer exists: the ID is used in both cases.
     let expect = [some("m1.tiny"), some("f1"), some("f2"), some("m1.huge")];
     assert_eq!(kinds(&rig).await, expect);
     assert_eq!(rig.cloud.operations().iter().filter(|o| **o == "flavor_get").count(), 4);
@@ -58,7 +58,7 @@ async fn a_flavor_that_is_refused_has_its_id_and_one_that_fails_none_for_now() {
     }
 }
 
-/// How often the flavors were listed since the last count of operations.
+/// Returns how often the flavors were listed since the last count of operations.
 fn lists(rig: &Rig) -> usize {
     rig.cloud.operations().iter().filter(|operation| **operation == "flavor_list").count()
 }
@@ -86,8 +86,8 @@ async fn a_refused_flavor_is_asked_for_again_after_a_while() {
     assert_eq!(kinds(&rig).await[0], some("m1.tiny"));
 }
 
-/// A server whose flavor's name is not a label value, one whose flavor is unknown, one whose
-/// flavor's name has nothing that fits, one without a flavor.
+/// Returns four servers: the flavor's name is not a label value, the flavor is unknown, no
+/// character of the flavor's name fits, and a server without a flavor.
 fn embedded() -> Rig {
     let rig = Rig::new(Scripted::with_servers(0..4));
     for (number, name) in [(0, "Gold (2026)"), (1, "not listed"), (2, "...")] {
@@ -113,7 +113,7 @@ async fn an_embedded_name_that_does_not_fit_gives_way_to_the_id() {
         assert_eq!(kinds(&rig).await, expect);
     }
     assert_eq!(lists(&rig), 1);
-    // Deleted, or refused from now on: a running server's type stays as it was.
+    // The flavor is deleted, or refused from now on: the type of a running server stays.
     for _ in 0..2 {
         ten_minutes().await;
         rig.cloud.world.lock().flavors.clear();
@@ -152,7 +152,7 @@ async fn a_refused_list_takes_no_label_away() {
             vec![json!({"id": "41", "name": "m1.tiny"}), json!({"id": "42", "name": "m1.large"})];
         rig.cloud.world.lock().page = Some(1);
         assert_eq!(label(&rig, 0).await, Ok(some("42")));
-        // Refused from the start, then in the middle of the list.
+        // The list is refused from the start, then in its middle.
         for what in ["/flavors", "/flavors?marker"] {
             ten_minutes().await;
             refuse(&rig, what, kind);

@@ -1,4 +1,4 @@
-//! Whole lists.
+//! Tests whole lists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,7 +35,7 @@ async fn a_server_on_two_pages_counts_once() {
     let rig = Rig::new(Scripted::with_servers(0..6));
     rig.cloud.world.lock().page = Some(3);
     rig.cloud.fail(|path, _| {
-        // Another user built server 9 in the meantime, so server 2 moved to the second page.
+        // Another user created server 9 in the meantime, so server 2 moved to the second page.
         let page: Vec<_> = [2, 3, 4, 5].map(server).into();
         path.contains("/servers?marker").then(|| Ok(answer(200, &json!({"servers": page}))))
     });
@@ -52,7 +52,7 @@ async fn a_list_with_a_hole_is_no_list() {
         Ok(answer(200, &json!({"servers": {}, "ports": 5}))),
         Ok(answer(200, &json!({"servers": null, "ports": null}))),
         Ok(answer(404, &json!({"itemNotFound": {}}))),
-        // Never ends.
+        // This list never ends.
         Ok(answer(
             200,
             &json!({"servers": [server(3)], "servers_links": [{"rel": "next"}],
@@ -125,7 +125,7 @@ async fn one_malformed_server_never_spoils_the_rest() {
 
 #[tokio::test]
 async fn a_page_may_end_with_a_server_of_a_silent_cell() {
-    // Behind such a server Nova would find no page.
+    // After such a server Nova would find no page.
     let rig = Rig::new(Scripted::with_servers(0..6));
     rig.cloud.world.lock().page = Some(3);
     rig.cloud.take_cell_down(2);
@@ -193,7 +193,7 @@ async fn what_a_list_takes_in_memory_counts_and_not_its_length() {
     endless(&rig, move |server| server["metadata"] = json!(metadata));
     let nodes: Vec<_> = (0..6).map(known).collect();
     for found in rig.look_all(&nodes).await {
-        // By single requests.
+        // Single requests still work.
         assert!(matches!(found, Ok(Lookup::Found(_))), "{found:?}");
     }
     assert!(lists_asked_for(&rig) <= 4, "{} pages", lists_asked_for(&rig));

@@ -1,4 +1,4 @@
-//! Lookups.
+//! Tests lookups.
 
 use ccm_cloud::{AbsenceProof, ErrorKind, ProofMethod};
 use ccm_openstack_client::{
@@ -16,7 +16,7 @@ fn gone(answer: &LookupResult) -> &AbsenceProof {
     proof
 }
 
-/// The lookup alone, and among enough others that the project is listed.
+/// Returns the lookup alone, and among enough others that the project is listed.
 async fn both_ways(rig: &Rig, node: &NodeIdentity) -> [LookupResult; 2] {
     let crowd: Vec<_> = (0..9).map(known).chain([node.clone()]).collect();
     let alone = rig.look(node.clone()).await;
@@ -64,7 +64,8 @@ async fn by_id_then_uuid_then_name() {
         assert_eq!(error.kind, ErrorKind::Conflict);
         assert!(error.message.contains(&uuid(12)) && error.message.contains(&uuid(13)), "{error}");
     }
-    // UUID and name lead to two servers: which of them is the node's is not ours to guess.
+    // UUID and name lead to two servers, and the provider does not guess which of them belongs to
+    // the node.
     for answer in
         both_ways(&rig, &NodeIdentity { name: "node-00003".to_owned(), ..fresh(17) }).await
     {
@@ -72,7 +73,7 @@ async fn by_id_then_uuid_then_name() {
         assert_eq!(error.kind, ErrorKind::Conflict);
         assert!(error.message.contains(&uuid(3)) && error.message.contains(&uuid(17)), "{error}");
     }
-    // Of two only one exists: the name is its own.
+    // Of two servers only one exists, so the name belongs to it.
     rig.cloud.change(13, "status", json!("SOFT_DELETED"));
     for answer in both_ways(&rig, &twin(None, None)).await {
         let Ok(Lookup::Found(instance)) = answer else { panic!("{answer:?}") };
@@ -124,7 +125,7 @@ async fn gone_by_id() {
 
 #[tokio::test]
 async fn a_404_that_is_not_novas_own_proves_nothing() {
-    // As the client tells it.
+    // The client reports it like this.
     let page =
         CloudError::new(ErrorKind::Malformed, "HTTP 404: no such page").with_request_id("req-1");
     let rig = Rig::new(Scripted::with_servers(0..10));
@@ -176,7 +177,8 @@ async fn names_may_differ_in_case() {
     for answer in both_ways(&rig, &worker()).await {
         assert_eq!(found(&answer), "K8s-Worker-1");
     }
-    // Of two the one that is spelt like the node, and without such a one neither.
+    // Of two servers the one that is spelt like the node counts. Without such a server, neither
+    // counts.
     rig.cloud.change(4, "name", json!("k8s-worker-1"));
     for answer in both_ways(&rig, &worker()).await {
         assert_eq!(found(&answer), "k8s-worker-1");
@@ -208,7 +210,7 @@ async fn a_name_proves_nothing_while_names_are_missing() {
                 assert!(error.message.contains("1 of the 10"), "{error}");
             }
         }
-        // It exists, so its node is kept as it is.
+        // The server exists, so its node is kept as it is.
         for node in [known(9), fresh(9)] {
             for answer in both_ways(&rig, &node).await {
                 let error = error(&answer);
@@ -269,7 +271,7 @@ async fn a_name_proves_nothing_where_the_list_may_lack_servers() {
                 refused(&answer, &format!("supports 2.{minor}"));
             }
         }
-        // An ID is proof whatever the list shows.
+        // A lookup by ID is proof, whatever the list shows.
         assert_eq!(gone(&rig.look(known(404)).await).method, ProofMethod::ById);
     }
 }
@@ -337,7 +339,7 @@ async fn two_nodes_may_ask_for_one_server() {
     }
 }
 
-/// A node may have an ID with the region, though no region is configured.
+/// A node may have an ID with the region although no region is configured.
 #[tokio::test]
 async fn the_id_with_the_region_in_use_is_one_of_the_spellings() {
     let plain = format!("openstack:///{}", uuid(3));

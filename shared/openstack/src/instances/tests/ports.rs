@@ -1,4 +1,4 @@
-//! Answers about ports that lack some, or hold some that cannot be read.
+//! Tests answers that lack ports, or contain ports that cannot be read.
 
 use ccm_cloud::ErrorKind;
 use ccm_openstack_client::scripted::port;
@@ -10,7 +10,7 @@ use super::*;
 const SECOND: &str = "fa:16:3e:ff:00:01";
 const SUB_PORT: usize = 5_000_000;
 
-/// Three servers, the second of them with two ports, one of which carries another.
+/// Returns three servers. The second one has two ports, one of which carries another port.
 fn rig() -> Rig {
     let rig = Rig::new(Scripted::with_servers(0..3));
     rig.cloud.change(
@@ -55,8 +55,8 @@ fn hide(rig: &Rig, hidden: &[String]) {
     world.ports.retain(|port| !hidden.iter().any(|id| port["id"] == **id));
 }
 
-/// Server 1's internal addresses by a refresh and by a lookup, or the kind of the error and the
-/// line that both tell.
+/// Returns server 1's internal addresses from a refresh and from a lookup, or the kind of the error
+/// and the line that both report.
 async fn addresses(rig: &Rig) -> Result<Vec<String>, (ErrorKind, String)> {
     let all = rig.refresh().await;
     let answer = rig.look(known(1)).await;
@@ -150,7 +150,7 @@ async fn a_port_that_is_missed_is_waited_for_and_then_given_up() {
         refused(addresses(&rig).await, ErrorKind::Unavailable, &[&named]);
         rig.cloud.world.lock().ports.clone_from(&ports);
         assert_eq!(addresses(&rig).await, is(&ALL), "it is back");
-        // The time counts again from here.
+        // The time starts again here.
         tokio::time::advance(Duration::from_mins(20)).await;
         hide(&rig, &[hidden]);
         for minute in [0, 5, 9] {
@@ -186,7 +186,7 @@ async fn a_trunk_may_let_go_of_a_port() {
 
 #[tokio::test]
 async fn addresses_that_name_no_port_are_accepted() {
-    // A new port that Neutron does not show yet, and a Nova that tells no MAC addresses.
+    // A new port is not shown by Neutron yet, and Nova does not report MAC addresses.
     let rig = rig();
     assert_eq!(addresses(&rig).await, is(&ALL));
     rig.cloud.change(

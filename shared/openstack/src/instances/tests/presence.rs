@@ -1,4 +1,4 @@
-//! Lookups that only ask which instances exist.
+//! Tests lookups that only ask which instances exist.
 
 use ccm_cloud::PowerState;
 use serde_json::json;

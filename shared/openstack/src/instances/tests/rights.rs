@@ -1,4 +1,4 @@
-//! The rights of node-ccm and lifecycle-ccm in the cloud.
+//! Tests the rights of node-ccm and lifecycle-ccm in the cloud.
 
 use ccm_cloud::Instances as _;
 use ccm_openstack_client::{api::Service, scripted::port};
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::tests::access_rules;
 
-/// The one server that is listed to see whether Nova answers.
+/// Returns the one server that is listed to see whether Nova answers.
 fn probed(rig: &Rig) {
     rig.cloud.world.lock().seen.insert((Service::Compute, Method::GET, "servers".to_owned()));
 }
@@ -20,7 +20,7 @@ async fn the_access_rules_of_the_page_are_exactly_enough() {
         config.labels.flavor_id = true;
     });
     {
-        // Only Neutron names the networks of what a trunk carries.
+        // Only Neutron reports the names of the networks of a trunk's sub-ports.
         let mut world = new.cloud.world.lock();
         world.networks.push(json!({"id": uuid(77), "name": "k8s"}));
         world.ports[0]["trunk_details"] = json!({"sub_ports": [{"port_id": uuid(5_000)}]});
@@ -28,7 +28,7 @@ async fn the_access_rules_of_the_page_are_exactly_enough() {
         carried["id"] = json!(uuid(5_000));
         world.ports.push(carried);
     }
-    // A Nova that does not show flavors with their servers.
+    // This Nova does not show flavors with their servers.
     let old = Rig::new(Scripted::with_servers(0..4));
     for number in 0..4 {
         old.cloud.change(number, "flavor", json!({"id": "f0", "links": []}));

@@ -1,4 +1,4 @@
-//! A cloud that takes its time: how many answers have to be waited for one after another.
+//! Tests a slow cloud: how many answers must be waited for one after another.
 
 use serde_json::json;
 use tokio::time::Instant;
@@ -8,14 +8,14 @@ use super::*;
 /// How long each answer takes.
 const ANSWER: Duration = Duration::from_millis(300);
 
-/// A project of ten servers, the first of them gone.
+/// Returns a project of ten servers, the first of them gone.
 fn rig() -> Rig {
     let rig = Rig::new(Scripted::with_servers(1..10));
     rig.cloud.world.lock().delay = ANSWER;
     rig
 }
 
-/// How many answers were waited for one after another since then, and all requests.
+/// Returns how many answers were waited for one after another since then, and all requests.
 fn cost(rig: &Rig, begin: Instant) -> (u128, usize) {
     (begin.elapsed().as_millis() / ANSWER.as_millis(), rig.cloud.operations().len())
 }
@@ -51,7 +51,8 @@ async fn a_call_that_comes_too_late_leaves_what_it_has_learnt_to_the_next() {
         }));
         world.networks.push(json!({"id": uuid(78), "name": "storage"}));
     }
-    // Servers and ports at once, sub-ports, the network's name: all of it takes 1.2 s.
+    // Servers and ports at the same time, then sub-ports, then the network's name: together they
+    // take 1.2 s.
     let nodes: Vec<_> = (1..10).map(known).collect();
     let mut outcomes = Vec::new();
     for _ in 0..4 {
@@ -87,7 +88,7 @@ async fn a_project_that_takes_too_long_to_list_keeps_no_known_node_waiting() {
     }
 }
 
-/// 110 servers, 10 a page, 4 s a page, 30 s a call: the list never ends in time.
+/// With 110 servers, 10 per page, 4 s per page and 30 s per call, the list never ends in time.
 #[tokio::test(start_paused = true)]
 async fn twenty_nodes_of_a_list_that_is_too_long_are_asked_for_by_id() {
     let rig = Rig::new(Scripted::with_servers(0..110));
@@ -111,7 +112,7 @@ async fn twenty_nodes_of_a_list_that_is_too_long_are_asked_for_by_id() {
         let listed = operations.iter().filter(|operation| **operation == "server_list").count();
         assert_eq!(listed, lists, "lookup {lookup}, {:?}", began.elapsed());
     }
-    // Later it is tried again, as the project may have become smaller.
+    // Later the list is tried again, because the project may have become smaller.
     tokio::time::advance(Duration::from_mins(10)).await;
     rig.cloud.world.lock().page = None;
     rig.look_all(&nodes).await;

@@ -1,12 +1,12 @@
-//! A router whose routes are at their maximum.
+//! Tests a router whose routes are at their maximum.
 
 use super::*;
 
 const ATOMIC: [&str; 3] = ["extraroute", "extraroute-atomic", "allowed-address-pairs"];
 const CLASSIC: [&str; 2] = ["extraroute", "allowed-address-pairs"];
 
-/// Routers with four routes of ours that take no more: by the maximum of routes, or by the quota,
-/// whose refusal does not say how many it allows.
+/// Returns routers with four routes of ours that take no more: by the maximum of routes, or by the
+/// quota, whose refusal does not say how many it allows.
 async fn full() -> Vec<Rig> {
     let mut rigs = Vec::new();
     for (extensions, max_routes, route_quota) in [

@@ -1,8 +1,8 @@
-//! Another client writes at the same time.
+//! Tests another client that writes at the same time.
 
 use super::*;
 
-/// A Neutron without atomic changes of routes.
+/// Returns a Neutron without atomic changes of routes.
 fn classic(servers: usize) -> Rig {
     let rig = Rig::new(servers);
     rig.cloud.world.lock().router.extensions = vec!["extraroute", "allowed-address-pairs"];
@@ -49,7 +49,7 @@ async fn a_next_hop_that_another_client_adds_meanwhile_wins() {
     let answers = rig.apply(&[create(1), create(2)]).await;
     assert_eq!(kinds(&answers), [Some(ErrorKind::Conflict), None]);
     assert_eq!(rig.cloud.world.lock().router.routes[0], other);
-    assert_eq!(rig.table().len(), 2, "ours is taken back");
+    assert_eq!(rig.table().len(), 2, "ours is removed again");
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn a_port_whose_view_expires_while_others_are_read_is_still_closed() {
     let rig = Rig::new(3);
     assert_eq!(kinds(&rig.apply(&[create(1)]).await), [None]);
     tokio::time::sleep(Duration::from_secs(299)).await;
-    // The second port is not known yet: it is read while the view of the first one expires.
+    // The second port is not known yet: it is read while the view of the first port expires.
     rig.cloud.world.lock().ports[2]["allowed_address_pairs"] =
         json!([{ "ip_address": network(2).to_string() }]);
     rig.cloud.world.lock().delay = Duration::from_secs(2);

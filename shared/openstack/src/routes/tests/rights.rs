@@ -1,4 +1,4 @@
-//! The rights of route-ccm in the cloud.
+//! Tests the rights of route-ccm in the cloud.
 
 use super::*;
 use crate::tests::access_rules;

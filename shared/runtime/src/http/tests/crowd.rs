@@ -13,7 +13,7 @@ const PROBE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const GET_AND_KEEP: &[u8] = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// A connection from this address that has sent this and goes on waiting.
+/// Returns a connection from this address that has sent this and keeps waiting.
 async fn connection(from: Ipv4Addr, to: SocketAddr, sent: &[u8]) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
@@ -22,7 +22,7 @@ async fn connection(from: Ipv4Addr, to: SocketAddr, sent: &[u8]) -> TcpStream {
     stream
 }
 
-/// The first line of the answer to a request on a connection that stays open.
+/// Returns the first line of the answer to a request on a connection that stays open.
 async fn kept(stream: &mut TcpStream) -> String {
     stream.write_all(GET_AND_KEEP).await.unwrap();
     let mut start = [0; 15];
@@ -77,11 +77,11 @@ async fn a_scraper_keeps_its_connection_while_a_neighbour_opens_many() {
         held.push(connection(NEIGHBOUR, address, b"").await);
     }
     assert_eq!(kept(&mut scraper).await, "HTTP/1.1 200 OK");
-    // Connections of the last moment are not closed for others of their host.
+    // Connections of the last moment are not closed to make room for others of the same host.
     assert_eq!(kept(held.first_mut().unwrap()).await, "HTTP/1.1 200 OK");
     tokio::time::sleep(Duration::from_millis(300)).await;
     held.push(connection(NEIGHBOUR, address, b"").await);
-    // The neighbour lost its first connection, and the last one works.
+    // The neighbour has lost its first connection, but its last one works.
     let mut byte = [0; 1];
     let first = held.first_mut().unwrap().read(&mut byte);
     assert_eq!(timeout(Duration::from_secs(5), first).await.expect("closed").unwrap_or(0), 0);
@@ -147,7 +147,7 @@ async fn a_silent_connection_ends_after_ten_seconds() {
     token.cancel();
 }
 
-/// The number of answers within a moment.
+/// Returns the number of answers within a moment.
 async fn answers(mut stream: TcpStream) -> usize {
     let mut text = Vec::new();
     let all = stream.read_to_end(&mut text);

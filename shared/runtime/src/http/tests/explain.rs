@@ -25,8 +25,8 @@ async fn an_object_is_explained_as_text_and_as_json() {
     let answer_of = pages.answer(&request.body(()).unwrap(), true);
     assert_eq!(answer_of.headers()[header::CONTENT_TYPE], "application/json");
     for (query, why) in [
-        ("", "which object? "),
-        ("?kind=Node", "which object? "),
+        ("", "name an object: "),
+        ("?kind=Node", "name an object: "),
         ("?kind=Pod&name=a", "kind=Node\n"),
     ] {
         let (status, text) = get(&pages, &format!("/explain{query}")).await;

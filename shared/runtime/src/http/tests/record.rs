@@ -1,4 +1,4 @@
-//! The page `/record`, with records that say what they are asked for.
+//! The page `/record`, with records that repeat the question.
 
 use std::{
     io::{self, Write},

@@ -5,7 +5,7 @@ use ccm_cloud::{Instances, LoadBalancers};
 
 use super::*;
 
-/// A provider without load balancers, which says why, and with settings that ask for more than there is.
+/// A provider that lacks load balancers and says why. Its settings ask for more than the cloud has.
 struct Lacking {
     why: Option<&'static str>,
 }

@@ -31,7 +31,7 @@ impl Bench {
         self.health.findings().into_iter().find(|finding| finding.name == "config").unwrap().verdict
     }
 
-    /// Successes, failures, valid.
+    /// Returns Successes, failures, valid.
     fn counts(&self) -> (u64, u64, u64) {
         let text = self.metrics.encode().unwrap();
         let sample = |name: &str| {
@@ -74,7 +74,7 @@ fn live_settings_change_and_are_published() {
     assert!(!own.has_changed().unwrap());
 }
 
-/// The path of a sample's file differs from run to run.
+/// Returns the warnings without the folder of the file, which differs from run to run.
 fn warnings(changes: &Changes) -> Vec<String> {
     let name = |word: &str| word.rsplit('/').next().unwrap_or_default().to_owned();
     let plain = |line: &String| line.split(' ').map(name).collect::<Vec<_>>().join(" ");
@@ -95,7 +95,7 @@ fn a_setting_that_disappears_gets_its_default_with_a_warning() {
     assert_eq!(warnings(&changes), expect);
     assert_eq!((own.borrow().syncs, own.borrow().page_size), (32, 5));
     assert_eq!(common.borrow().kube.requests.per_second, Some(1000.0));
-    // A value that is the default disappears without an effect.
+    // Removing a value that equals the default has no effect.
     let default = bench.look("concurrent_node_syncs: 32").unwrap();
     assert_eq!((warnings(&default), default.changed), (Vec::new(), Vec::new()));
     assert_eq!(warnings(&bench.look("page_size: 5").unwrap()), [""; 0]);
@@ -163,7 +163,7 @@ fn an_invalid_version_is_refused_as_a_whole() {
     let Verdict::Failed(reason) = bench.condition() else { panic!("must be shown") };
     assert!(reason.contains("no_such_thing") && reason.contains("page_size: 0"), "{reason}");
     assert!(bench.health.is_ready(), "an invalid file must not make a working process unready");
-    // Back to the first version: valid again.
+    // The first version is valid again.
     assert_eq!(bench.look("concurrent_node_syncs: 2"), Ok(taken(&[], &[])));
     assert_eq!(bench.counts(), (1, 1, 1));
     assert!(bench.condition().is_passed());
@@ -221,7 +221,8 @@ async fn the_file_is_followed_while_the_program_runs() {
     let token = tokio_util::sync::CancellationToken::new();
     let run = reload.run(token.clone());
     let scenario = async {
-        // Rename, so that a reader never sees a partial file: the first poll is under way.
+        // The file is renamed, so that a reader never sees a partial file, because the first poll
+        // is under way.
         let aside = folder.path().join("new.yaml");
         std::fs::write(&aside, "concurrent_node_syncs: 3").unwrap();
         std::fs::rename(&aside, &path).unwrap();

@@ -49,7 +49,7 @@ fn one(target: &mut Value, operation: &Value) -> Option<()> {
     }
 }
 
-/// The parts of a JSON pointer (RFC 6901).
+/// Returns the parts of a JSON pointer (RFC 6901).
 fn pointer(text: &str) -> Option<Vec<String>> {
     if text.is_empty() {
         return Some(Vec::new());
@@ -70,7 +70,7 @@ fn parent(path: &[String]) -> Option<&[String]> {
     path.split_last().map(|(_, parent)| parent)
 }
 
-/// Reads a value; null if only its parent exists.
+/// Reads a value. Returns null if only its parent exists.
 fn read(target: &mut Value, path: &[String]) -> Option<Value> {
     let parent_is_map =
         parent(path).and_then(|parent| find(target, parent)).is_some_and(|value| value.is_object());

@@ -183,7 +183,7 @@ fn check_entries(
     }
 }
 
-/// A new list: the entries unchanged, even two with the same key.
+/// Returns a new list: the entries unchanged, even two with the same key.
 fn fresh(
     patch: &[Value],
     order: Option<&Value>,
@@ -231,7 +231,7 @@ fn keyed(
     Ok(ordered(merged, order, &have, key_of))
 }
 
-/// A given order must name all entries of the patch, in the order of the patch.
+/// Checks a given order. It must name all entries of the patch, in the order of the patch.
 fn check_order(
     patch: &[Value],
     order: Option<&Value>,
@@ -247,8 +247,8 @@ fn check_order(
     Err(PatchError::Order { patch: shown(patch), order: shown(order) })
 }
 
-/// Entries in the patch come in the patch's order. The others keep their places before the
-/// patched entries that they preceded.
+/// Orders the entries. Entries in the patch come in the patch's order. The others keep their places
+/// before the patched entries that they preceded.
 fn ordered(
     merged: Vec<Value>,
     order: &[Value],
@@ -278,7 +278,7 @@ fn ordered(
     result
 }
 
-/// A map in Go's print format, as in the real server's message.
+/// Returns a map in Go's print format, as in the real server's message.
 pub(super) fn go_map(value: &Value) -> String {
     let map = match value {
         Value::Object(map) => map,

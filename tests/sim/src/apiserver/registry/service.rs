@@ -14,7 +14,8 @@ pub(in super::super) struct Allocator {
 const NODE_PORTS: u32 = 2768;
 
 impl Allocator {
-    /// From 10.96.0.0/16 or fd00:10:96::/112; the first ones are reserved for the cluster.
+    /// Returns an address from 10.96.0.0/16 or fd00:10:96::/112; the first ones are reserved for
+    /// the cluster.
     fn address(&self, family: &Value) -> String {
         let next = self.addresses.fetch_add(1, Ordering::Relaxed) % 65_000 + 16;
         match family == "IPv6" {
@@ -23,7 +24,7 @@ impl Allocator {
         }
     }
 
-    /// From 30000-32767.
+    /// Returns a port from 30000-32767.
     fn port(&self) -> u32 {
         30_000 + self.ports.fetch_add(1, Ordering::Relaxed) % NODE_PORTS
     }
@@ -125,7 +126,7 @@ fn cluster_ip(spec: &mut Value, allocator: &Allocator) {
     spec["ipFamilies"] = families.into();
 }
 
-/// The families of a Service: one, or both with the first one first, as its policy says.
+/// Returns the families of a Service: one, or both with the first one first, as its policy says.
 fn families(spec: &Value) -> Vec<Value> {
     let mut families = spec["ipFamilies"].as_array().cloned().unwrap_or_default();
     if families.is_empty() {
@@ -140,7 +141,7 @@ fn families(spec: &Value) -> Vec<Value> {
     families
 }
 
-/// Indexing creates nulls for missing fields.
+/// Removes the nulls that indexing creates for missing fields.
 fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -119,7 +119,7 @@ impl Parser {
         Ok(Requirement { key, operator })
     }
 
-    /// The value after `=`, possibly empty.
+    /// Returns the value after `=`, possibly empty.
     fn value(&mut self) -> Result<String, SelectorError> {
         match self.peek() {
             Token::End | Token::Sign(",") => Ok(String::new()),

@@ -49,7 +49,7 @@ fn status(node: &Value) -> String {
     status
 }
 
-/// With the architecture, if both are known.
+/// Returns the kernel's version with the architecture, if both are known.
 fn kernel(info: &Value) -> String {
     match (text(&info["kernelVersion"]), text(&info["architecture"])) {
         ("", _) => "<unknown>".to_owned(),

@@ -88,7 +88,7 @@ fn check_owners(owners: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Immutable fields, and finalizers that an object in deletion may not get.
+/// Checks immutable fields, and finalizers that an object in deletion may not get.
 pub(super) fn check_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     let (old, new) = (&old["metadata"], &new["metadata"]);
     if old["uid"] != new["uid"] {

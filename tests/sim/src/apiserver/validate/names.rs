@@ -25,19 +25,19 @@ fn too_long(text: &str, max: usize) -> Option<String> {
     (text.len() > max).then(|| format!("must be no more than {max} bytes"))
 }
 
-/// Names of namespaces and Services.
+/// Checks names of namespaces and Services.
 pub(in super::super) fn dns_label(text: &str) -> Vec<String> {
     let shape = (!is_dns_label(text)).then(|| DNS_LABEL.to_owned());
     too_long(text, 63).into_iter().chain(shape).collect()
 }
 
-/// Names of most objects.
+/// Checks names of most objects.
 pub(in super::super) fn dns_subdomain(text: &str) -> Vec<String> {
     let shape = (!text.split('.').all(is_dns_label)).then(|| DNS_SUBDOMAIN.to_owned());
     too_long(text, 253).into_iter().chain(shape).collect()
 }
 
-/// A path segment: the minimum for any name.
+/// Returns a path segment: the minimum for any name.
 pub(in super::super) fn path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
@@ -49,7 +49,7 @@ pub(in super::super) fn path_segment(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Keys of labels, annotations and taints; finalizers.
+/// Checks keys of labels, annotations and taints; finalizers.
 pub(in super::super) fn qualified(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let name = match text.split_once('/') {
@@ -79,7 +79,7 @@ pub(in super::super) fn qualified(text: &str) -> Vec<String> {
     problems
 }
 
-/// Values of labels and taints.
+/// Checks values of labels and taints.
 pub(in super::super) fn label_value(text: &str) -> Vec<String> {
     let legal = text.is_empty()
         || bounded_by_alphanumerics(text, |byte| byte.is_ascii_alphanumeric(), b"-_.");

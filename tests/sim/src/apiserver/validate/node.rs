@@ -72,7 +72,7 @@ fn check_pod_cidrs(cidrs: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Provider ID and pod CIDRs can be set only once.
+/// Checks that provider ID and pod CIDRs are set only once.
 pub(super) fn check_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     let (old, new) = (&old["spec"], &new["spec"]);
     let had_cidrs = old["podCIDRs"].as_array().is_some_and(|cidrs| !cidrs.is_empty());

@@ -105,7 +105,7 @@ fn check_ingress(point: &Value, field: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-/// A cluster IP stays as long as the type needs one; the class never changes.
+/// Checks the cluster IP, which stays as long as the type needs one; the class never changes.
 pub(super) fn check_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     let (old, new) = (&old["spec"], &new["spec"]);
     let has_ip = |spec: &Value| spec["type"] != "ExternalName";

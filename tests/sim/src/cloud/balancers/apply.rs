@@ -1,4 +1,4 @@
-//! Changes, made.
+//! Applies changes.
 
 use std::{mem, net::IpAddr};
 
@@ -12,8 +12,8 @@ use super::{
 };
 
 impl Store {
-    /// Makes the first of these changes, and returns the ID of the load balancer. With the last
-    /// change of the configuration the digest is stored.
+    /// Makes the first of these changes, and returns the ID of the load balancer. The last change
+    /// of the configuration also stores the digest.
     pub(super) fn make(
         &mut self,
         target: Option<String>,
@@ -76,7 +76,7 @@ impl Store {
         self.record(id, kind, change.to_string(), context);
     }
 
-    /// Changes what is stored with the load balancer itself.
+    /// Changes the data that is stored with the load balancer itself.
     fn change(&mut self, id: &str, change: &Change, front_end: Option<&FrontEnd>) {
         let Some(balancer) = self.balancers.get_mut(id) else { return };
         let configuration = &mut balancer.configuration;
@@ -106,8 +106,8 @@ impl Store {
         }
     }
 
-    /// Attaches a floating address: the one that was asked for, else one that the owner has,
-    /// else a new one.
+    /// Attaches a floating address: the requested one, otherwise one that the owner has, otherwise
+    /// a new one.
     fn attach(&mut self, id: &str, asked: Option<IpAddr>, front_end: &FrontEnd) {
         let owner = &front_end.owner;
         let address =

@@ -26,7 +26,7 @@ pub(super) enum Change {
     Close(Protocol, u16),
     /// Sets these other fields of the configuration.
     Options(Vec<&'static str>),
-    /// Takes its floating address away.
+    /// Releases its floating address.
     Release(IpAddr),
     /// Attaches a floating address: this one, or any.
     Attach(Option<IpAddr>),
@@ -88,7 +88,7 @@ pub(super) fn wants_floating(front_end: &FrontEnd) -> bool {
     front_end.settings.get(FLOATING).is_some_and(|value| value == "true")
 }
 
-/// The configuration as it is wanted.
+/// Returns the configuration as it is wanted.
 fn configuration(front_end: &FrontEnd) -> Configuration {
     let ports = front_end.ports.iter();
     Configuration {
@@ -100,8 +100,8 @@ fn configuration(front_end: &FrontEnd) -> Configuration {
     }
 }
 
-/// The part that one write can create: everything but a floating address, or only the load
-/// balancer.
+/// Returns the part that one write can create: everything except a floating address, or only the
+/// load balancer.
 pub(super) fn created(
     wanted: &Wanted,
     id: String,
@@ -135,7 +135,7 @@ fn name(front_end: &FrontEnd) -> String {
     format!("{}_{}_{}", owner.cluster.name, owner.namespace, owner.name)
 }
 
-/// All changes until a load balancer with this floating address is as wanted.
+/// Returns all changes until a load balancer with this floating address is as wanted.
 pub(super) fn changes(
     now: &SimBalancer,
     floating: Option<IpAddr>,
@@ -224,7 +224,7 @@ pub(super) struct Needs<'a> {
     pub(super) selector: &'a NodeSelector,
 }
 
-/// The nodes that may be members of a load balancer with these settings.
+/// Returns the nodes that may be members of a load balancer with these settings.
 pub(super) fn selector(
     settings: &BTreeMap<String, String>,
     cloud: &BalancerSettings,
@@ -233,7 +233,8 @@ pub(super) fn selector(
     NodeSelector::parse(text.unwrap_or(&cloud.node_selector))
 }
 
-/// The members to add or to replace, and the members to remove; both empty if nothing must change.
+/// Returns the members to add or to replace, and the members to remove. Both lists are empty if
+/// nothing must change.
 ///
 /// Members in neither list stay. A member that lacks what a member needs is not added, but an
 /// existing one stays. The last member stays.
@@ -263,8 +264,8 @@ pub(super) fn members(
     (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
 }
 
-/// Explains why none of the wanted members can be a member. `None` if one can, or if no member is
-/// wanted.
+/// Explains why none of the wanted members can be a member. Returns `None` if one can, or if no
+/// member is wanted.
 pub(super) fn why_none(wanted: &Members, needs: Needs<'_>) -> Option<String> {
     let Needs { families, traits, selector } = needs;
     let can = |member: &Member| as_stored(member, needs).is_some();
@@ -290,7 +291,7 @@ pub(super) fn same(one: &Member, other: &Member) -> bool {
     }
 }
 
-/// The part of a member that the cloud stores. `None` if it lacks what the cloud needs.
+/// Returns the part of a member that the cloud stores. `None` if it lacks what the cloud needs.
 fn as_stored(member: &Member, needs: Needs<'_>) -> Option<Member> {
     let Needs { families, traits, selector } = needs;
     let addresses: Vec<_> = families

@@ -27,7 +27,7 @@ pub(super) fn check(
     for port in &front_end.ports {
         let subject = || format!("port {}/{}", port.port, port.protocol);
         if !traits.protocols.contains(&port.protocol) {
-            return invalid("this cloud has no such protocol", subject());
+            return invalid("this cloud does not have this protocol", subject());
         }
         if !seen.insert((port.protocol, port.port)) {
             return invalid("two listeners on one port", subject());
@@ -35,10 +35,10 @@ pub(super) fn check(
     }
     let families = front_end.families.len();
     if families == 0 || families > 1 + usize::from(traits.dual_stack) {
-        return invalid("this cloud has no such set of families", "families".to_owned());
+        return invalid("this cloud does not have this set of families", "families".to_owned());
     }
     if let Some(key) = front_end.settings.keys().find(|key| !traits.passes(key)) {
-        return invalid("this cloud reads no such annotation", format!("annotation {key}"));
+        return invalid("this cloud does not read this annotation", format!("annotation {key}"));
     }
     if let Some(value) = front_end.settings.get(FLOATING)
         && !["true", "false"].contains(&value.as_str())

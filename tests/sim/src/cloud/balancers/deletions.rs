@@ -77,7 +77,7 @@ impl Store {
         Ok(Progress::Done(self.proof(unwanted)))
     }
 
-    /// The load balancers that must be deleted.
+    /// Returns the load balancers that must be deleted.
     fn doomed(&self, unwanted: &Unwanted) -> Vec<String> {
         let Unwanted { owner, known, duplicate, .. } = unwanted;
         let mut ids: Vec<_> = self.owned(owner).map(|balancer| balancer.id.clone()).collect();
@@ -85,7 +85,7 @@ impl Store {
         ids
     }
 
-    /// Refuses to delete as a duplicate what is not one.
+    /// Refuses to delete a load balancer as a duplicate if it is not one.
     fn check_duplicate(&self, owner: &Owner, known: Option<&str>) -> Result<(), CloudError> {
         let Some(id) = known else {
             let what = "a duplicate without an ID";
@@ -102,7 +102,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes one step: the floating address, then the load balancer.
+    /// Makes one step: first the floating address, then the load balancer.
     fn end(&mut self, id: &str, keep: Keep, context: &Context) {
         if let Some(address) = self.floating_of(id) {
             let line = self.release(address, keep.holds(address));
@@ -112,7 +112,7 @@ impl Store {
         }
     }
 
-    /// Releases a floating address that is left of this owner.
+    /// Releases a remaining floating address of this owner.
     fn release_rest(&mut self, owner: &Owner, keep: Keep, context: &Context) {
         if let Some(address) = self.unattached(owner) {
             let line = self.release(address, keep.holds(address));
@@ -134,7 +134,7 @@ impl Store {
         }
     }
 
-    /// A floating address of this owner that leads nowhere.
+    /// Returns a floating address of this owner that leads nowhere.
     pub(super) fn unattached(&self, owner: &Owner) -> Option<IpAddr> {
         let mut all = self.floating.iter();
         all.find_map(|(address, floating)| {
@@ -143,7 +143,7 @@ impl Store {
         })
     }
 
-    /// The proof that nothing is left.
+    /// Returns the proof that nothing is left.
     fn proof(&self, unwanted: &Unwanted) -> AbsenceProof {
         let Unwanted { owner, known, .. } = unwanted;
         let (method, evidence) = match known {

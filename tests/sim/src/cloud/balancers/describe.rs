@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{FLOATING, NOTE, OWN_ID, SimBalancer, State, store::Store};
 
 impl SimBalancer {
-    /// Whose it is, as this cluster sees it.
+    /// Returns the ownership, as this cluster sees it.
     pub(super) fn title(&self, cluster: &ClusterId) -> Title {
         let ours = |owner: &Owner| owner.cluster.uid == cluster.uid;
         let is_named =
@@ -35,7 +35,7 @@ impl SimBalancer {
         }
     }
 
-    /// Its version as the provider shows it.
+    /// Returns its version as the provider shows it.
     pub(super) fn shown_version(&self) -> String {
         self.version.to_string()
     }
@@ -51,7 +51,7 @@ impl SimBalancer {
 }
 
 impl Store {
-    /// The load balancer with this ID, as this cluster sees it.
+    /// Returns the load balancer with this ID, as this cluster sees it.
     pub(super) fn describe(
         &self,
         id: &str,
@@ -98,7 +98,7 @@ impl Store {
         })
     }
 
-    /// The stored digest. A deep look checks what it stands for.
+    /// Returns the stored digest. A deep look checks what it stands for.
     fn digest(
         &self,
         balancer: &SimBalancer,
@@ -110,7 +110,8 @@ impl Store {
         holds.then_some(applied.digest)
     }
 
-    /// Where clients reach it: nowhere yet while it waits for its floating address.
+    /// Returns where clients reach it. While it waits for its floating address they do not reach
+    /// it.
     fn ingress(&self, balancer: &SimBalancer, floating: Option<IpAddr>) -> Vec<Ingress> {
         let floats = balancer.configuration.settings.get(FLOATING).is_some_and(|it| it == "true");
         let addresses = match (floats, floating) {
@@ -125,17 +126,17 @@ impl Store {
     }
 }
 
-/// The current configuration, to compare it with the one that a digest was stored for.
+/// Returns the current configuration, to compare it with the one that a digest was stored for.
 pub(super) fn configured(balancer: &SimBalancer, floating: Option<IpAddr>) -> String {
     format!("{:?} {:?} {floating:?}", balancer.configuration, balancer.addresses)
 }
 
-/// The cloud's 404.
+/// Returns the cloud's 404.
 pub(super) fn missing(id: &str) -> CloudError {
     CloudError::new(ErrorKind::NotFound, format!("load balancer {id} not found")).about(about(id))
 }
 
-/// The subject of an error.
+/// Returns the subject of an error.
 pub(super) fn about(id: &str) -> String {
     format!("load balancer {id}")
 }

@@ -1,4 +1,4 @@
-//! The provider's requests about one load balancer each, deletions apart.
+//! The provider's requests about one load balancer each, except deletions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -45,8 +45,8 @@ impl Store {
         Ok(Progress::Done(shown))
     }
 
-    /// Returns why only a new load balancer helps, if the request may not make one. A repair counts
-    /// as a new one.
+    /// Returns why only a new load balancer helps, if the request must not make one. A repair
+    /// counts as a new one.
     fn loss(&self, target: Option<&str>, wanted: &Wanted) -> Option<Loss> {
         let known = wanted.known.as_deref();
         let known = known.filter(|_| self.settings.traits.asks_before_replacing)?;
@@ -65,7 +65,7 @@ impl Store {
         }
     }
 
-    /// The changes that are left, as text.
+    /// Returns the changes that are left, as text.
     pub(super) fn preview(
         &mut self,
         wanted: &Wanted,
@@ -146,7 +146,7 @@ impl Store {
         Some(pools)
     }
 
-    /// The load balancer that a request is about, and the changes that are left.
+    /// Returns the load balancer that a request is about, and the remaining changes.
     fn plan(
         &self,
         wanted: &Wanted,
@@ -177,7 +177,7 @@ impl Store {
         Ok((target, changes))
     }
 
-    /// The load balancer that a request is about, if there is one.
+    /// Returns the load balancer that a request is about, if there is one.
     fn target(&self, wanted: &Wanted, context: &Context) -> Result<Option<String>, CloudError> {
         let Wanted { front_end, known, adopt, .. } = wanted;
         let owner = &front_end.owner;
@@ -201,7 +201,7 @@ impl Store {
         if let Some(balancer) = strange.or_else(shared) {
             return Err(not_of(owner, balancer));
         }
-        // A creation that was decided on before another process created one.
+        // This creation was decided on before another process created a load balancer.
         if !context.found && !self.settings.fences {
             return Ok(None);
         }
@@ -209,7 +209,7 @@ impl Store {
         Ok(chosen.or(existing.first()).map(|balancer| balancer.id.clone()))
     }
 
-    /// The ID again, if the owner may adopt this load balancer.
+    /// Returns the ID again, if the owner may adopt this load balancer.
     fn adoptable(
         &self,
         id: &str,
@@ -232,13 +232,13 @@ impl Store {
     }
 }
 
-/// The refusal to change what is not, or not only, of this owner.
+/// Returns the refusal to change a load balancer that does not belong, or not only, to this owner.
 pub(super) fn not_of(owner: &Owner, balancer: &SimBalancer) -> CloudError {
     let id = &balancer.id;
     let others: Vec<_> = balancer.owners.iter().filter(|one| !one.is(owner)).collect();
     let what = match others.as_slice() {
-        [] => format!("load balancer {id} has no owner, it is not {owner}'s"),
-        [one] => format!("load balancer {id} is {one}'s, not {owner}'s"),
+        [] => format!("load balancer {id} has no owner, so it does not belong to {owner}"),
+        [one] => format!("load balancer {id} belongs to {one}, not to {owner}"),
         many => format!("load balancer {id} is shared by {} others than {owner}", many.len()),
     };
     CloudError::new(ErrorKind::Conflict, what).about(about(id))

@@ -56,7 +56,7 @@ impl LoadBalancers for SimCloud {
         });
         let mut list = LoadBalancerList::default();
         let mut pages = ids.chunks(PAGE);
-        // An empty cloud has one page, too.
+        // An empty cloud also has one page.
         let mut page = pages.next().unwrap_or_default();
         loop {
             match self.call(Operation::ListLoadBalancers, 0, call).await? {
@@ -137,7 +137,7 @@ impl LoadBalancers for SimCloud {
 }
 
 impl SimCloud {
-    /// Adds a page of the list. What was deleted since the list began is left out.
+    /// Adds a page of the list, without load balancers that were deleted since the list began.
     fn read(
         &self,
         page: &[String],
@@ -150,7 +150,8 @@ impl SimCloud {
                 let (id, names) = (&balancer.id, balancer.names());
                 let trouble = self.faults().trouble(Operation::ListLoadBalancers, &names);
                 if trouble == Some(Trouble::Malformed) {
-                    let line = format!("load balancer {id}: the cloud's answer makes no sense");
+                    let line =
+                        format!("load balancer {id}: the cloud's answer does not make sense");
                     list.malformed.push(line);
                 } else {
                     let shown = store.describe(id, cluster, depth, Instant::now());
@@ -184,7 +185,8 @@ impl SimCloud {
         }
         let operation = work.operation;
         let permit = self.admit(operation, items.len(), call).await?;
-        // What is created is decided by what is found now, not when the write arrives.
+        // The objects that are found now decide what is created, not the objects at the arrival of
+        // the write.
         let found: Vec<bool> = self.balancers().settled(|store| {
             let owners = items.iter().map(|item| (work.owner)(item));
             owners.map(|owner| store.owned(owner).next().is_some()).collect()
@@ -229,7 +231,7 @@ impl SimCloud {
     }
 }
 
-/// A request to be carried out later.
+/// Returns a request to be carried out later.
 fn later<T: Clone + Send + 'static, A: 'static>(
     act: Act<T, A>,
     item: &T,

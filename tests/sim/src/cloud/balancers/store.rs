@@ -108,7 +108,7 @@ impl Store {
         self.balancers.remove(id)
     }
 
-    /// The load balancers whose only owner this is, the oldest first.
+    /// Returns the load balancers whose only owner this is, the oldest first.
     pub(super) fn owned<'a>(
         &'a self,
         owner: &'a Owner,
@@ -119,7 +119,7 @@ impl Store {
         existing.into_iter()
     }
 
-    /// The floating address that leads to a load balancer.
+    /// Returns the floating address that leads to a load balancer.
     pub(super) fn floating_of(&self, id: &str) -> Option<IpAddr> {
         let mut all = self.floating.iter();
         all.find_map(|(ip, floating)| (floating.to.as_deref() == Some(id)).then_some(*ip))
@@ -161,12 +161,12 @@ impl Store {
         self.settle(context.now);
     }
 
-    /// The ID of the last write.
+    /// Returns the ID of the last write.
     pub(super) fn request_id(&self) -> String {
         format!("req-{}", self.writes.len())
     }
 
-    /// The thing to wait for: the cloud's work, or only the next call.
+    /// Returns the thing to wait for: the cloud's work, or only the next call.
     pub(super) fn waiting(&self, id: &str) -> Waiting {
         let (what, check_after) = match self.balancers.get(id).map(|balancer| &balancer.state) {
             Some(State::Pending { what, .. }) => ((*what).to_owned(), self.settings.check_after),
@@ -177,13 +177,13 @@ impl Store {
         Waiting { what, check_after, id, request_id, changed: false }
     }
 
-    /// The next number, for an ID.
+    /// Returns the next number, for an ID.
     pub(super) fn number(&mut self) -> u32 {
         self.created += 1;
         self.created
     }
 
-    /// A new address of a load balancer: one of 10.240.0.0/12 or fd00:240::/96.
+    /// Returns a new address of a load balancer: one of 10.240.0.0/12 or fd00:240::/96.
     pub(super) fn new_address(&mut self, family: IpFamily) -> IpAddr {
         let number = self.number();
         match family {
@@ -198,7 +198,7 @@ impl Store {
         }
     }
 
-    /// A new floating address: one of 100.64.0.0/10.
+    /// Returns a new floating address: one of 100.64.0.0/10.
     pub(super) fn new_floating(&mut self) -> IpAddr {
         let base = u32::from(Ipv4Addr::new(100, 64, 0, 0));
         IpAddr::V4(Ipv4Addr::from(base | (self.number() & 0x3f_ffff)))

@@ -37,7 +37,7 @@ impl Routes for SimCloud {
         });
         let mut table = RouteTable { version, room, ..RouteTable::default() };
         let mut pages = all.chunks(PAGE);
-        // An empty table has one page, too.
+        // An empty table also has one page.
         let mut page = pages.next().unwrap_or_default();
         loop {
             match self.call(Operation::ListRoutes, 0, call).await? {
@@ -83,14 +83,14 @@ impl Routes for SimCloud {
 }
 
 impl SimCloud {
-    /// Adds a page of the list. What was deleted since the list began is left out.
+    /// Adds a page of the list, without routes that were deleted since the list began.
     fn read_routes(&self, page: &[IpNet], table: &mut RouteTable) {
         self.router().settled(|store| {
             for route in page.iter().flat_map(|destination| store.at(*destination)) {
                 let trouble = self.faults().trouble(Operation::ListRoutes, &route.names());
                 if trouble == Some(Trouble::Malformed) {
                     let line = format!(
-                        "route to {}: the cloud's answer makes no sense",
+                        "route to {}: the cloud's answer does not make sense",
                         route.destination
                     );
                     table.malformed.push(line);
@@ -101,7 +101,7 @@ impl SimCloud {
         });
     }
 
-    /// One batch of changes: one request, and one new version if anything changes.
+    /// Carries out one batch of changes: one request, and one new version if anything changes.
     async fn change_routes(
         &self,
         cluster: &ClusterId,
@@ -164,7 +164,7 @@ impl SimCloud {
         })
     }
 
-    /// The target of the wanted route, if the change has one.
+    /// Returns the target of the wanted route, if the change has one.
     fn target_of(
         &self,
         change: &RouteChange,
@@ -211,7 +211,7 @@ impl SimCloud {
         }
     }
 
-    /// The instance with this provider ID, or this name.
+    /// Returns the instance with this provider ID, or this name.
     fn instance_of(&self, name: &str, id: Option<&str>) -> Result<ProviderId, CloudError> {
         let fleet = self.state.fleet.read();
         let found = id.map_or_else(|| fleet.named(name), |id| fleet.spelt(id));
@@ -228,7 +228,7 @@ impl SimCloud {
         }
     }
 
-    /// One lookup of up to [`PAGE`] targets.
+    /// Carries out one lookup of up to [`PAGE`] targets.
     async fn look_for(
         &self,
         targets: &[RouteTarget],
@@ -242,7 +242,7 @@ impl SimCloud {
         let ports = self.router().ports();
         let nothing = fleet.len() == 0 && ports.is_empty();
         if nothing || effect == Some(Effect::EmptyList) {
-            let what = "the cloud shows no instance and no port at all, which proves nothing";
+            let what = "the cloud shows neither instances nor ports, which does not prove anything";
             return Err(CloudError::new(ErrorKind::NotFound, what));
         }
         let addresses = fleet.iter().flat_map(|instance| &instance.addresses);
@@ -280,19 +280,20 @@ impl SimCloud {
     }
 }
 
-/// Refuses all changes if the table has another version than they were decided on.
+/// Refuses all changes if they were decided on another version of the table.
 fn compare(store: &Store, base: Option<&str>) -> Result<(), CloudError> {
     let now = store.version.to_string();
     match base.filter(|base| *base != now && store.settings.traits.compares_version) {
         Some(base) => {
-            let what = format!("the table has version {now} now, and not {base}");
+            let what = format!("the table now has version {now}, not {base}");
             Err(CloudError::new(ErrorKind::Busy, what).about("version"))
         }
         None => Ok(()),
     }
 }
 
-/// Makes a change. The answer is the route after it; `None` if there is never one.
+/// Makes a change. The answer is the route after the change, or `None` if the change is never
+/// answered.
 fn make(
     store: &mut Store,
     change: &RouteChange,
@@ -326,7 +327,7 @@ fn cut(operation: Operation) -> CloudError {
     lost(operation, ErrorKind::Unavailable, "the connection was cut")
 }
 
-/// The destination and the node's name: how faults name a change.
+/// Returns the destination and the node's name, by which faults name a change.
 fn names(change: &RouteChange) -> Vec<String> {
     let owner: Option<&Owner> = match change {
         RouteChange::Create(new) | RouteChange::Replace { new, .. } => Some(&new.owner),

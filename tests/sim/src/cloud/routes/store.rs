@@ -68,24 +68,24 @@ impl Store {
         self.late.entry(due).or_default().push(request);
     }
 
-    /// The routes of a destination.
+    /// Returns the routes of a destination.
     pub(super) fn at(&self, destination: IpNet) -> &[SimRoute] {
         self.routes.get(&destination.trunc()).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The version as the cloud shows it.
+    /// Returns the version as the cloud shows it.
     pub(super) fn shown_version(&self) -> Option<String> {
         self.settings.versions.then(|| self.version.to_string())
     }
 
-    /// How many routes can be added.
+    /// Returns how many routes can be added.
     pub(super) fn room(&self) -> Option<u32> {
         let quota = self.settings.quota?;
         let count = self.routes.values().map(Vec::len).sum::<usize>();
         Some(quota.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX)))
     }
 
-    /// A person changes the route of a destination, or makes one.
+    /// Changes the route of a destination as a person does, or creates one.
     pub(super) fn overtake(&mut self, destination: IpNet) {
         let address = match destination {
             IpNet::V4(_) => IpAddr::from([192, 0, 2, 1]),
@@ -113,7 +113,7 @@ impl Store {
         Ok(())
     }
 
-    /// Makes one change. The answer is the route after it.
+    /// Makes one change. The answer is the route after the change.
     pub(super) fn change(
         &mut self,
         change: &RouteChange,
@@ -125,7 +125,7 @@ impl Store {
             RouteChange::Create(wanted) => self.create(wanted, None, context).map(Some),
             RouteChange::Replace { old, new } => {
                 if several || old.destination.trunc() != new.destination.trunc() {
-                    let what = "a replacement keeps its destination, which has one target only";
+                    let what = "a replacement keeps its destination, which has only one target";
                     let error = CloudError::new(ErrorKind::Invalid, what);
                     return Err(error.about(old.destination.to_string()));
                 }
@@ -144,7 +144,7 @@ impl Store {
         let destination = wanted.destination.trunc();
         let traits = &self.settings.traits;
         if !traits.families.contains(&IpFamily::of(destination.addr())) {
-            let what = "this router takes no destinations of this family";
+            let what = "this router does not accept destinations of this family";
             return Err(CloudError::new(ErrorKind::Invalid, what).about(destination.to_string()));
         }
         let target = context.target.clone()?;
@@ -198,7 +198,7 @@ impl Store {
         Ok(shown)
     }
 
-    /// Repairs the defect of a route that is as wanted, if there is one.
+    /// Repairs the defect of a route that is otherwise as wanted.
     fn repair(&mut self, destination: IpNet, at: usize, context: &Context) -> Route {
         let route = &self.at(destination)[at];
         let curable = route
@@ -252,7 +252,7 @@ impl Store {
         route.target == old.target && (owner || !self.settings.traits.records_owner)
     }
 
-    /// The defect of a new or repaired route.
+    /// Returns the defect of a new or repaired route.
     fn defect(
         &self,
         destination: IpNet,
@@ -295,7 +295,7 @@ impl Store {
     }
 }
 
-/// The refusal to change what is not as it was listed.
+/// Returns the refusal to change what is not as it was listed.
 fn changed(route: &SimRoute) -> CloudError {
     let owner: Option<&Owner> = route.owner.as_ref();
     let owner = owner.map(|owner| format!(", of {owner}")).unwrap_or_default();

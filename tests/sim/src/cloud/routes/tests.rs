@@ -109,7 +109,7 @@ async fn faults_hit_single_routes() {
     assert_eq!(there(), [2, 5, 6].map(net));
     tokio::time::advance(Duration::from_mins(1)).await;
     assert_eq!(there(), [2, 4, 5, 6].map(net));
-    // A creation repairs what can be repaired.
+    // A creation repairs a defect that can be repaired.
     let defect = |number| cloud.router().to(net(number))[0].describe().defect;
     assert_eq!(defect(5).unwrap(), "the port of 10.0.0.5 does not allow 10.244.5.0/24");
     assert!(cloud.faults().remove(broken));

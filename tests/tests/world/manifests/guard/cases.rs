@@ -21,8 +21,8 @@ fn account(name: &str) -> String {
     format!("--as=system:serviceaccount:kube-system:{name}")
 }
 
-/// A kubelet patches its own Node, and gets tokens of all accounts whose pods it runs. One of them
-/// may patch all Nodes.
+/// A kubelet patches its own Node, and gets tokens of all accounts whose pods it runs. One of these
+/// accounts may patch all Nodes.
 pub fn agents_of_a_node_mark_no_node(rig: &Rig, _: &str) -> Result<()> {
     let guarded = Guarded::alone(rig)?;
     let mut status = guarded.read(STATUS)?;
@@ -36,7 +36,7 @@ pub fn agents_of_a_node_mark_no_node(rig: &Rig, _: &str) -> Result<()> {
         (replace(STATUS, &status), Some(APPROVAL)),
         (create(&node("node-3", json!({"labels": {LABEL: "yes"}}))), Some(LABEL)),
     ];
-    // NodeRestriction lets a kubelet create its own Node alone.
+    // NodeRestriction lets a kubelet create only its own Node.
     guarded.all(KUBELET, &on_own[..6])?;
     let born =
         (create(&node("node-4", json!({"labels": {"quartet.dev/x": "y"}}))), Some("quartet.dev/x"));
@@ -51,7 +51,7 @@ pub fn agents_of_a_node_mark_no_node(rig: &Rig, _: &str) -> Result<()> {
         guarded.all(agent, &on_others)?;
     }
     guarded.all(&account("cni-agent"), &on_own)?;
-    // A right counts, a node does not.
+    // The right counts, not the node.
     let approved = [
         (annotate("node node-2", APPROVAL, "x"), None),
         (patch("node node-2", "annotations", APPROVAL, Value::Null), None),
@@ -59,14 +59,14 @@ pub fn agents_of_a_node_mark_no_node(rig: &Rig, _: &str) -> Result<()> {
     for who in [account("approver").as_str(), &guarded.on_node("approver", "node-1")?, ADMIN] {
         guarded.all(who, &approved)?;
     }
-    // The one place for a program that initialises its own Node.
+    // This is the one place for a program that initialises its own Node.
     let own = guarded.on_node("own-agent", "node-1")?;
     guarded.check(&own, &(annotate("node node-1", APPROVAL, "x"), None))?;
     guarded.check(&account("own-agent"), &on_own[4])?;
     guarded.end()
 }
 
-/// Writes that leave `quartet.dev/...` as it is, and names that only look like it.
+/// Tries writes that do not change `quartet.dev/...`, and names that only look like it.
 pub fn what_is_not_ours_is_not_guarded(rig: &Rig, _: &str) -> Result<()> {
     let guarded = Guarded::alone(rig)?;
     let attached = "volumes.kubernetes.io/controller-managed-attach-detach";
@@ -85,14 +85,14 @@ pub fn what_is_not_ours_is_not_guarded(rig: &Rig, _: &str) -> Result<()> {
     }
     let born = (create(&node("node-4", json!({"labels": {"example.com/rack": "r1"}}))), None);
     guarded.check("--as=system:node:node-4 --as-group=system:nodes", &born)?;
-    // As many annotations as an object may have: CEL has a limit of cost.
+    // The object has as many annotations as possible, because CEL limits the cost.
     let notes: Value =
         (0..5000).map(|note| (format!("example.com/note-{note}"), "x".repeat(20))).collect();
     let agent = account("cni-agent");
     guarded.check(&agent, &(create(&node("node-3", json!({"annotations": notes}))), None))?;
     guarded.check(&agent, &(annotate("node node-3", "example.com/a", "b"), None))?;
     guarded.check(&agent, &(annotate("node node-3", APPROVAL, "x"), Some(APPROVAL)))?;
-    // The Leases of kubelets are not looked at.
+    // The policy does not check the Leases of kubelets.
     let beat = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "node-1", "namespace": "kube-node-lease", "annotations": {"quartet.dev/x": "y"}}});
     guarded.check(ADMIN, &(create(&beat), None))?;
@@ -102,8 +102,8 @@ pub fn what_is_not_ours_is_not_guarded(rig: &Rig, _: &str) -> Result<()> {
     guarded.end()
 }
 
-/// The owner of a namespace writes what concerns the load balancer of its own Service, restores what
-/// service-ccm has recorded, and changes nothing of that.
+/// The owner of a namespace may write the settings of its own Service's load balancer and restore
+/// the records of service-ccm, but not change them.
 pub fn a_tenant_decides_about_its_own_services(rig: &Rig, _: &str) -> Result<()> {
     let guarded = Guarded::alone(rig)?;
     let key = |name: &str| format!("quartet.dev/{name}");
@@ -131,7 +131,7 @@ pub fn a_tenant_decides_about_its_own_services(rig: &Rig, _: &str) -> Result<()>
     for key in recorded {
         let key: &'static str = Box::leak(key.into_boxed_str());
         guarded.check(TENANT, &(annotate(web, key, "forged"), Some(key)))?;
-        // Clients that replace a Service bring no annotations of others.
+        // Clients that replace a Service do not send annotations of others.
         guarded.check(TENANT, &(patch(web, "annotations", key, Value::Null), None))?;
         guarded.check(TENANT, &(annotate(web, key, "forged"), Some(key)))?;
         guarded.check(ADMIN, &(annotate(web, key, "right"), None))?;
@@ -181,7 +181,7 @@ pub fn leases_are_marked_by_right(rig: &Rig, _: &str) -> Result<()> {
     ];
     guarded.all(&account("cni-agent"), &cases)?;
     guarded.check(&account("approver"), &(annotate(object, selector, "*"), None))?;
-    // A program may mark its own Lease, and no other one.
+    // A program may mark only its own Lease.
     let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/lifecycle-ccm";
     let mut renewed = guarded.read(path)?;
     renewed["metadata"]["annotations"][handover] = "z".into();
@@ -192,8 +192,9 @@ pub fn leases_are_marked_by_right(rig: &Rig, _: &str) -> Result<()> {
     guarded.end()
 }
 
-/// The file of one program brings the guard to a cluster in which the other programs are of the
-/// version before, with roles that do not know it. The file of another program brings the same objects.
+/// The file of one program brings the guard to a cluster in which the other programs have the
+/// previous version, with roles that do not know it. The file of another program brings the same
+/// objects.
 pub fn programs_may_be_upgraded_one_by_one(rig: &Rig, _: &str) -> Result<()> {
     let read =
         |name: &str| std::fs::read_to_string(rig.tree.path(&format!("rendered/{name}.yaml")));

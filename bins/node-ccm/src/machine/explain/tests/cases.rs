@@ -142,7 +142,7 @@ fn what_the_cloud_does_not_find() {
         [
             "work is under way",
             "its instance is gone: no instance sim://one (request req-7); it is not written",
-            "nothing has to be done here: lifecycle-ccm decides if the node is deleted (its page /explain?kind=Node&name=one)",
+            "nothing has to be done here: lifecycle-ccm decides whether the node is deleted (its page /explain?kind=Node&name=one)",
         ],
     );
     // Gone ready.
@@ -151,7 +151,7 @@ fn what_the_cloud_does_not_find() {
         [
             "blocked",
             "its instance is gone: no instance sim://one (request req-7); it is not written",
-            "find out which machine runs as one: another one may have its name; if that is meant: kubectl delete node one, then restart the kubelet on the machine, which registers a new node",
+            "find out which machine runs as one: another one may have its name; if that is intended: kubectl delete node one, then restart the kubelet on the machine, which registers a new node",
         ],
     );
 }
@@ -213,7 +213,7 @@ fn what_does_not_fit() {
         [
             "blocked",
             "it stays tainted until its annotation matches its instance: provided node ip for node \"one\" is not valid: annotation alpha.kubernetes.io/provided-node-ip: failed to get node address from cloud provider that matches ip: 10.9.9.9; the cloud's addresses are InternalIP 10.0.0.1 (InvalidNodeIP)",
-            "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is retried automatically",
+            "set the kubelet's --node-ip to an address of the instance, or give the instance that address; it is retried automatically",
         ],
     );
     // Node ip, initialised.
@@ -222,7 +222,7 @@ fn what_does_not_fit() {
         [
             "blocked",
             "the node keeps its addresses: provided node ip for node \"one\" is not valid: annotation alpha.kubernetes.io/provided-node-ip: failed to get node address from cloud provider that matches ip: 10.9.9.9; the cloud's addresses are InternalIP 10.0.0.1 (InvalidNodeIP)",
-            "give the kubelet an address of the instance as --node-ip, or give the instance that address; it is retried automatically",
+            "set the kubelet's --node-ip to an address of the instance, or give the instance that address; it is retried automatically",
         ],
     );
     // No address.
@@ -231,7 +231,7 @@ fn what_does_not_fit() {
         [
             "blocked",
             "it stays tainted until it has an address (--node-addresses-required): neither the cloud nor the kubelet knows an IP address of the node (NoNodeAddress)",
-            "check the ports of the instance and the provider's settings that choose addresses, or give the kubelet --node-ip; if the cloud does not know addresses: --node-addresses-required=false",
+            "check the ports of the instance and the provider's settings that choose addresses, or set the kubelet's --node-ip; if the cloud does not know addresses: --node-addresses-required=false",
         ],
     );
     // Identity.
@@ -240,7 +240,7 @@ fn what_does_not_fit() {
         [
             "blocked",
             "it stays tainted until its provider ID is confirmed (--node-identity): neither the name nor the system UUID nor an address of the node agrees with sim://one (x, 10.0.0.1): correct the kubelet's --provider-id, or set --node-identity=report (ProviderIDUnconfirmed)",
-            "delete the old node if the machine has been renamed, else correct the kubelet's --provider-id or give it --node-ip; --node-identity=report initialises such nodes",
+            "delete the old node if the machine was renamed, otherwise correct the kubelet's --provider-id or set its --node-ip; --node-identity=report initialises such nodes",
         ],
     );
     // Unconfirmed.
@@ -328,8 +328,8 @@ fn what_is_written_and_does_not_last() {
         &written(tainted("one"), Ok(tainted("one"))),
         [
             "blocked",
-            "the write addresses was answered as done, but the answer does not show it: an admission webhook or policy may take it back; retrying every 1m0s",
-            "exempt the account of node-ccm from the admission policy or webhook that takes back addresses of nodes: for kind in validatingadmissionpolicies mutatingadmissionpolicies mutatingwebhookconfigurations; do kubectl get $kind; done",
+            "the write addresses was answered as done, but the answer does not show it: an admission webhook or policy may undo it; retrying every 1m0s",
+            "exempt the account of node-ccm from the admission policy or webhook that reverts addresses of nodes: for kind in validatingadmissionpolicies mutatingadmissionpolicies mutatingwebhookconfigurations; do kubectl get $kind; done",
         ],
     );
     // Contested.
@@ -338,7 +338,7 @@ fn what_is_written_and_does_not_last() {
         [
             "blocked",
             "Another writer sets topology.kubernetes.io/zone to \"other\", and node-ccm sets it to \"z1\", 3 times in a row; node-ccm writes it again in 5 s",
-            "decide who sets topology.kubernetes.io/zone: stop the other writer (kubectl get node one -o yaml --show-managed-fields), or leave it the labels: kubectl annotate node one quartet.dev/node-label-policy=once",
+            "decide who sets topology.kubernetes.io/zone: stop the other writer (kubectl get node one -o yaml --show-managed-fields), or leave the labels to it: kubectl annotate node one quartet.dev/node-label-policy=once",
         ],
     );
 }

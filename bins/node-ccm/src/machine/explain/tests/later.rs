@@ -131,6 +131,6 @@ fn a_conflict_that_lasts_names_the_node() {
     machine.apply(Event::Conflicts { node, what }, at(10));
     let told = explained(&machine, &tainted("one"), 20);
     let cause = "the API server refuses to write labels of the node: the object has changed since it was read";
-    let mend = "wait; if it lasts, find who writes the node all the time: kubectl get node one -o yaml --show-managed-fields";
+    let mend = "wait; if it lasts, find out who writes the node so often: kubectl get node one -o yaml --show-managed-fields";
     check(&told, ["work is under way", cause, mend]);
 }

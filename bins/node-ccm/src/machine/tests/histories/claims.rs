@@ -89,7 +89,8 @@ impl Claims {
         }
     }
 
-    /// The brake is asked about Ready nodes only, and not about what another client has changed.
+    /// Checks that the brake is asked about Ready nodes only, and not about what another client has
+    /// changed.
     fn may_pause(&self, node: &Node, plan: &Plan, heard: &Heard) {
         let is_guarded = node.is_ready() && !node.is_uninitialised();
         assert!(is_guarded, "Guarded: {node:?} waits for the brake");
@@ -139,7 +140,7 @@ impl Claims {
         }
     }
 
-    /// The metric agrees with the memory.
+    /// Checks that the metric agrees with the memory.
     pub(super) fn check(&self, machine: &Machine) {
         let mut known: BTreeMap<String, i64> = BTreeMap::new();
         for state in machine.entries.values().filter_map(|entry| entry.state) {
@@ -150,7 +151,8 @@ impl Claims {
         assert_eq!(counts, known, "Metric");
     }
 
-    /// Of a node that agrees with its instance the cloud's word is known. Of others it may have changed.
+    /// Checks that the cloud's word is known of a node that agrees with its instance. Of others it
+    /// may have changed.
     fn note(&mut self, heard: &Heard) {
         match heard {
             Heard::Compare { node, instance: Some(instance), .. } if shows(node, instance) => {
@@ -171,7 +173,7 @@ impl Claims {
     }
 }
 
-/// A change that is reported is stored.
+/// Checks that a change that is reported is stored.
 fn was_made(note: &Note, stored: &Node) {
     let Note::Changes { field, to: Some(to), .. } = note else { return };
     let is_shown = match field {
@@ -182,7 +184,7 @@ fn was_made(note: &Note, stored: &Node) {
     assert!(is_shown, "Made: {note:?} is not stored: {stored:?}");
 }
 
-/// The node shows exactly the addresses and the zone of its instance.
+/// Returns true if the node shows exactly the addresses and the zone of its instance.
 fn shows(node: &Node, instance: &Instance) -> bool {
     let is_same = |(own, one): (&ccm_objects::Address, &NodeAddress)| {
         *own.kind == *one.kind.as_str() && *own.address == *one.address

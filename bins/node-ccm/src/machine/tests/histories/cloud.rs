@@ -17,7 +17,8 @@ pub(super) const WAVE: &str = "wave";
 /// A value that no label may have.
 pub(super) const ILLEGAL: &str = "not legal";
 
-/// The system UUID of the machine of this name. The cloud's own part of the ID of its instance is the same.
+/// Returns the system UUID of the machine of this name. The cloud's own part of the ID of its
+/// instance is the same.
 pub(super) fn uuid(name: &str) -> String {
     format!("i-{name}")
 }
@@ -26,7 +27,7 @@ fn internal(address: &str) -> NodeAddress {
     NodeAddress::new(AddressKind::InternalIp, address)
 }
 
-/// The instance has the name and the addresses of the node.
+/// Returns true if the instance has the name and the addresses of the node.
 pub(super) fn agrees(node: &Node, instance: &Instance) -> bool {
     let names = |name: &str| name == &*node.name;
     let is_host = |one: &NodeAddress| one.kind == AddressKind::Hostname && names(&one.address);
@@ -42,20 +43,20 @@ pub(super) fn agrees(node: &Node, instance: &Instance) -> bool {
         || addresses().any(|one| is_own(one) || is_asked_for(one))
 }
 
-/// The system UUID of the node is the cloud's own part of the instance's ID.
+/// Returns true if the system UUID of the node is the cloud's own part of the instance's ID.
 pub(super) fn is_same_machine(node: &Node, instance: &Instance) -> bool {
     let own = instance.provider_id.as_str().rsplit('/').next();
     node.system_uuid.as_deref() == own
 }
 
-/// The name says whose the instance is.
+/// Returns true if the name shows which node the instance belongs to.
 pub(super) fn is_of_name(node: &Node, instance: &Instance) -> bool {
     let hosts = instance.addresses.iter().filter(|one| one.kind == AddressKind::Hostname);
     *instance.name == *node.name || hosts.into_iter().any(|one| *one.address == *node.name)
 }
 
 impl World {
-    /// The instance by ID, by system UUID, or by name.
+    /// Returns the instance by ID, by system UUID, or by name.
     pub(super) fn find(&self, node: &Node) -> Option<&Instance> {
         let by_name = || self.instances.get(&node.name);
         match (node.provider_id.as_deref(), node.system_uuid.as_deref()) {

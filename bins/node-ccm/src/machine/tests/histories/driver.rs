@@ -201,7 +201,8 @@ impl World {
         }
     }
 
-    /// The cloud has another label for all machines. Then it has the old one again, or a machine is gone.
+    /// Gives all machines another label in the cloud. Then they have the old one again, or a
+    /// machine is gone.
     fn wave(&mut self) {
         let before = self.instances.clone();
         for instance in self.instances.values_mut() {
@@ -222,7 +223,7 @@ impl World {
         self.work_off();
     }
 
-    /// All nodes are as the cloud says, and another client changes one of them.
+    /// Makes all nodes as the cloud says, and lets another client change one of them.
     fn edited(&mut self) {
         self.begin_refresh();
         self.work(Duration::from_secs(10));
@@ -232,7 +233,7 @@ impl World {
         self.work_off();
     }
 
-    /// The cloud says something else about a few nodes, and that is noticed.
+    /// Changes a few instances in the cloud, and lets node-ccm notice the changes.
     fn small_change(&mut self) {
         for _ in 0..=self.random.below(2) {
             self.change_cloud();

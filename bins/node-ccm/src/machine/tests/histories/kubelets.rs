@@ -13,7 +13,7 @@ use crate::plan::LABEL_POLICY;
 /// The number of names of nodes. With budgets half of the nodes are not selected.
 pub(super) const NODES: usize = 6;
 
-/// The addresses that the kubelet's `--node-ip` asks for.
+/// Returns the addresses that the kubelet's `--node-ip` asks for.
 pub(super) fn wanted(node: &Node) -> Vec<String> {
     node.annotation(PROVIDED_NODE_IP).map(|text| vec![text.to_owned()]).unwrap_or_default()
 }
@@ -38,7 +38,7 @@ impl World {
         self.set(node);
     }
 
-    /// The node comes again under its name, with another UID.
+    /// Registers the node again under its name, with another UID.
     pub(super) fn register_again(&mut self, name: &Name) {
         self.create(name);
         let node = self.kubelet(name);
@@ -91,7 +91,7 @@ impl World {
         node
     }
 
-    /// The machine has got another name, has a copy of another one's disk, or its kubelet gives another ID.
+    /// Gives the machine another name, a copy of another one's disk, or its kubelet another ID.
     fn is_doubtful(&mut self, node: &mut Node) {
         let other = self.name();
         let Some(id) = self.instances.get(&other).map(|one| one.provider_id.to_string()) else {

@@ -39,7 +39,7 @@ fn edit<V: for<'a> From<&'a str>>(
     }
 }
 
-/// The node after this write, without the parts that are dropped.
+/// Returns the node after this write, without the parts that are dropped.
 pub(super) fn changed(node: &Node, step: &Step, is_dropped: impl Fn(Part) -> bool) -> Node {
     let mut new = node.clone();
     match step {
@@ -71,7 +71,7 @@ pub(super) fn changed(node: &Node, step: &Step, is_dropped: impl Fn(Part) -> boo
 }
 
 impl World {
-    /// The API server carries out a write, or refuses it. Its answer may be lost.
+    /// Carries out a write as the API server does, or refuses it. Its answer may be lost.
     pub(super) fn write(&mut self, node: &Arc<Node>, step: &Step, basis: &Basis) -> Answered {
         let fails = !self.is_calm && self.kind == Kind::Faults && self.random.one_in(4);
         let errors = [
@@ -109,7 +109,7 @@ impl World {
         Ok(new)
     }
 
-    /// Another client sets parts of the node back at once.
+    /// Lets another client set parts of the node back at once.
     fn set_back(&mut self, stored: &Node) {
         let fights = |part| self.fights.contains(&(Name::clone(&stored.name), part));
         let mut node = stored.clone();
@@ -138,7 +138,7 @@ impl World {
         match self.random.below(10) {
             0 if self.random.one_in(3) => return self.goes(&name),
             0 => {
-                // The machine is installed anew.
+                // The machine is reinstalled.
                 self.goes(&name);
                 return self.register_again(&name);
             }
@@ -162,7 +162,7 @@ impl World {
         self.set(node);
     }
 
-    /// Another client changes the address and the zone of a node that works.
+    /// Lets another client change the address and the zone of a node that works.
     pub(super) fn is_edited(&mut self) {
         let name = self.name();
         let Some(mut node) = self.objects.get(&name).map(|held| Node::clone(held)) else { return };
@@ -171,7 +171,7 @@ impl World {
         self.set(node);
     }
 
-    /// The name of a node, often a node that is being looked up or written.
+    /// Returns the name of a node, often a node that is being looked up or written.
     fn name_at_work(&mut self) -> Name {
         let name = self.name();
         if self.flights.is_empty() || !self.random.one_in(3) {
@@ -181,7 +181,7 @@ impl World {
         Name::clone(self.flights[at].name())
     }
 
-    /// The selector selects the node, or does not select it any more.
+    /// Changes whether the selector selects the node.
     pub(super) fn selects_or_not(&mut self, name: &Name) {
         let Some(mut node) = self.objects.get(name).map(|held| Node::clone(held)) else { return };
         if node.labels.remove("edge").is_none() {
@@ -195,7 +195,7 @@ impl World {
         self.news.push_back((Name::clone(name), None));
     }
 
-    /// The settings, and what other clients want.
+    /// Changes the settings, and what other clients want.
     pub(super) fn change_settings(&mut self) {
         if self.kind == Kind::Others && self.random.one_in(2) {
             let part = [Part::Addresses, Part::Taint, Part::Labels][self.random.below(3)];

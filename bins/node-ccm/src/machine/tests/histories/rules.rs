@@ -52,7 +52,7 @@ fn topology_keys() -> impl Iterator<Item = &'static str> {
     [ZONE, REGION, INSTANCE_TYPE].into_iter().flat_map(|(beta, ga)| [beta, ga])
 }
 
-/// The label policy of the node.
+/// Returns the label policy of the node.
 pub(super) fn label_policy(node: &Node, settings: LabelPolicy) -> LabelPolicy {
     match node.annotation(LABEL_POLICY) {
         Some("once") => LabelPolicy::Once,
@@ -63,7 +63,7 @@ pub(super) fn label_policy(node: &Node, settings: LabelPolicy) -> LabelPolicy {
 }
 
 impl Rules {
-    /// A new leader knows nothing of the last one, but its budget.
+    /// Begins a new leader, who knows nothing of the last one but its budget.
     pub(super) fn leads_anew(&mut self) {
         let (changes, most) = (std::mem::take(&mut self.changes), self.most);
         *self = Self { changes, most, ..Self::default() };
@@ -73,7 +73,7 @@ impl Rules {
         self.most = self.most.max(population);
     }
 
-    /// The API server has made this write to a node.
+    /// Records that the API server has made this write to a node.
     pub(super) fn written(&mut self, old: &Node, new: &Node, step: &Step, basis: &Basis, now: At) {
         assert!(!self.is_quiet, "Quiet: nothing has changed, and {old:?} is written: {step:?}");
         if old.is_uninitialised() && !new.is_uninitialised() {
@@ -100,7 +100,7 @@ impl Rules {
         self.repeats(old, new, step, basis, now);
     }
 
-    /// Nothing is written again and again.
+    /// Checks that nothing is written again and again.
     fn repeats(&mut self, old: &Node, new: &Node, step: &Step, basis: &Basis, now: At) {
         let own = |key: &str| format!("{} {key}", old.uid);
         let mut fields: Vec<(String, String, bool)> = Vec::new();
@@ -135,7 +135,7 @@ impl Rules {
         }
     }
 
-    /// No more Ready nodes change than the budget allows.
+    /// Checks that no more Ready nodes change than the budget allows.
     pub(super) fn check_budget(
         &mut self,
         old: &Node,
@@ -166,7 +166,7 @@ impl Rules {
     }
 }
 
-/// The node has lost its taint.
+/// Records that the node has lost its taint.
 fn initialised(old: &Node, new: &Node, basis: &Basis) {
     let has_address = addresses::have_ip(&new.addresses) || basis.policy.without_address;
     assert!(has_address, "Initialised: without address: {old:?}");
@@ -182,14 +182,15 @@ fn initialised(old: &Node, new: &Node, basis: &Basis) {
     }
 }
 
-/// The cloud and the kubelet give something that may agree.
+/// Returns true if the cloud and the kubelet give something that may agree.
 pub(super) fn is_comparable(node: &Node, instance: &Instance) -> bool {
     let has_host = instance.addresses.iter().any(|one| one.address.starts_with("node-"));
     let have_ips = addresses::have_ip(&node.addresses) || !wanted(node).is_empty();
     !instance.name.is_empty() || has_host || have_ips && !instance.addresses.is_empty()
 }
 
-/// IPs are IPs, the node keeps its host name, and has the address that its kubelet asks for.
+/// Checks that IPs are IPs, the node keeps its host name, and has the address that its kubelet asks
+/// for.
 fn are_addresses(old: &Node, new: &[ccm_objects::Address]) {
     let is_ip = |one: &&ccm_objects::Address| one.kind.ends_with("IP");
     let wrong = new.iter().filter(is_ip).find(|one| one.ip().is_none());
@@ -201,7 +202,7 @@ fn are_addresses(old: &Node, new: &[ccm_objects::Address]) {
     assert!(asked.iter().all(has), "NodeIp: {asked:?} is not in {new:?}");
 }
 
-/// Labels follow the policy, have legal values, and are not labels of Kubernetes.
+/// Checks that labels follow the policy, have legal values, and are not labels of Kubernetes.
 fn are_labels(old: &Node, change: &NodeChange, basis: &Basis) {
     let policy = label_policy(old, basis.policy.labels);
     let may_change = match policy {
@@ -217,7 +218,7 @@ fn are_labels(old: &Node, change: &NodeChange, basis: &Basis) {
     }
 }
 
-/// A write is about the node's own instance.
+/// Checks that a write is about the node's own instance.
 fn is_its_own(step: &Step, basis: &Basis) {
     let old = &*basis.node;
     let Some(instance) = &basis.instance else { panic!("Own: without instance: {step:?}") };

@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    /// Of each node that is not as its instance it is said that a write is due.
+    /// Checks that the page announces a write for each node that does not agree with its instance.
     fn is_explained(&self) {
         for node in self.objects.values() {
             let Some(instance) = self.find(node).filter(|_| self.end(node) == End::Right) else {
@@ -88,7 +88,8 @@ impl World {
         self.hear(Event::Set(params));
     }
 
-    /// Another client sets the taint of new nodes again, at once and for a while. The user is told.
+    /// Lets another client set the taint of new nodes again, at once and for a while. The user is
+    /// told.
     fn fight(&mut self) {
         self.drops.clear();
         self.fights.clear();
@@ -105,7 +106,8 @@ impl World {
         }
     }
 
-    /// The nodes that are named like the instances of others go: those may have their IDs at once.
+    /// Removes the nodes that are named like the instances of others: those may have their IDs at
+    /// once.
     fn others_go(&mut self) {
         let held = |world: &Self, node: &Arc<Node>| {
             let instance = world.find(node)?;
@@ -161,7 +163,7 @@ impl World {
         }
     }
 
-    /// The reason why a new node waits for an address.
+    /// Returns the reason why a new node waits for an address.
     fn lacks_address(&self, node: &Node, instance: &Instance) -> Option<WaitReason> {
         let asked = wanted(node);
         let has = |ip: &String| instance.addresses.iter().any(|one| one.address == *ip);
@@ -174,7 +176,7 @@ impl World {
         (!is_known && !self.params.policy.without_address).then_some(WaitReason::NoAddress)
     }
 
-    /// All nodes have the end that they should have.
+    /// Checks that each node has ended as it should.
     fn is_right(&self) {
         for node in self.objects.values() {
             let end = self.end(node);
@@ -204,7 +206,7 @@ impl World {
         assert!(machine.entries.keys().all(is_there), "Forgotten: nodes that are gone");
     }
 
-    /// The node is as its instance.
+    /// Checks that the node agrees with its instance.
     fn is_as(&self, node: &Node, instance: &Instance) {
         let shown = || format!("{instance:?}: {node:?}");
         let asked = wanted(node);
@@ -239,7 +241,7 @@ impl World {
             || self.rivals_in_store(node, Some(instance.provider_id.as_str())).is_empty()
     }
 
-    /// The user was told what of the cloud's answer was left out.
+    /// Checks that the user was told what of the cloud's answer was left out.
     fn is_noted(&self, node: &Node, instance: &Instance) {
         let noted = self.claims.noted.get(&*node.uid).cloned().unwrap_or_default();
         let is_off = instance.addresses.iter().any(|one| one.address == "not-an-address");
@@ -255,13 +257,13 @@ impl World {
     }
 }
 
-/// The IP addresses of the instance.
+/// Returns the IP addresses of the instance.
 fn ips(instance: &Instance) -> impl Iterator<Item = &str> {
     let all = instance.addresses.iter().map(|one| &*one.address);
     all.filter(|one| one.parse::<std::net::IpAddr>().is_ok())
 }
 
-/// More than the name says that the instance is the node's.
+/// Returns true if more than the name shows that the instance is the node's.
 fn is_confirmed(node: &Node, instance: &Instance) -> bool {
     let is_own = |ip: &str| {
         node.addresses.iter().any(|own| *own.address == *ip)

@@ -67,7 +67,7 @@ pub(super) enum Without {
 }
 
 impl World {
-    /// The settings of such a program.
+    /// Returns the settings of such a program.
     pub(super) fn params_without(&self) -> Params {
         let mut params = self.params.clone();
         match self.without {
@@ -80,12 +80,12 @@ impl World {
         params
     }
 
-    /// The budget that such a leader finds.
+    /// Returns the budget that such a leader finds.
     pub(super) fn left_without(&self, left: Window) -> Window {
         if self.without == Some(Without::Memory) { Window::default() } else { left }
     }
 
-    /// The node as such a program reads it.
+    /// Returns the node as such a program reads it.
     pub(super) fn as_told(&self, mut node: Node) -> Node {
         match self.without {
             Some(Without::LabelPolicy) => drop(node.annotations.remove(LABEL_POLICY)),
@@ -95,7 +95,7 @@ impl World {
         node
     }
 
-    /// The traits of the cloud as such a program knows them.
+    /// Returns the traits of the cloud as such a program knows them.
     pub(super) fn seen_without(&self, mut seen: SeenNode) -> SeenNode {
         if self.without == Some(Without::Claims) && seen.claim == Some(Claim::Foreign) {
             seen.claim = Some(Claim::Ours);
@@ -103,7 +103,7 @@ impl World {
         seen
     }
 
-    /// The answer as such a program understands it.
+    /// Returns the answer as such a program understands it.
     pub(super) fn answer_without(&self, answer: Answered, node: &Node, step: &Step) -> Answered {
         match (self.without, answer) {
             (Some(Without::Answers), Ok(stored)) => {
@@ -149,7 +149,8 @@ impl World {
     }
 }
 
-/// The first history of a search. Few histories need some of the protections: the search begins near one that does.
+/// Returns the first history of a search. Few histories need some of the protections: the search
+/// begins near one that does.
 const fn first(without: Without) -> u64 {
     match without {
         Without::Versions => 20,

@@ -98,7 +98,7 @@ pub(super) struct World {
     pub(super) events: usize,
 }
 
-/// The settings of a history.
+/// Returns the settings of a history.
 fn settings(kind: Kind, seed: u64) -> Params {
     let mut params = params();
     let is_by_percent = kind == Kind::Budget && seed % 2 == 1;
@@ -154,7 +154,7 @@ impl World {
         world
     }
 
-    /// A node as a translator tells of it.
+    /// Returns a node as a translator tells of it.
     pub(super) fn claimed(&self, node: &Arc<Node>) -> SeenNode {
         let claim = match node.provider_id.as_deref() {
             None => Claim::Unclaimed,
@@ -265,7 +265,7 @@ impl World {
         self.queue.again(name, class, self.now);
     }
 
-    /// The Ready nodes that are guarded by the brake.
+    /// Returns the Ready nodes that are guarded by the brake.
     fn population(&self) -> usize {
         let is_guarded = |node: &&Arc<Node>| {
             let is_ours = !self.is_foreign(node) && self.is_selected(node);
@@ -297,7 +297,7 @@ impl World {
         told
     }
 
-    /// The other nodes of the store with this provider ID.
+    /// Returns the other nodes of the store with this provider ID.
     pub(super) fn rivals_in_store(&self, node: &Node, id: Option<&str>) -> Vec<Arc<Node>> {
         let is_rival = |one: &&Arc<Node>| {
             id.is_some() && one.name != node.name && one.provider_id.as_deref() == id
@@ -305,7 +305,7 @@ impl World {
         self.store.values().filter(is_rival).cloned().collect()
     }
 
-    /// Another process leads. What the last one has sent may be carried out still.
+    /// Lets another process lead. What the last one has sent may be carried out still.
     pub(super) fn lead(&mut self) {
         for flight in std::mem::take(&mut self.flights) {
             if let Flight::Write { node, step, basis, .. } = flight

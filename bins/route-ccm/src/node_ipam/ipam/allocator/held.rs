@@ -7,13 +7,13 @@ use ipnet::IpNet;
 
 use super::{Allocator, Gone, HeldBlocks, Record};
 
-/// How many former nodes are remembered at most.
+/// The maximum number of former nodes that are remembered.
 const FORMER: usize = 50_000;
 
 impl Allocator {
-    /// The node is gone. Its pod CIDRs [stay held](Self::waiting_for_routes) until the caller says that there is no route
-    /// to them: by [`route_gone`](Self::route_gone), also if there never was one, or by
-    /// [a table without them](Self::routes_are).
+    /// Records that the node is gone. Its pod CIDRs [stay held](Self::waiting_for_routes) until the
+    /// caller says that there is no route to them: by [`route_gone`](Self::route_gone), also if
+    /// there never was one, or by [a table without them](Self::routes_are).
     ///
     /// Another node of the same name, or with the same blocks, is not affected.
     pub fn release(&mut self, uid: &str, now: At) {
@@ -23,7 +23,7 @@ impl Allocator {
         self.problems.remove(&uid);
         let networks: Box<[IpNet]> = record.counted(&self.config).collect();
         if record.is_unwritten() {
-            // No write has carried these blocks.
+            // These blocks were never written.
             return self.free(&uid, &networks);
         }
         let held = networks.iter().filter(|network| self.hold.routes && !self.is_shown(**network));
@@ -32,7 +32,7 @@ impl Allocator {
             self.due.insert((now + self.hold.grace, Arc::clone(&uid)));
         }
         self.gone.insert(uid, Gone { record, since: now, waiting });
-        // Those who shared a network with it may be alone now.
+        // Nodes that shared a network with it may be alone now.
         networks.iter().for_each(|network| drop(self.examine_holders(*network)));
     }
 
@@ -42,7 +42,8 @@ impl Allocator {
         self.holders.overlapping(network).any(|(one, uid)| one == network && shows(uid))
     }
 
-    /// There is no longer a route with this destination, and no route is being made.
+    /// Records that a route with this destination no longer exists, and that no route is being
+    /// made.
     pub fn route_gone(&mut self, destination: IpNet) {
         let destination = destination.trunc();
         if self.routes.as_mut().is_some_and(|routes| routes.remove(&destination)) {
@@ -51,8 +52,8 @@ impl Allocator {
         self.end_waiting(destination);
     }
 
-    /// Nodes that are gone wait no longer for the end of this route: it does not exist, or a living node has
-    /// the block, so the route stays.
+    /// Stops nodes that are gone from waiting for the end of this route: it does not exist, or a
+    /// living node has the block, so the route stays.
     pub(super) fn end_waiting(&mut self, destination: IpNet) {
         let holders = self.holders.overlapping(destination);
         let exact = holders.filter(|(network, _)| *network == destination);
@@ -66,9 +67,9 @@ impl Allocator {
         }
     }
 
-    /// The destinations of all routes, of whatever owner, in a table that the cloud was asked for
-    /// at `read`. A block with a route in it is given to no node. No route to a node that is gone may
-    /// have been in the making at that time.
+    /// Records the destinations of all routes, of whatever owner, in a table that the cloud was
+    /// asked for at `read`. A block with a route in it is given to no node. No route to a node that
+    /// is gone may have been in the making at that time.
     pub fn routes_are(&mut self, destinations: impl IntoIterator<Item = IpNet>, read: At) {
         let all: BTreeSet<IpNet> = destinations.into_iter().map(|one| one.trunc()).collect();
         let is_in_block = |one: &&IpNet| self.pools.iter().any(|pool| pool.is_within_block(**one));
@@ -87,25 +88,25 @@ impl Allocator {
         self.routes.is_some()
     }
 
-    /// The pod CIDRs of nodes that are gone, to which there may be a route.
+    /// Returns the pod CIDRs of nodes that are gone, to which there may be a route.
     pub fn waiting_for_routes(&self) -> impl Iterator<Item = IpNet> {
         self.gone.values().flat_map(|gone| gone.waiting.iter().copied())
     }
 
-    /// The holdings of deleted nodes with this name: their blocks, the time of the deletion, and
-    /// the blocks to which there may be a route.
+    /// Returns the holdings of deleted nodes with this name: their blocks, the time of the
+    /// deletion, and the blocks to which there may be a route.
     pub fn held_by(&self, name: &str) -> impl Iterator<Item = (&[IpNet], At, &[IpNet])> {
         let named = self.gone.values().filter(move |gone| *gone.record.name == *name);
         named.map(|gone| (&*gone.record.networks, gone.since, &*gone.waiting))
     }
 
-    /// How many nodes are gone and hold their blocks.
+    /// Returns how many nodes are gone and hold their blocks.
     pub fn held_nodes(&self) -> usize {
         self.gone.len()
     }
 
-    /// The data for the next leader: the blocks of the nodes that were deleted last, at most this
-    /// many.
+    /// Returns the data for the next leader: the blocks of the nodes that were deleted last, at
+    /// most this many.
     pub fn held(&self, most: usize) -> Vec<HeldBlocks> {
         let mut held: Vec<_> = self
             .gone
@@ -136,7 +137,8 @@ impl Allocator {
         self.release(&uid, since);
     }
 
-    /// A node that was taken for gone is here, and the routes to what it shows stay.
+    /// Records that a node that was taken for gone exists, and that the routes to its networks
+    /// stay.
     pub(super) fn revive(&mut self, uid: &str) {
         if let Some((uid, gone)) = self.gone.remove_entry(uid) {
             self.due.remove(&(gone.since + self.hold.grace, Arc::clone(&uid)));
@@ -146,7 +148,7 @@ impl Allocator {
         }
     }
 
-    /// When the next blocks of nodes that are gone become free.
+    /// Returns when the next blocks of nodes that are gone become free.
     pub fn next_release(&self) -> Option<At> {
         self.due.first().map(|(until, _)| *until)
     }

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) name: Arc<str>,
-    /// Without host bits, in their order.
+    /// The networks without host bits, in their order.
     pub(super) networks: Box<[IpNet]>,
     /// Pod CIDRs that are not networks.
     pub(super) unreadable: Box<[Box<str>]>,
@@ -33,7 +33,7 @@ pub(super) struct Record {
     /// The version of the node at our last write. The API server refuses a write that was decided on another version.
     #[serde(default)]
     pub(super) version: Box<str>,
-    /// Returns true if a network that is wider than a block counts.
+    /// True if a network that is wider than a block counts.
     pub(super) may_be_wide: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Gone {
 }
 
 impl Record {
-    /// The record of what the node shows.
+    /// Returns the record of what the node shows.
     pub(super) fn shown(node: &Node) -> Self {
         let (mut networks, mut unreadable) = (Vec::new(), Vec::new());
         for text in &node.pod_cidrs {
@@ -70,13 +70,14 @@ impl Record {
         self.writes.is_some_and(|writes| !writes.may_have_landed())
     }
 
-    /// A write begins.
+    /// Records that a write begins.
     pub(super) fn begin_write(&mut self, node: &Node) {
         self.version.clone_from(&node.resource_version);
         self.writes.iter_mut().for_each(|writes| writes.pending = true);
     }
 
-    /// The node is of another version, and still without pod CIDRs: a write of ours cannot be carried out any more.
+    /// Records that the node has another version, and is still without pod CIDRs: a write of ours
+    /// cannot be carried out any more.
     pub(super) fn forget_old_writes(&mut self, node: &Node) {
         if self.version != node.resource_version {
             self.writes.iter_mut().for_each(|writes| writes.possible = false);
@@ -89,8 +90,8 @@ impl Record {
         self.networks == shown.networks && self.unreadable == shown.unreadable
     }
 
-    /// The networks that no other node gets. One that a node brings and that is wider than a block takes nothing
-    /// from the others.
+    /// Returns the networks that no other node gets. One that a node brings and that is wider than
+    /// a block takes nothing from the others.
     pub(super) fn counted(&self, config: &Config) -> impl Iterator<Item = IpNet> {
         let counts = |cidr: &&IpNet| self.may_be_wide || config.wider_than_block(**cidr).is_none();
         self.networks.iter().filter(counts).copied()
@@ -172,13 +173,13 @@ impl Allocator {
         }
     }
 
-    /// The other node that has a part of the network.
+    /// Returns the other node that has a part of the network.
     pub(super) fn shared(&self, uid: &str, network: IpNet) -> Option<Problem> {
         self.shared_with(uid, network, |_| true)
     }
 
-    /// The other node that has a part of the network, so that this node cannot get it. A node that says
-    /// to have much more than one gets takes nothing from the others.
+    /// Returns the other node that has a part of the network, so that this node cannot get it. A
+    /// node that says to have much more than one gets takes nothing from the others.
     pub(super) fn taken(&self, uid: &str, network: IpNet) -> Option<Problem> {
         let is_cloud = self.config.allocator == AllocatorType::CloudAllocator;
         self.shared_with(uid, network, |others| {
@@ -213,7 +214,7 @@ impl Allocator {
         new
     }
 
-    /// The same for all nodes that have a part of the network.
+    /// Examines all nodes that have a part of the network, and returns their new problems.
     pub(super) fn examine_holders(&mut self, network: IpNet) -> Vec<(Arc<str>, Problem)> {
         let uids: BTreeSet<Uid> =
             self.holders.overlapping(network).map(|(_, uid)| Arc::clone(uid)).collect();
@@ -223,7 +224,7 @@ impl Allocator {
     fn examine_one(&mut self, uid: &str) -> Vec<(Arc<str>, Problem)> {
         let before = self.problems.remove(uid).unwrap_or_default();
         let Some((uid, record)) = self.nodes.get_key_value(uid) else { return Vec::new() };
-        // A reservation is what we gave; what is shown is examined.
+        // We gave a reservation ourselves, so only pod CIDRs that are shown are examined.
         if record.writes.is_some() {
             return Vec::new();
         }
@@ -254,7 +255,7 @@ impl Allocator {
         is_one_of_each && are_of_pools && networks.iter().all(is_right)
     }
 
-    /// The problem of a pod CIDR, no matter which node has it.
+    /// Returns the problem of a pod CIDR, no matter which node has it.
     fn misplaced(&self, cidr: IpNet) -> Option<Problem> {
         let mut clusters = self.config.ranges.iter().map(|range| range.network);
         let other_size = |pool: &&Pool| {

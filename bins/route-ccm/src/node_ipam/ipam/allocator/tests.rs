@@ -15,7 +15,7 @@ pub(super) fn net(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
-/// The node with this name and these pod CIDRs; its UID is `uid-` and the name.
+/// Returns the node with this name and these pod CIDRs; its UID is `uid-` and the name.
 pub(super) fn node(name: &str, cidrs: &[&str]) -> Node {
     Node {
         name: name.into(),
@@ -25,7 +25,7 @@ pub(super) fn node(name: &str, cidrs: &[&str]) -> Node {
     }
 }
 
-/// The configuration of networks as `10.0.0.0/16/24`: with the size of a block.
+/// Returns the configuration of networks as `10.0.0.0/16/24`: with the size of a block.
 pub(super) fn config(ranges: &[&str], services: &[&str]) -> Config {
     let range = |text: &&str| {
         let (network, mask) = text.rsplit_once('/').unwrap();
@@ -125,7 +125,7 @@ fn a_node_with_strange_cidrs_is_reported_and_the_others_go_on() {
         let found = problems(&allocator);
         let covers = ["0.0.0.0/0", "10.0.0.0/9"].contains(&cidrs[0]);
         assert!(found[0].starts_with(&format!("uid-bad: {expect}")), "{found:?}");
-        // One that covers the other node's block is shared with it.
+        // A network that covers the other node's block is shared with it.
         assert_eq!(found.len(), if covers { 3 } else { 1 }, "{found:?}");
         let given = allocator.reserve(&node("new", &[]), NOW).unwrap();
         let shown = Record::shown(&nodes[0]).networks;
@@ -159,7 +159,7 @@ fn one_node_cannot_take_the_blocks_of_all() {
         allocator.expire(NOW + GRACE);
         assert_eq!(used(&allocator), [4]);
     }
-    // A range of one block is one node's.
+    // A range of one block belongs to one node.
     let mut allocator = rebuilt(&["10.10.0.0/24/24"], &[], &[node("a", &["10.10.0.0/24"])]);
     assert!(matches!(reserve(&mut allocator, "b"), Err(Refusal::Exhausted(_))));
 }
@@ -258,7 +258,7 @@ fn an_exhausted_family_is_named_and_nothing_is_taken_of_the_other() {
     allocator.release("uid-a", NOW);
     let text = reserve(&mut allocator, "c").unwrap_err().to_string();
     assert!(text.contains("also by 1 node that is gone"), "{text}");
-    // A node without a block here holds nothing.
+    // A node without a block here does not hold anything.
     let nodes = [node("a", &["10.10.0.0/24"]), node("x", &["10.99.0.0/24"])];
     let mut allocator = rebuilt(&["10.10.0.0/24/24"], &[], &nodes);
     allocator.release("uid-x", NOW);
@@ -314,7 +314,7 @@ fn the_cloud_may_give_what_no_other_node_has() {
     assert_eq!(allocator.usage().count(), 0);
     let given = allocator.reserve_given(&node("b", &[]), &[net("10.10.0.4/30")], NOW);
     assert_eq!(given.unwrap().cidrs, [net("10.10.0.4/30")]);
-    // The cloud may change it as long as it is not written.
+    // The cloud may change it until it is written.
     let other = [net("10.10.0.8/30")];
     let kept = allocator.reserve_given(&node("b", &[]), &other, NOW).unwrap().cidrs;
     assert_eq!(kept, [net("10.10.0.4/30")]);

@@ -19,7 +19,7 @@ fn says(explained: &Explanation, fares: Fares, cause: &str, mend: &str) {
     assert!(explained.mend.contains(mend), "{mend:?}: {explained:#?}");
 }
 
-/// The explanation of a node, a minute after the begin. It changes nothing.
+/// Returns the explanation of a node, a minute after the begin. It changes nothing.
 fn explain(machine: &Machine, node: &Arc<Node>) -> Explanation {
     let memory = || serde_json::to_value(machine).expect("it can be written");
     let before = memory();
@@ -60,7 +60,7 @@ fn a_node_without_pod_cidrs_says_what_it_waits_for() {
     let mut machine = begun(vec![Arc::clone(&there), Arc::clone(&new)]);
     let full = "10.0.0.0/24 has no free IPv4 block of /24: all 1 are taken";
     let larger = "set --cluster-cidr to a larger network that contains it";
-    // Also before its turn.
+    // The same holds before its turn.
     says(&explain(&machine, &new), Fares::Blocked, full, larger);
     turn(&mut machine, &new, at(1));
     says(&explain(&machine, &new), Fares::Blocked, full, larger);
@@ -170,7 +170,7 @@ fn the_words_of_the_cloud_are_shown_while_they_are_the_last() {
     says(&anothers, Fares::Foreign, "provider ID k3s://a", NOTHING);
 }
 
-/// The cloud has answered with an instance of these pod CIDRs.
+/// Answers with an instance of these pod CIDRs.
 fn found(machine: &mut Machine, node: &Arc<Node>, cidrs: &[&str], now: At) {
     let id = ProviderId::parse("sim://1").expect("an ID");
     let mut instance = Instance::new(id, "one");
@@ -188,7 +188,7 @@ fn what_keeps_a_node_from_what_the_cloud_has_assigned_is_named() {
     let sizes = machine.fixed.config.sizes(None, at(0));
     let begin = Begin { nodes: vec![Arc::clone(&new)], held: Vec::new(), sizes };
     machine.apply(Event::Begin(begin), at(0));
-    let unlisted = "no block is given before the first list of routes";
+    let unlisted = "blocks are not given before the first list of routes";
     for second in [1, 2] {
         found(&mut machine, &new, &["10.0.0.0/24"], at(second));
         says(&explain(&machine, &new), Fares::Working, unlisted, "wait for the first list");
@@ -196,7 +196,7 @@ fn what_keeps_a_node_from_what_the_cloud_has_assigned_is_named() {
     machine.apply(Event::RoutesAre { destinations: Vec::new(), read: at(2) }, at(3));
     says(&explain(&machine, &new), Fares::Working, "the cloud is being asked", "wait");
     found(&mut machine, &new, &[], at(4));
-    let none = "the cloud names no pod CIDR of instance one";
+    let none = "the cloud does not name a pod CIDR of instance one";
     let assign = "assign it one, or set --cidr-allocator-type=RangeAllocator";
     says(&explain(&machine, &new), Fares::Blocked, none, assign);
     let other = Event::Changed { before: None, after: node("a", &["10.0.0.0/25"]) };

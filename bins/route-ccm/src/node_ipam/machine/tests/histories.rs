@@ -1,7 +1,8 @@
-//! Random histories: the machine alone in a [`World`] of plain values. Nodes come, go and come again under the same name;
-//! writes are late, lost, refused or not stored; the informer is late or wrong; routes come and go; other clients write
-//! pod CIDRs; leaders change. The rules are looked at after each event and at each effect. In the end all works, each node
-//! has its pod CIDRs, and nothing happens any more. A machine without one of its protections breaks a rule.
+//! Random histories: the machine alone in a [`World`] of plain values. Nodes come, leave and return
+//! under the same name; writes are late, lost, refused or not stored; the informer is late or
+//! wrong; routes come and go; other clients write pod CIDRs; leaders change. The rules are checked
+//! after each event and each effect. In the end everything works, each node has its pod CIDRs, and
+//! nothing happens any more. A machine without one of its protections breaks a rule.
 //!
 //! `QUARTET_HISTORY` and `QUARTET_HISTORIES` say which histories are played: see [`ccm_tests::seeds`].
 
@@ -19,8 +20,8 @@ use ccm_tests::seeds::{search_each, seeds};
 
 use self::world::World;
 
-/// The histories of a kind, of the kind with other clients, of one search for a missing protection, and the steps of one
-/// history.
+/// The number of histories of a kind, of the kind with other clients, and of one search for a
+/// missing protection, and the number of steps of one history.
 const HISTORIES: u64 = 40;
 const OTHERS: u64 = 100;
 const SEARCHED: u64 = 200;
@@ -31,7 +32,8 @@ const STEPS: usize = 250;
 enum Kind {
     /// Blocks of two cluster CIDRs. No other client writes pod CIDRs.
     Blocks,
-    /// The same with other clients, nodes that bring pod CIDRs, and sizes of blocks that change.
+    /// The same blocks with other clients, nodes that bring pod CIDRs, and sizes of blocks that
+    /// change.
     Others,
     /// The cloud decides.
     Cloud,
@@ -67,7 +69,7 @@ enum Variant {
     Reviving,
     /// The next leader does not learn what is held.
     NoNote,
-    /// Nobody looks at the time.
+    /// No task checks the time.
     NoTime,
     /// Nodes that wait are not woken by a free block.
     LostWakes,
@@ -97,7 +99,7 @@ fn play(
     world.rules.broken.take().map_or(Ok(world), Err)
 }
 
-/// Each of these must have happened so often.
+/// Plays histories. Each of these must have happened this often.
 fn histories(kind: Kind, happens: &[&'static str]) {
     let count = if kind == Kind::Others { OTHERS } else { HISTORIES };
     let seeds = seeds(count);

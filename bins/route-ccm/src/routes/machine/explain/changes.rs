@@ -18,7 +18,7 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 const ALL: &str = " (this approves all routes that are held: look at /plan first)";
 
 impl Machine {
-    /// The change of this destination that is under way or decided, if there is one.
+    /// Returns the change of this destination that is under way or decided, if there is one.
     pub(super) fn change_of(&self, destination: IpNet, about: &About<'_>) -> Option<Explanation> {
         let planned = about.planned(destination);
         let failure = self.planner.failures.get(destination);
@@ -44,13 +44,13 @@ impl Machine {
                 Explanation::new(
                     Fares::Held,
                     cause,
-                    format!("if it should go: {}", self.approve(planned, about)),
+                    format!("if it should be deleted: {}", self.approve(planned, about)),
                 )
             }
             Some(held @ Held::NoRoom) => Explanation::new(
                 Fares::Blocked,
                 format!("{} is held: {held}", named(planned)),
-                "raise the quota of the cloud's route table, or remove routes that are not needed; a route of this cluster that goes makes room as well",
+                "raise the quota of the cloud's route table, or remove routes that are not needed; a deleted route of this cluster also makes room",
             ),
             Some(Held::Retry(_)) | None => match failure {
                 Some(failure) => failed(&named(planned), failure, about),
@@ -67,7 +67,7 @@ impl Machine {
         Explanation::new(Fares::Working, cause, WAIT)
     }
 
-    /// The brake holds the change.
+    /// Explains a change that the brake holds.
     fn held(&self, planned: &Planned, hold: Hold, about: &About<'_>) -> Explanation {
         let (words, why) = (named(planned), &planned.why);
         let approve = self.approve(planned, about);
@@ -77,23 +77,23 @@ impl Machine {
         });
         let (cause, mend, free) = match hold {
             Hold::Breaker => (
-                format!("{words} is held ({why}): the API server lists no node at all"),
+                format!("{words} is held ({why}): the API server's list has no nodes at all"),
                 format!(
                     "find out why the list is empty; if the cluster really does not have nodes: {approve}"
                 ),
                 None,
             ),
             Hold::Budget { until: None } => (
-                format!("{words} is held ({why}): --route-loss=0 lets no route go"),
+                format!("{words} is held ({why}): --route-loss=0 does not allow any deletion"),
                 format!("raise --route-loss; or, if the node is really gone: {approve}"),
                 None,
             ),
             Hold::Budget { until: Some(until) } => (
                 format!(
-                    "{words} is held ({why}): as many routes have gone as --route-loss allows within --route-loss-window"
+                    "{words} is held ({why}): as many routes were deleted as --route-loss allows within --route-loss-window"
                 ),
                 format!(
-                    "if the node is really gone: {approve}; otherwise wait: it goes when the budget allows it, or when the cloud has proven twice that its target is gone"
+                    "if the node is really gone: {approve}; otherwise wait: it is deleted when the budget allows it, or when the cloud has proven twice that its target is gone"
                 ),
                 Some(format!("the budget may allow it {}", moment(until, about.now))),
             ),
@@ -106,7 +106,7 @@ impl Machine {
         about.approve(planned.old().and_then(|old| self.labels_of(old, about)))
     }
 
-    /// The labels by which an approval covers the route.
+    /// Returns the labels by which an approval covers the route.
     fn labels_of<'a>(&'a self, old: &Route, about: &'a About<'_>) -> Option<&'a Labels> {
         let target: &RouteTarget = old.target.as_ref()?;
         let nodes = about.asked.pass.nodes.iter();
@@ -118,7 +118,7 @@ impl Machine {
 }
 
 impl About<'_> {
-    /// The command that approves what is held because of a node with these labels.
+    /// Returns the command that approves what is held because of a node with these labels.
     pub(super) fn approve(&self, labels: Option<&Labels>) -> String {
         let selector = labels.and_then(|labels| labels.get(HOSTNAME));
         let (selector, warning) = match selector {
@@ -134,12 +134,12 @@ impl About<'_> {
     }
 }
 
-/// The change, as the subject of a sentence.
+/// Returns the change, as the subject of a sentence.
 fn named(planned: &Planned) -> String {
     format!("the change `{}`", planned.words())
 }
 
-/// The last attempt has failed.
+/// Explains a change whose last attempt has failed.
 pub(super) fn failed(what: &str, failure: &Failure, about: &About<'_>) -> Explanation {
     let Failure { retry, error, kind } = failure;
     let times = if retry.times == 1 { "once" } else { &*format!("{} times in a row", retry.times) };
@@ -153,13 +153,13 @@ pub(super) fn failed(what: &str, failure: &Failure, about: &About<'_>) -> Explan
         }
         None if retry.times > 0 => Explanation::new(
             Fares::Working,
-            format!("the route exists, but carries no traffic ({what}): {error}"),
-            "wait: it is repaired automatically; if it lasts, fix in the cloud what the cause names",
+            format!("the route exists, but does not carry traffic ({what}): {error}"),
+            "wait: it is repaired automatically; if it lasts, fix the problem in the cause in the cloud",
         ),
         None => Explanation::new(
             Fares::Blocked,
             format!("the cloud does not keep the change: {error}"),
-            "find what takes it back in the cloud: another controller, another cluster or a person",
+            "find out who undoes it in the cloud: another controller, another cluster or a person",
         ),
     };
     explanation.next = match retry.at > about.now {

@@ -35,7 +35,7 @@ fn available(status: &str) -> Condition {
     Condition { kind, status: status.into(), ..Condition::default() }
 }
 
-/// A node with this number, the label of its name and its network.
+/// Returns a node with this number, the label of its name and its network.
 fn node(number: u8, cidrs: &[&str]) -> NodeView {
     let mut view = view(number, cidrs);
     let node = Arc::make_mut(&mut view.node);
@@ -55,12 +55,12 @@ fn owner(uid: &str, name: &str) -> Owner {
     Owner { cluster: cluster(uid), uid: "u".to_owned(), namespace, name }
 }
 
-/// A route to the address of the node with this number.
+/// Returns a route to the address of the node with this number.
 fn route(cidr: &str, number: u8) -> Route {
     Route::new(net(cidr), RouteTarget::Address([10, 0, 0, number].into()))
 }
 
-/// A term begins after a leader with these networks.
+/// Begins a term after a leader with these networks.
 fn term(networks: Vec<IpNet>) -> Event {
     let deleted = ccm_controller::brake::Window::default();
     Event::Term(Box::new(Term { begun: at(0), deleted, networks, blocks: None }))
@@ -128,7 +128,7 @@ impl World {
         self.machine.apply(Event::Pass(Box::new(self.asked.pass.clone())), at(second))
     }
 
-    /// The first change that a look sends gets this answer.
+    /// Gives this answer to the first change that a look sends.
     fn answer(&mut self, second: u64, answer: Result<AppliedChange, CloudError>) {
         let sent = self.pass(second).into_iter().find_map(|effect| match effect {
             Effect::Call(Call::Apply { batch, .. }) => batch.into_iter().next(),
@@ -149,7 +149,7 @@ impl World {
         self.unchanged(|machine| machine.explain_route(name, &self.asked, at(60)))
     }
 
-    /// An explanation changes nothing.
+    /// Checks that an explanation changes nothing.
     fn unchanged(&self, explain: impl Fn(&Machine) -> Explanation) -> Explanation {
         let memory = || serde_json::to_value(&self.machine).expect("it can be written");
         let (before, explained) = (memory(), explain(&self.machine));
@@ -164,7 +164,7 @@ fn listed(nodes: Vec<NodeView>, routes: Vec<Route>) -> World {
     world
 }
 
-/// The first three lines have these words.
+/// Checks that the first three lines have these words.
 fn says(explained: &Explanation, fares: Fares, cause: &str, mend: &str) {
     assert_eq!(explained.fares, fares, "{explained:#?}");
     assert!(explained.cause.contains(cause), "{cause:?}: {explained:#?}");
@@ -208,7 +208,7 @@ fn a_list_that_fails_later_is_named_with_what_was_seen_before() {
 
 type Case = (Vec<NodeView>, Vec<Route>, Fares, &'static str, &'static str);
 
-/// The explanation of the first node after the first list.
+/// Checks the explanation of the first node after the first list.
 fn each_says<const N: usize>(cases: [Case; N]) {
     for (nodes, routes, fares, cause, mend) in cases {
         says(&listed(nodes, routes).node("n1"), fares, cause, mend);
@@ -233,7 +233,7 @@ fn a_node_that_lacks_what_a_route_needs_names_who_gives_it() {
     each_says([
         (vec![bare], vec![], Fares::Blocked, "no InternalIP", node_ccm),
         (vec![new], vec![], Fares::Working, "no InternalIP", node_ccm),
-        // The IPv6 route is the one that needs a person.
+        // The IPv6 route needs a person.
         (vec![two], vec![route("10.120.1.0/24", 1)], Fares::Blocked, "of family IPv6", node_ccm),
         (
             vec![own()],
@@ -245,7 +245,7 @@ fn a_node_that_lacks_what_a_route_needs_names_who_gives_it() {
     ]);
 }
 
-/// node-ccm does not give it another one.
+/// node-ccm does not give the node another one.
 #[test]
 fn an_unreadable_provider_id_is_named() {
     let mut view = with(&own(), |node| node.provider_id = Some("SIM://i-1".into()));
@@ -273,11 +273,11 @@ fn a_pod_cidr_without_a_route_says_what_is_wrong_with_it() {
     let outside = || vec![node(1, &["10.99.1.0/24"])];
     let there = vec![route("10.99.1.0/24", 1)];
     let blocked = Fares::Blocked;
-    let stays = "and the answers since, but route-ccm would not make it again: pod CIDR 10.99.1.0/24 is not inside --cluster-cidr";
+    let stays = "and the answers since, but route-ccm would not create it again: pod CIDR 10.99.1.0/24 is not inside --cluster-cidr";
     let set = "set --max-pod-cidr; or, if this one is right: kubectl -n kube-system annotate lease route-ccm --overwrite 'quartet.dev/approved-selector=kubernetes.io/hostname=n1'";
-    let id = "delete the Node whose machine it is not";
+    let id = "delete the Node to which the machine does not belong";
     each_says([
-        (vec![own(), older], vec![], blocked, "is also node n0's", "delete this Node"),
+        (vec![own(), older], vec![], blocked, "also belongs to node n0", "delete this Node"),
         (vec![same_id, node(0, &[])], vec![], blocked, "has the same provider ID", id),
         (vec![liar, node(0, &[])], vec![], blocked, "has the same InternalIP", "status.addresses"),
         (most, vec![], blocked, "until a person approves it", set),
@@ -299,7 +299,7 @@ fn a_route_of_others_in_the_way_is_named() {
     ]);
 }
 
-/// It is not a failure, and the page says when it is sent again.
+/// This is not a failure, and the page says when it is sent again.
 #[test]
 fn a_change_that_the_cloud_is_still_making_says_so() {
     let mut world = listed(vec![own()], Vec::new());
@@ -342,24 +342,25 @@ fn a_change_that_is_sent_or_fails_says_so() {
 fn a_route_without_traffic_or_room_or_that_does_not_last_says_so() {
     let broken = Route { defect: Some("the port is down".to_owned()), ..route("10.120.1.0/24", 1) };
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], vec![broken.clone()]);
-    says(&world.node("n1"), Fares::Working, "carries no traffic: the port is down", "wait");
+    says(&world.node("n1"), Fares::Working, "does not carry traffic: the port is down", "wait");
     world.answer(2, Ok(AppliedChange { route: Some(broken), ..AppliedChange::default() }));
-    says(&world.node("n1"), Fares::Working, "no traffic", "fix in the cloud what the cause");
+    says(
+        &world.node("n1"),
+        Fares::Working,
+        "does not carry traffic",
+        "fix the problem in the cause",
+    );
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
     world.room = Some(0);
     world.list();
     says(&world.node("n1"), Fares::Blocked, "no room for another route", "raise the quota");
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], Vec::new());
-    world.machine.planner.failures.postpone(
-        net("10.120.1.0/24"),
-        at(90),
-        "something takes it back",
-    );
-    let kept = "the cloud does not keep the change: something takes it back";
-    says(&world.node("n1"), Fares::Blocked, kept, "find what takes it back in the cloud");
+    world.machine.planner.failures.postpone(net("10.120.1.0/24"), at(90), "something undoes it");
+    let kept = "the cloud does not keep the change: something undoes it";
+    says(&world.node("n1"), Fares::Blocked, kept, "find out who undoes it in the cloud");
 }
 
-/// The command that approves a change, for a node or for all.
+/// Returns the command that approves a change, for a node or for all.
 fn approval(selector: &str) -> String {
     format!(
         "kubectl -n kube-system annotate lease route-ccm --overwrite 'quartet.dev/approved-selector={selector}' \"quartet.dev/approved-until=$(date -u -d '+10 minutes' +%FT%TZ)\""
@@ -379,25 +380,30 @@ fn what_is_held_names_the_approval() {
     let moved = Event::Changed { before: Some(before), after: now };
     world.machine.apply(moved, at(1));
     world.asked.pass.parameters.budget.limit = Limit::Count(0);
-    says(&world.node("n1"), Fares::Held, "--route-loss=0 lets no route go", &of_one);
-    says(&world.node("n1"), Fares::Held, "--route-loss=0 lets no route go", "raise --route-loss");
+    says(&world.node("n1"), Fares::Held, "--route-loss=0 does not allow any deletion", &of_one);
+    says(
+        &world.node("n1"),
+        Fares::Held,
+        "--route-loss=0 does not allow any deletion",
+        "raise --route-loss",
+    );
     says(
         &world.route("10.120.1.0/24"),
         Fares::Held,
         "the change `replace 10.120.1.0/24 of n1: 10.0.1.1 -> 10.0.0.1` is held",
         &of_one,
     );
-    // The API server lists nothing.
+    // The API server's list is empty.
     world.asked.pass.nodes.clear();
-    says(&world.node("n1"), Fares::Held, "the API server lists no node at all", &of_one);
-    // This leader has not seen the node, but the note has its name.
+    says(&world.node("n1"), Fares::Held, "the API server's list has no nodes at all", &of_one);
+    // This leader has not seen the node, but the note contains its name.
     let recorded = Route { owner: Some(owner("ours", "n8")), ..route("10.120.8.0/24", 8) };
     let mut world = listed(vec![node(1, &[])], vec![recorded]);
     world.asked.pass.parameters.budget.limit = Limit::Count(0);
     let all = approval("*") + " (this approves all routes that are held: look at /plan first)";
     says(&world.node("n8"), Fares::Held, "the change `delete 10.120.8.0/24 to 10.0.0.8` is", &all);
     says(&world.node("n9"), Fares::Unknown, "does not show a node \"n9\"", "check the name");
-    // The node is left out.
+    // The node is excluded.
     let left_out = NodeView { left_out: Some(LeftOut::NotSelected), ..node(1, &["10.120.1.0/24"]) };
     let mut world = listed(vec![left_out.clone()], Vec::new());
     world.asked.left_out = Some("--node-selector does not select it".to_owned());
@@ -434,7 +440,7 @@ fn a_condition_that_is_taken_back_is_named() {
         world.machine.apply(Event::Written(Box::new(written)), at(59));
     }
     let explained = world.node("n1");
-    says(&explained, Fares::Blocked, "something takes it back", "kubectl get node n1");
+    says(&explained, Fares::Blocked, "something undoes it", "kubectl get node n1");
     assert!(explained.next.starts_with("the condition is written at"), "{explained:?}");
 }
 
@@ -452,7 +458,7 @@ fn a_route_of_nobody_says_whose_it_is() {
         ("10.120.2.0/24", Fares::Foreign, "it drops packets", NOTHING),
         ("10.120.3.0/24", Fares::Foreign, "cluster test (UID theirs) is recorded", NOTHING),
         ("10.120.4.0/24", Fares::Working, "asking the cloud if it exists", "wait"),
-        ("10.120.5.0/24", Fares::Unknown, "there is no route", "check the CIDR"),
+        ("10.120.5.0/24", Fares::Unknown, "has no route", "check the CIDR"),
         ("n1", Fares::Unknown, "is not a CIDR", "use kind=Route&name="),
     ] {
         says(&world.route(cidr), fares, cause, mend);

@@ -8,7 +8,7 @@ use super::{About, Machine};
 use crate::routes::plan::Title;
 
 impl Machine {
-    /// The routes of these destinations, and whose they are.
+    /// Returns the routes of these destinations, and whose they are.
     pub(super) fn titles<'a>(
         &self,
         destinations: &[IpNet],
@@ -19,7 +19,7 @@ impl Machine {
         view.map(|view| self.planner.titles(about.now, &view, routes)).unwrap_or_default()
     }
 
-    /// A destination without a node and without a planned change.
+    /// Returns a destination without a node and without a planned change.
     pub(super) fn of_nobody(
         &self,
         destination: IpNet,
@@ -33,29 +33,27 @@ impl Machine {
         match foreign.or(open).or(titles().next()) {
             Some(Title::Foreign(why)) => Explanation::new(
                 Fares::Foreign,
-                format!("the route is another owner's and is never touched: {why}"),
+                format!("the route belongs to another owner and is never touched: {why}"),
                 "nothing has to be done; if it is not needed, remove it in the cloud",
             ),
             Some(Title::Open(why)) => Explanation::new(
                 Fares::Working,
                 why,
-                "wait: if the cloud says twice, at least a minute apart, that its target does not exist, the route goes",
+                "wait: if the cloud says twice, at least a minute apart, that its target does not exist, the route is deleted",
             ),
-            Some(Title::Ours(why)) => {
-                Explanation::fine(format!("the route is this cluster's ({why}) and stays as it is"))
-            }
+            Some(Title::Ours(why)) => Explanation::fine(format!(
+                "the route belongs to this cluster ({why}) and does not change"
+            )),
             None => Explanation::new(
                 Fares::Unknown,
-                format!(
-                    "there is no route of {destination}, and no node has this pod CIDR, by {seen}"
-                ),
+                format!("{destination} has no route, and no node has this pod CIDR, by {seen}"),
                 "check the CIDR; a node is explained by kind=Node&name=NAME",
             ),
         }
     }
 }
 
-/// The routes of these destinations, in lines.
+/// Returns the routes of these destinations, in lines.
 pub(super) fn there(destinations: &[IpNet], titles: &[(&Route, Title)]) -> Vec<String> {
     let of_one = |destination: &IpNet| {
         let routes = titles.iter().filter(|(route, _)| route.destination.trunc() == *destination);

@@ -101,7 +101,7 @@ impl Bench {
         self.tell(second, Event::Pass(Box::new(pass)))
     }
 
-    /// The table is listed with routes to these instances. Returns what the next look says.
+    /// Lists the table with routes to these instances. Returns what the next look says.
     fn listed(&mut self, second: u64, routes: &[(&str, u8)]) -> Vec<Effect> {
         self.pass(second);
         let route = |(cidr, number): &(&str, u8)| Route::new(net(cidr), instance(*number));
@@ -112,7 +112,7 @@ impl Bench {
         self.pass(second)
     }
 
-    /// The changes of a call get a lane.
+    /// Gives the changes of a call a lane.
     fn sending(&mut self, second: u64, batch: Vec<Planned>) -> (Vec<Planned>, Vec<Planned>) {
         let sending = Sending { batch, base: None, pass: self.look() };
         let (mut sent, mut withdrawn) = (Vec::new(), Vec::new());
@@ -132,7 +132,7 @@ fn instance(number: u8) -> RouteTarget {
     RouteTarget::Instance(ccm_cloud::ProviderId::parse(&id).expect("an ID"))
 }
 
-/// The changes that wait for a lane.
+/// Returns the changes that wait for a lane.
 fn waiting(effects: Vec<Effect>) -> Vec<Planned> {
     let mut calls = effects.into_iter().filter_map(|effect| match effect {
         Effect::Call(Call::Apply { batch, .. }) => Some(batch),
@@ -141,7 +141,7 @@ fn waiting(effects: Vec<Effect>) -> Vec<Planned> {
     calls.next().expect("a call")
 }
 
-/// A node that has gone, and whose route waits to go.
+/// Returns a node that has gone, and whose route waits to go.
 fn losing() -> (Bench, Vec<Planned>) {
     let (one, two) = (node(1, &[CIDR]), node(2, &["10.120.2.0/24"]));
     let mut bench = Bench::new(vec![one.clone(), two]);
@@ -199,7 +199,8 @@ fn a_loss_that_waits_is_made_if_the_plan_still_has_it() {
     }
 }
 
-/// A change that the plan of now makes only with another charge is not sent: the next leader would not know of it.
+/// A change that the current plan makes only with another charge is not sent, because the next
+/// leader would not know about it.
 #[test]
 fn a_loss_that_waits_is_not_made_by_a_charge_that_is_not_stored() {
     let (mut bench, call) = losing();
@@ -301,7 +302,8 @@ fn the_cluster_cidrs_are_left_to_the_next_leader() {
     assert_eq!(left, Some(vec![net("10.120.0.0/16")]));
 }
 
-/// The node has another machine when its route is refused: the route to that one is another change.
+/// The node has another machine when its route is refused. The route to that machine is another
+/// change.
 #[test]
 fn a_refusal_for_an_earlier_machine_delays_no_route() {
     for moves in [true, false] {

@@ -49,12 +49,12 @@ const CLUSTER: &str = "c-1";
 const CLUSTER_CIDRS: [&str; 2] = ["10.120.0.0/16", "fd00:120::/48"];
 const TAINT: &str = "ToBeDeletedByClusterAutoscaler";
 const WINDOW: Duration = Duration::from_mins(10);
-/// A pass begins so much later than what has woken it, and so long after the last one.
+/// A pass begins this long after the event that has woken it, and this long after the last pass.
 const COALESCE: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_secs(1);
 /// How many calls may wait for a lane.
 const LANES: usize = 8;
-/// More events at one time do not come to an end.
+/// More events at one time mean that they never end.
 const AT_ONCE: usize = 20_000;
 
 /// An event at a later time.
@@ -62,13 +62,13 @@ const AT_ONCE: usize = 20_000;
 enum Due {
     /// A call of the program gets a lane.
     Lane(Call),
-    /// Changes reach the cloud: those that the program asks for in place of each planned one.
+    /// Changes reach the cloud, as the program asks for them in place of each planned one.
     Reach { batch: Vec<Planned>, asked: Vec<Vec<RouteChange>>, base: Option<String> },
     /// A change is answered.
     Answer(Box<Planned>, Result<AppliedChange, CloudError>),
     /// The table is listed.
     Listed(Result<RouteTable, CloudError>),
-    /// Any other answer.
+    /// Another answer.
     Tell(Box<Event>),
     /// The store of a new leader is as new as its term.
     CatchUp,
@@ -82,7 +82,7 @@ enum Due {
     Rival(u32),
 }
 
-/// All there is.
+/// The whole world.
 pub(super) struct World {
     variant: Variant,
     dice: StdRng,
@@ -92,7 +92,7 @@ pub(super) struct World {
     router: Router,
     /// The nodes of the API server.
     nodes: BTreeMap<Name, Arc<Node>>,
-    /// The nodes that its lists leave out.
+    /// The nodes that its lists omit.
     hidden: BTreeSet<Name>,
     /// The nodes that the process sees.
     store: BTreeMap<Name, NodeView>,
@@ -100,11 +100,12 @@ pub(super) struct World {
     is_blind: bool,
     /// The targets that the process has seen on nodes, with the last node of each.
     known: BTreeMap<RouteTarget, Arc<Node>>,
-    /// The targets of nodes that were marked when they went, and since when a node has had them again.
+    /// The targets of nodes that were marked when they were deleted, and since when a node has had
+    /// them again.
     marked: BTreeMap<RouteTarget, Option<At>>,
     agenda: BTreeMap<(At, u64), Due>,
     number: u64,
-    /// When the machine looks at all nodes, and when it last did.
+    /// The time of the next pass over all nodes, and of the last one.
     due: At,
     passed: At,
     /// The nodes whose condition may have to be written, and when.
@@ -114,7 +115,7 @@ pub(super) struct World {
     faults: Vec<Fault>,
     /// True until all faults end.
     has_faults: bool,
-    /// Until when the cloud says that no target exists.
+    /// The time until which the cloud says that no target exists.
     denies_until: At,
     has_rival: bool,
     is_dual: bool,
@@ -181,13 +182,14 @@ impl World {
         world
     }
 
-    /// A new process begins, and leads.
+    /// Starts a new process, which leads.
     fn restart(&mut self) {
         let process = self.process();
         self.lead(process);
     }
 
-    /// This process begins to lead. What the last leader has sent may reach the cloud, and is not answered.
+    /// Lets this process begin to lead. What the last leader has sent may reach the cloud, and is
+    /// not answered.
     fn lead(&mut self, process: Process) {
         for ((at, number), due) in mem::take(&mut self.agenda) {
             match due {
@@ -213,7 +215,7 @@ impl World {
         };
         let term = Term { begun: self.now, deleted, networks, blocks: None };
         self.tell(Event::Term(Box::new(term)));
-        // A leader plans nothing before its store is as new as its term.
+        // A leader does not plan before its store is as new as its term.
         if self.variant == Variant::OldStore {
             self.is_blind = true;
             self.later(Duration::from_secs(5), Due::CatchUp);
@@ -248,7 +250,7 @@ impl World {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            // Nothing comes between the last look and the call.
+            // Nothing happens between the last pass and the call.
             Effect::Call(Call::Send { batch, base }) => self.send(batch, base),
             Effect::Call(call) => {
                 let wait = self.moment();
@@ -279,7 +281,7 @@ impl World {
         self.conditions.insert(name, self.now + wait);
     }
 
-    /// How long something takes, most times.
+    /// Returns a usual duration, or rarely a long one.
     fn moment(&mut self) -> Duration {
         let most = if self.dice.random_bool(0.05) { 3000 } else { 300 };
         Duration::from_millis(self.dice.random_range(0..most))
@@ -302,14 +304,14 @@ impl World {
         self.router.tick(self.now);
     }
 
-    /// When something happens next.
+    /// Returns when something happens next.
     fn next(&self) -> Option<At> {
         let agenda = self.agenda.keys().next().map(|(at, _)| *at);
         let condition = self.conditions.values().min().copied();
         [Some(self.due), agenda, condition].into_iter().flatten().min()
     }
 
-    /// The next thing happens.
+    /// Lets the next thing happen.
     fn one(&mut self) {
         if let Some(first) = self.agenda.first_entry().filter(|first| first.key().0 <= self.now) {
             let due = first.remove();
@@ -356,7 +358,7 @@ impl World {
         self.tell(Event::Pass(Box::new(pass)));
     }
 
-    /// All that a look depends on.
+    /// Returns all that a look depends on.
     fn look(&self) -> Pass {
         let waiting = self.agenda.values().filter(|due| matches!(due, Due::Lane(_)));
         Pass {
@@ -370,7 +372,7 @@ impl World {
         }
     }
 
-    /// The memory is written and read. It goes on as before.
+    /// Writes and reads the memory. The machine continues as before.
     fn store_memory(&mut self) {
         let text = serde_json::to_string(&self.machine).expect("the memory can be written");
         self.machine = serde_json::from_str(&text).expect("the memory can be read");
@@ -399,7 +401,7 @@ fn cluster(uid: &str) -> ClusterId {
     ClusterId { name: "kubernetes".to_owned(), uid: uid.to_owned() }
 }
 
-/// The settings. Some variants have others.
+/// Returns the settings. Some variants have others.
 fn parameters(variant: Variant, limit: u32, is_rare: bool) -> Parameters {
     let limit = if variant == Variant::NoBrake { 1000 } else { limit };
     let networks = match variant {

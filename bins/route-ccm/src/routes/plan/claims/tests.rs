@@ -15,7 +15,7 @@ fn hop(last: u8) -> RouteTarget {
     RouteTarget::Address([10, 0, 0, last].into())
 }
 
-/// Nodes 1 and 2 with their routes, and one to 10.0.0.99 that another owner has made.
+/// Returns nodes 1 and 2 with their routes, and a route to 10.0.0.99 that another owner has made.
 fn world() -> World {
     let nodes = vec![node(1, &["10.120.1.0/24"]), node(2, &["10.120.2.0/24"])];
     let routes = vec![
@@ -29,7 +29,7 @@ fn world() -> World {
     world
 }
 
-/// The instance of a node, as the cloud has it.
+/// Returns the instance of a node, as the cloud has it.
 fn machine(number: u8) -> Instance {
     let id = ProviderId::parse(&format!("sim://i-{number}")).expect("an ID");
     let address = NodeAddress::new(AddressKind::InternalIp, format!("10.0.0.{number}"));
@@ -40,7 +40,7 @@ fn found(instance: Instance) -> Lookup {
     Lookup::Found(Box::new(instance))
 }
 
-/// The cloud answers all questions of a plan: it has one instance for the number in each node's name.
+/// Answers all questions of a plan: it has one instance for the number in each node's name.
 fn answer(world: &mut World, now: At) -> usize {
     let claims = world.plan(now).claims;
     let number = |claim: &Claim| claim.node.name.trim_start_matches('n').parse().expect("a number");
@@ -53,7 +53,7 @@ fn answer(world: &mut World, now: At) -> usize {
     count
 }
 
-/// The node with this number says these addresses of itself.
+/// Lets the node with this number name these addresses as its own.
 fn says(world: &mut World, number: u8, addresses: &[u8]) {
     let name = format!("n{number}");
     let place = world.nodes.iter().position(|view| *view.node.name == *name).expect("a node");
@@ -66,7 +66,7 @@ fn says(world: &mut World, number: u8, addresses: &[u8]) {
     world.nodes[place] = after;
 }
 
-/// The unknown target exists.
+/// Lets the unknown target exist.
 fn exists(world: &mut World, now: At) {
     let plan = world.plan(now);
     let answers = plan.questions.iter().map(|one| (one.clone(), Ok(TargetState::Exists)));
@@ -89,7 +89,7 @@ fn an_address_that_only_a_node_says_takes_no_route() {
         answer(&mut world, at(time));
         assert_eq!(world.settle(at(time)), NOTHING, "{time}");
     }
-    // Nor by a node that comes with its destination as its pod CIDR.
+    // A node that comes with its destination as its pod CIDR does not do that either.
     world.nodes.push(node(3, &["10.120.200.0/24"]));
     says(&mut world, 3, &[99]);
     assert_eq!(world.settle(at(4000)), NOTHING);
@@ -101,7 +101,8 @@ fn an_address_that_only_a_node_says_takes_no_route() {
     assert!(why(&world.plan(at(5000)), "n3").0.contains("of another owner"));
 }
 
-/// A route to a node that is left out waits for a person. That node's word alone does not let it go for another node.
+/// A route to an excluded node waits for a person. The statement of that node alone does not allow
+/// its removal for another node.
 #[test]
 fn a_node_that_is_left_out_takes_no_route_by_its_word() {
     for (is_its, expect) in
@@ -134,13 +135,13 @@ fn what_the_cloud_has_confirmed_is_ours_when_the_node_is_gone() {
     answer(&mut world, at(0));
     world.goes(1, false);
     assert_eq!(world.settle(at(1)), ["delete 10.120.1.0/24 to 10.0.0.1"]);
-    // Its instance is asked for when it is gone already.
+    // The instance is asked for when it is already gone.
     let mut world = self::world();
     world.goes(1, false);
     assert_eq!(world.settle(at(1)), NOTHING);
     answer(&mut world, at(1));
     assert_eq!(world.settle(at(2)), ["delete 10.120.1.0/24 to 10.0.0.1"]);
-    // If that is gone as well, or has another address, the end of the target needs a proof.
+    // If the instance is also gone, or has another address, the end of the target needs a proof.
     let mut world = self::world();
     says(&mut world, 2, &[2]);
     world.goes(1, false);
@@ -160,14 +161,14 @@ fn what_the_cloud_has_confirmed_is_ours_when_the_node_is_gone() {
 
 #[test]
 fn a_route_to_another_address_of_the_node_waits_for_the_cloud() {
-    // Left by an earlier leader: to a node that has another pod CIDR now.
+    // An earlier leader has left a route to a node that now has another pod CIDR.
     let mut world = world();
     world.nodes[0] = node(1, &["10.120.7.0/24"]);
     assert_eq!(world.due(at(0)), ["create 10.120.7.0/24 to n1"]);
     answer(&mut world, at(0));
     let due = world.due(at(1));
     assert!(due.contains(&"delete 10.120.1.0/24 to 10.0.0.1".to_owned()), "{due:?}");
-    // And one where a node needs it.
+    // Another route is where a node needs it.
     let mut world = self::world();
     world.nodes[0] = node(1, &["10.120.2.0/24"]);
     world.nodes.remove(1);
@@ -198,7 +199,7 @@ fn what_this_process_has_made_is_ours_wherever_it_leads() {
     world.table.apply(&planned.change, &made);
     says(&mut world, 3, &[3]);
     assert_eq!(world.due(at(1)), ["replace 10.120.3.0/24 of n3: 10.0.0.77 -> 10.0.0.3"]);
-    // Only this route: another one to that target is not.
+    // Only this route is ours. Another one to that target is not.
     let other = ccm_cloud::RouteChange::Create(Arc::new(ccm_cloud::WantedRoute {
         destination: crate::routes::plan::tests::net("10.120.201.0/24"),
         ..planned_route(planned)
@@ -226,17 +227,17 @@ fn an_answer_that_does_not_come_is_asked_for_again() {
         world.planner.claimed(at(0), claims.into_iter().map(failed).collect());
         world
     };
-    // For the moment.
+    // This is only for the moment.
     let mut world = answers(ErrorKind::Unavailable);
     let plan = world.plan(at(1));
     assert_eq!((plan.claims.len(), plan.next), (0, Some(at(15))));
     assert_eq!(plan.due().count(), 1, "{:?}", plan.changes);
     assert_eq!(answer(&mut world, at(15)), 2);
     assert_eq!(world.due(at(15)).len(), 2);
-    // A cloud that cannot be asked.
+    // The cloud cannot be asked.
     let mut world = answers(ErrorKind::Forbidden);
     assert_eq!(world.due(at(1)).len(), 2);
-    // A token may just have expired: the second such answer in a row counts.
+    // A token may just have expired, so the second such answer in a row counts.
     let mut world = answers(ErrorKind::Unauthorized);
     assert_eq!(world.due(at(1)).len(), 1);
     let again = |error| {

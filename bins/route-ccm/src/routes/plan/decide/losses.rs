@@ -1,4 +1,4 @@
-//! Losses must pass the brake.
+//! Losses of routes must pass the brake.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(super) struct Loss {
     /// The node that waits for it.
     pub(super) place: Option<usize>,
     pub(super) orphan: Orphan,
-    /// Why it waits for a person, if it does.
+    /// The reason why it waits for a person, if it does.
     pub(super) waits: Option<Held>,
 }
 
@@ -48,7 +48,7 @@ impl Decider<'_> {
             self.lose(loss);
         }
         self.planner.give_back(&self.passed);
-        // An empty table may be a lie, and clears no doubt.
+        // An empty table may be a lie, and does not remove a doubt.
         let is_first = self.planner.networks.is_empty();
         if is_first || !self.is_in_doubt && self.plan.counts.ours > 0 {
             self.planner.networks = self.view.parameters.cluster_cidrs.clone();
@@ -105,11 +105,11 @@ impl Decider<'_> {
         };
         let is_proven = orphan.target.as_ref().is_some_and(|target| self.is_gone(target));
         if is_proven {
-            // The proof counts for as long as the route exists.
+            // The proof counts as long as the route exists.
             self.unknown.extend(orphan.target.clone());
         }
-        // What is marked or gone counts for no limit, but a list without any node is believed of no node. A limit of
-        // zero stops the proofs as well.
+        // Marked nodes and proven ends do not count for a limit, but a list without any nodes is
+        // never believed. A limit of zero also stops the proofs.
         let proof_counts =
             is_proven && self.view.parameters.budget.limit.of(self.plan.counts.ours) > 0;
         let counts = self.planner.brake.breaker().is_open() || !orphan.was_marked && !proof_counts;
@@ -121,7 +121,8 @@ impl Decider<'_> {
         let brake = &mut self.planner.brake;
         let is_new = !brake.window().after(self.now - budget.window).any(|(_, paid)| *paid == *uid);
         brake.request(self.now, &uid, population, budget)?;
-        // An earlier loss was charged: the next leader has to know of this one before it is made.
+        // An earlier loss was charged, so the next leader must know about this one before it is
+        // made.
         brake.renew(self.now, &uid);
         self.planner.passed.entry(destination).or_insert(is_new);
         self.passed.insert(destination);

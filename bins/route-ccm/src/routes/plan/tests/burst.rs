@@ -45,7 +45,7 @@ fn calls_are_full_as_long_as_nodes_wait() {
     assert_eq!(room(&sent, at(0)), [1000, 1000, 5000]);
     (0..300).for_each(|number| sent.insert(block(number).expect("a network"), at(0), None));
     assert_eq!(room(&sent, at(0)), [700, 500, 0]);
-    // Calls that hang take no place of others, up to a limit.
+    // Hanging calls do not take the places of others, up to a limit.
     assert_eq!(sent.next(at(0)), Some(at(3)));
     assert_eq!(room(&sent, at(3)), [1000, 1000, 0]);
     (0..3900).for_each(|number| sent.insert(block(number).expect("a network"), at(3), None));

@@ -4,7 +4,8 @@ use super::*;
 
 const FIRST: &str = "10.120.1.0/24";
 
-/// Node 1 has gone unmarked, and its route with it; node 21 has had the same pod CIDR, and is gone as well.
+/// Returns a world in which node 1 has gone unmarked, and its route with it; node 21 has had the
+/// same pod CIDR, and is gone as well.
 fn twice(was_marked: bool) -> (World, Planned) {
     let mut world = World::new(
         (1..=9).map(|one| node(one, &[&format!("10.120.{one}.0/24")])).collect(),
@@ -53,13 +54,13 @@ fn what_a_failed_change_was_charged_is_given_back_once() {
         );
         world.settle(at(0));
         world.goes(1, false);
-        // It is charged by the first of two plans.
+        // The first of two plans charges it.
         world.plan(at(10));
         let due: Vec<Planned> = world.plan(at(11)).due().cloned().collect();
         world.planner.sent(at(11), &due[0]);
         fails(&mut world, &due[0], maybe_done);
         assert_eq!(charged(&world).is_empty(), !maybe_done);
-        // Only what may be done stays charged, whatever comes later.
+        // Only losses that may be carried out stay charged, whatever comes later.
         let due: Vec<Planned> = world.plan(at(400)).due().cloned().collect();
         world.planner.sent(at(400), &due[0]);
         fails(&mut world, &due[0], false);
@@ -82,8 +83,8 @@ fn a_loss_that_is_not_due_any_more_costs_nothing() {
     assert_eq!(charged(&world), [""; 0]);
 }
 
-/// The first loss of the destination is charged, and so is the second one for as long as it lasts: before it is made, and
-/// when it is answered.
+/// The first loss of the destination is charged. So is the second one as long as it lasts: before
+/// it is made, and when it is answered.
 #[test]
 fn a_destination_that_goes_again_is_charged_anew() {
     for may_have_failed in [false, true] {

@@ -1,4 +1,4 @@
-//! Routes that are not this cluster's.
+//! Routes that do not belong to this cluster.
 
 use super::*;
 
@@ -50,7 +50,8 @@ fn an_unknown_target_needs_two_proofs() {
     assert_eq!(world.settle(at(61)), ["delete 10.120.4.0/24 to 10.9.9.9"]);
 }
 
-/// A cloud that shows the end of a target only by its route: the provider's word counts after five minutes.
+/// The cloud shows the end of a target only by its route: the provider's statement counts after
+/// five minutes.
 #[test]
 fn a_blackhole_is_replaced_after_two_words_of_the_provider() {
     let other = RouteTarget::Blackhole("rtb-1/10.120.4.0".to_owned());
@@ -69,8 +70,8 @@ fn a_blackhole_is_replaced_after_two_words_of_the_provider() {
     );
 }
 
-/// It is not a failure: its node waits, the table is listed, and if the list does not show it, it is sent again after a
-/// pause that grows, or that the cloud asks for.
+/// A pending change is not a failure: its node waits, the table is listed, and if the list does not
+/// show it, it is sent again after a growing pause, or the pause that the cloud asks for.
 #[test]
 fn a_change_that_the_cloud_is_still_making_is_sent_again_after_a_pause() {
     let words = ["create 10.120.1.0/24 to n1"];
@@ -96,7 +97,7 @@ fn a_change_that_the_cloud_is_still_making_is_sent_again_after_a_pause() {
     }
 }
 
-/// A conflict is not a failure, and the next list shows what others have changed.
+/// A conflict is not a failure, and the next list shows the changes of others.
 #[test]
 fn a_change_that_met_another_one_is_sent_again_after_the_list() {
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
@@ -154,7 +155,7 @@ fn recorded_routes_are_ours_wherever_they_lie() {
     );
 }
 
-/// Nodes 1 to this one with their routes, and a route to an unknown target.
+/// Returns nodes 1 to this one with their routes, and a route to an unknown target.
 fn with_unknown(last: u8) -> (World, RouteTarget) {
     let other = RouteTarget::Address("10.9.9.9".parse().expect("an address"));
     let cidr = |number: u8| format!("10.120.{number}.0/24");
@@ -195,7 +196,7 @@ fn most_witnesses_have_to_exist() {
     assert!(ask(&mut world, at(0), |_| true).is_some(), "the only one");
     let (mut world, _) = with_unknown(60);
     for minute in 0..30 {
-        // An answer with a third of what exists.
+        // The answer has a third of the existing targets.
         let denied = ask(&mut world, at(60 * minute), |number| number % 3 != 0);
         if denied.is_none() {
             assert_eq!(world.due(at(60 * minute + 1)), NOTHING, "{minute}");
@@ -205,7 +206,7 @@ fn most_witnesses_have_to_exist() {
 
 #[test]
 fn other_witnesses_are_asked_next_time() {
-    // Most nodes at the beginning of the table are without their instance.
+    // Most nodes at the beginning of the table have lost their instance.
     let (mut world, _) = with_unknown(60);
     let mut asked = std::collections::BTreeSet::new();
     for minute in 0..20 {
@@ -314,7 +315,7 @@ fn what_only_a_change_of_the_cluster_cidrs_makes_ours_waits_for_a_person() {
         let plan = world.plan(at(6 * 3600));
         assert_eq!((plan.counts.held, plan.due().count()), (0, 1), "a person approves it");
     }
-    // Nothing is in doubt in the new network, so it is what the next one is compared with.
+    // Nothing is in doubt in the new network, so the next one is compared with it.
     let own = route("10.120.1.0/24", instance(1));
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], vec![own]);
     world.planner = Planner::resume(at(0), Window::default(), old);
@@ -335,7 +336,7 @@ fn a_route_under_another_uid_serves_its_node() {
     assert_eq!((plan.counts.lent, plan.counts.foreign, plan.counts.nodes_complete), (1, 0, 1));
     assert_eq!((plan.changes.len(), plan.problems.len()), (0, 1));
     assert!(plan.problems[0].1.to_string().contains("check --cluster-uid"));
-    // One that carries no traffic, or leads elsewhere, does not.
+    // A route that does not carry traffic, or that leads elsewhere, does not.
     let defective = Route { defect: Some("down".to_owned()), ..lent(instance(1)) };
     for routes in
         [vec![defective], vec![lent(instance(2))], vec![lent(instance(1)), lent(instance(2))]]

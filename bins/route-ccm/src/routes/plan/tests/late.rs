@@ -1,4 +1,4 @@
-//! Answers that come late or not at all, and what they leave.
+//! Answers that come late or not at all, and their consequences.
 
 use super::*;
 
@@ -109,7 +109,8 @@ fn the_target_of_a_node_that_went_is_remembered_while_its_route_may_come() {
     assert!(world.former.get(&instance(1)).is_none());
 }
 
-/// Something makes a route again whose deletion was confirmed: the next one waits, also if a list between does not show it.
+/// Another client creates a route again whose deletion was confirmed: the next deletion waits, also
+/// if a list in between does not show the route.
 #[test]
 fn a_route_that_comes_again_and_again_waits() {
     let nodes = vec![node(1, &["10.120.1.0/24"]), node(2, &["10.120.2.0/24"])];

@@ -1,8 +1,8 @@
-//! Routes whose target is proven to be gone count for no limit.
+//! Routes whose target is proven to be gone do not count for a limit.
 
 use super::*;
 
-/// Twenty nodes with their routes; the first ten go without a mark.
+/// Returns twenty nodes with their routes; the first ten go without a mark.
 fn half_gone() -> World {
     let cidr = |number: u8| format!("10.120.{number}.0/24");
     let nodes = (1..21).map(|number| node(number, &[&cidr(number)])).collect();
@@ -56,7 +56,7 @@ fn what_exists_is_asked_about_less_and_less_often_and_stays() {
 #[test]
 fn a_proof_without_a_target_of_a_node_counts_for_the_brake() {
     let mut world = half_gone();
-    // All nodes that are left have no routes yet, so the cloud is asked about none of them.
+    // None of the remaining nodes has routes yet, so the cloud is not asked about them.
     let routes = world.table.destinations().map(|one| world.table.to(one)[0].clone());
     let routes = routes.filter(|one| one.destination < net("10.120.11.0/24")).collect();
     world.table = RouteTable { routes, room: Some(0), ..RouteTable::default() }.into();
@@ -66,7 +66,7 @@ fn a_proof_without_a_target_of_a_node_counts_for_the_brake() {
         assert_eq!(ask(&mut world, at(time), |_| false), 0, "no target of a node shows a lie");
     }
     assert_eq!(world.due(at(122)), first, "no more than the budget");
-    // The same for targets that did not belong to nodes.
+    // The same applies to targets that did not belong to nodes.
     let hop = |number: u8| RouteTarget::Address([10, 9, 9, number].into());
     let routes = (1..6).map(|number| route(&format!("10.120.{number}.0/24"), hop(number)));
     let mut world = World::new(vec![node(9, &["10.120.9.0/24"])], routes.collect());

@@ -6,7 +6,7 @@ fn hop(last: u8) -> RouteTarget {
     RouteTarget::Address([10, 0, 1, last].into())
 }
 
-/// Nodes with their routes to addresses that they no longer have.
+/// Returns nodes with their routes to addresses that they no longer have.
 fn moved() -> World {
     let cidr = |number: u8| format!("10.120.{number}.0/24");
     let nodes: Vec<NodeView> = (1..9).map(|number| node(number, &[&cidr(number)])).collect();
@@ -80,7 +80,7 @@ fn of_two_nodes_with_one_pod_cidr_one_has_the_route() {
     assert_eq!(plan.counts.ours, 2);
 }
 
-/// Whatever Kubernetes treats as one network or address is one.
+/// Texts that Kubernetes treats as one network or address count as one.
 #[test]
 fn networks_and_addresses_are_read_as_kubernetes_reads_them() {
     let mut odd = Node::clone(&node(1, &["::ffff:10.120.1.7/120"]).node);

@@ -6,12 +6,12 @@ use ccm_objects::{Taint, node_keys::UNINITIALIZED};
 use super::*;
 use crate::routes::plan::tests::{World, approves, at, net, node, route, why};
 
-/// Nodes 1 to 5 with these pod CIDRs.
+/// Returns nodes 1 to 5 with these pod CIDRs.
 fn nodes(cidrs: [&str; 5]) -> Vec<NodeView> {
     (1..).zip(cidrs).map(|(number, cidr)| node(number, &[cidr])).collect()
 }
 
-/// The last of five nodes has a wide pod CIDR.
+/// Returns five nodes, of which the last one has a wide pod CIDR.
 fn one_of_five() -> Vec<NodeView> {
     nodes(["10.120.1.0/24", "10.120.2.0/24", "10.120.3.0/24", "10.120.4.0/24", "10.120.128.0/17"])
 }
@@ -46,9 +46,9 @@ fn one_that_is_wider_than_those_of_most_waits_for_a_person() {
     assert_eq!(plan.counts.cidrs_wider_than_most, 1);
     let (text, has_failed) = why(&plan, "n5");
     assert_eq!(has_failed, Some(true));
-    assert!(text.contains("10.120.128.0/17 is wider than most nodes' (/24)"), "{text}");
+    assert!(text.contains("10.120.128.0/17 is wider than on most nodes (/24)"), "{text}");
     assert!(text.contains("--max-pod-cidr"), "{text}");
-    // A younger node has the addresses: its route is made, and the approval does not take it away.
+    // A younger node has the addresses: its route is created, and the approval does not remove it.
     world.nodes.push(node(6, &["10.120.130.0/24"]));
     assert_eq!(world.settle(at(2)), ["create 10.120.130.0/24 to n6"]);
     world.approval = Some(approves("*"));
@@ -58,7 +58,7 @@ fn one_that_is_wider_than_those_of_most_waits_for_a_person() {
     world.goes(6, true);
     let done = world.settle(at(4));
     assert_eq!(done, ["create 10.120.128.0/17 to n5", "delete 10.120.130.0/24 to sim://i-6"]);
-    // A route that stands does not need an approval.
+    // An existing route does not need an approval.
     world.approval = None;
     assert_eq!(world.settle(at(5)), [""; 0]);
     assert_eq!(world.plan(at(5)).counts.nodes_incomplete, 0);
@@ -94,7 +94,7 @@ fn the_flag_decides_in_place_of_the_other_nodes() {
         ("0", "10.120.128.0/17", true),
         ("26", "10.120.5.0/24", false),
         ("26", "10.120.5.0/26", true),
-        // Of the other family nothing is said.
+        // Nothing is said about the other family.
         ("26", "fd00:0:0:1::/64", true),
         ("0,72", "fd00:0:0:1::/64", false),
     ] {
@@ -117,7 +117,7 @@ fn with_blocks_of_ours_a_wider_one_is_refused() {
         Config { since, ..flags.check().expect("flags").0 }
     };
     let created = |number| node(number, &[]).node.created.map(At::from);
-    // All nodes have wider ones, as after a change of the size of blocks.
+    // All nodes have wider pod CIDRs, as after a change of the size of blocks.
     let wide =
         ["10.120.0.0/22", "10.120.4.0/22", "10.120.8.0/22", "10.120.12.0/22", "10.120.16.0/22"];
     for (since, expect) in [(None, 5), (created(5), 5), (created(3), 3)] {
@@ -178,12 +178,12 @@ fn a_node_with_the_provider_id_of_an_older_one_gets_no_route() {
         done.contains(&"replace 10.120.2.0/24 of n2: sim://i-3 -> sim://i-1".to_owned()),
         "{done:?}"
     );
-    // A route that stands stays.
+    // An existing route stays.
     let routes = vec![route("10.120.2.0/24", crate::routes::plan::tests::instance(1))];
     let mut world = World::new(pair(), routes);
     assert_eq!(world.settle(at(0)), ["create 10.120.1.0/24 to n1"]);
     assert_eq!(world.plan(at(1)).counts.nodes_complete, 2);
-    // An older one that is left out has it all the same.
+    // An older, excluded node has it nevertheless.
     let mut world = World::new(pair(), Vec::new());
     world.nodes[1].left_out = Some(crate::routes::plan::wanted::LeftOut::NotSelected);
     assert_eq!(world.settle(at(0)), [""; 0]);
@@ -192,7 +192,7 @@ fn a_node_with_the_provider_id_of_an_older_one_gets_no_route() {
 #[test]
 fn a_node_with_the_address_of_another_one_gets_no_route() {
     let address = |number: u8| ccm_objects::Address::new("InternalIP", format!("10.0.0.{number}"));
-    // The first node has no provider ID, and its kubelet says the address of the second one.
+    // The first node has no provider ID, and its kubelet reports the address of the second one.
     let mut liar = NodeView { id: None, ..node(1, &["10.120.1.0/24", "fd00:0:0:1::/64"]) };
     let changed = Arc::make_mut(&mut liar.node);
     (changed.provider_id, changed.addresses) = (None, vec![address(2)]);

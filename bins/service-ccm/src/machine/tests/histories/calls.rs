@@ -13,7 +13,7 @@ use crate::machine::{
 
 /// The end of a call.
 struct Fate {
-    /// True if the cloud carries it out. A call that fails may have been carried out.
+    /// True if the cloud carries it out. A failed call may have been carried out.
     is_made: bool,
     error: Option<CloudError>,
 }
@@ -94,7 +94,7 @@ impl World {
         CallAnswer::Delete(fate.answer(made).map(|made| self.deleted(made)))
     }
 
-    /// Another cloud has none of the load balancers, and does not replace them.
+    /// Answers as another cloud, which has none of the load balancers and does not replace them.
     fn ensure_elsewhere(&mut self, wanted: &Wanted) -> Result<Progress<LoadBalancer>, CloudError> {
         let uid = &wanted.front_end.owner.uid;
         if wanted.known.is_some() && !wanted.may_replace {
@@ -109,7 +109,7 @@ impl World {
 }
 
 impl Fate {
-    /// The answer to a call of which the cloud has made this.
+    /// Returns the answer to a call of which the cloud has made this.
     fn answer<T>(self, made: Option<T>) -> Result<T, CloudError> {
         match (self.error, made) {
             (None, Some(made)) => Ok(made),
@@ -120,7 +120,8 @@ impl Fate {
     }
 }
 
-/// True if the cloud has carried out the call, false if it works on it or has said something else.
+/// Returns true if the cloud has carried out the call, false if it works on it or has said
+/// something else.
 fn progress(answer: &CallAnswer) -> Result<bool, &CloudError> {
     const fn is_done<T>(answer: &Progress<T>) -> bool {
         matches!(answer, Progress::Done(_))

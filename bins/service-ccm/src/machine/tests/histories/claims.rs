@@ -20,7 +20,8 @@ const FAILING: Duration = Duration::from_mins(25);
 pub(super) struct Claims {
     /// The claims that are false now, and since when.
     since: BTreeMap<String, At>,
-    /// The load balancers without a Service, and the nodes that can be members, as the metrics count them.
+    /// The numbers in the metrics: of load balancers without a Service, and of nodes that can be
+    /// members.
     orphans: usize,
     eligible: usize,
     /// The owners of the load balancers that the cloud had at the last list, and when that was.
@@ -28,7 +29,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// A report agrees with the cloud when it is made.
+    /// Checks that a report agrees with the cloud when it is made.
     pub(super) fn hear(&mut self, effect: &Effect, cloud: &Cloud, (kind, now): (Kind, At)) {
         match effect {
             Effect::Tell(service, Tell::Deleted) => {
@@ -57,8 +58,8 @@ impl Claims {
         }
     }
 
-    /// No claim of a Service is false for long, unless it is kept as it was. Of a change by the user the machine may
-    /// not know yet.
+    /// Checks that no claim of a Service is false for long, unless it is kept as it was. Of a
+    /// change by the user the machine may not know yet.
     pub(super) fn check(
         &mut self,
         [api, store]: [&BTreeMap<Name, Arc<Service>>; 2],
@@ -80,17 +81,18 @@ impl Claims {
         }
     }
 
-    /// The cloud answers no call, so nothing is made good.
+    /// Handles a cloud that answers no call, so that no claim becomes right.
     pub(super) fn pause(&mut self) {
         self.since.clear();
     }
 
-    /// Another process leads, which has to look first.
+    /// Records that another process leads, which has to look first.
     pub(super) fn leads(&mut self) {
         *self = Self::default();
     }
 
-    /// In the end the metrics are right. A load balancer without a Service may be gone since the last list.
+    /// Checks that in the end the metrics are right. A load balancer without a Service may be gone
+    /// since the last list.
     pub(super) fn right(
         &self,
         api: &BTreeMap<Name, Arc<Service>>,
@@ -114,7 +116,7 @@ impl Claims {
     }
 }
 
-/// A claim of the Service that is false now.
+/// Returns a claim of the Service that is false now.
 fn false_claim(service: &Service, cloud: &Cloud) -> Option<String> {
     let own = cloud.of(&service.uid);
     let ([] | [_]) = &own[..] else { return None };

@@ -1,4 +1,4 @@
-//! A cloud with load balancers, as simple as it can be.
+//! A cloud with load balancers, as simple as possible.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,9 +29,10 @@ pub(super) struct Balancer {
     number: u8,
     /// True if it is gone when the cloud has ended its work.
     is_going: bool,
-    /// True if its pools have lost their members: only a full call gives them back.
+    /// True if its pools have lost their members, which only a full call restores.
     pub(super) is_drained: bool,
-    /// True if another client has taken its ports, or its creation broke off: a full look shows that.
+    /// True if another client has removed its ports, or its creation broke off, which a full read
+    /// shows.
     pub(super) is_bare: bool,
     pub(super) is_partial: bool,
     /// True if it belongs to another cluster.
@@ -160,7 +161,7 @@ impl Cloud {
         self.balancers.insert(format!("theirs-{name}"), one);
     }
 
-    /// The load balancers of all clusters.
+    /// Returns the load balancers of all clusters.
     pub(super) fn list_all(&self, now: At) -> Vec<LoadBalancer> {
         let show = |(id, one): (&String, &Balancer)| {
             let shown = one.show(id, Depth::Summary, now);
@@ -170,7 +171,7 @@ impl Cloud {
         self.balancers.iter().map(show).collect()
     }
 
-    /// The IDs of the load balancers of this owner, the oldest first.
+    /// Returns the IDs of the load balancers of this owner, the oldest first.
     pub(super) fn of(&self, uid: &str) -> Vec<String> {
         let own = self.balancers.iter().filter(|(_, one)| one.owner.uid == uid);
         let mut own: Vec<_> = own.map(|(id, one)| (one.made, id.clone())).collect();
@@ -178,13 +179,13 @@ impl Cloud {
         own.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// The IDs of the load balancers of this cluster, and the UIDs of their owners.
+    /// Returns the IDs of the load balancers of this cluster, and the UIDs of their owners.
     pub(super) fn owners(&self) -> impl Iterator<Item = (&String, &str)> {
         let ours = self.balancers.iter().filter(|(_, one)| !one.is_foreign);
         ours.map(|(id, one)| (id, &*one.owner.uid))
     }
 
-    /// All load balancers of this cluster, or those with these IDs.
+    /// Returns all load balancers of this cluster, or those with these IDs.
     pub(super) fn list(&self, ids: Option<&[String]>, depth: Depth, now: At) -> LoadBalancerList {
         let wanted = |id: &String| ids.is_none_or(|ids| ids.contains(id));
         let all = self.balancers.iter().filter(|(id, one)| wanted(id) && !one.is_foreign);
@@ -307,7 +308,7 @@ impl Cloud {
         })
     }
 
-    /// The load balancer of this owner has its digest, and lacks its ports.
+    /// Leaves the load balancer of this owner with its digest, and without its ports.
     pub(super) fn break_off(&mut self, uid: &str) {
         for one in self.balancers.values_mut().filter(|one| one.owner.uid == uid) {
             one.ports.clear();
@@ -315,7 +316,7 @@ impl Cloud {
         }
     }
 
-    /// Another client makes a second load balancer of this owner.
+    /// Makes a second load balancer of this owner, as another client.
     pub(super) fn duplicate(&mut self, id: &str, now: At) {
         let Some(one) = self.balancers.get(id).cloned() else { return };
         self.made = self.made.wrapping_add(1);
@@ -324,7 +325,7 @@ impl Cloud {
         self.balancers.insert(id, Balancer { number, version, made: now, ..one });
     }
 
-    /// There is a load balancer like this one whose Service is gone.
+    /// Adds a load balancer like this one, whose Service is gone.
     pub(super) fn abandon(&mut self, id: &str, now: At) {
         self.duplicate(id, now);
         let number = self.made;
@@ -334,7 +335,7 @@ impl Cloud {
         }
     }
 
-    /// Another client takes the ports of a load balancer, whose digest stays.
+    /// Removes the ports of a load balancer as another client does; the digest stays.
     pub(super) fn take_ports(&mut self, id: &str) {
         let version = self.version();
         if let Some(one) = self.balancers.get_mut(id) {
@@ -343,12 +344,13 @@ impl Cloud {
         }
     }
 
-    /// The cloud shows none of the load balancers that it has.
+    /// Hides all load balancers of the cloud.
     pub(super) fn hide(&mut self) {
         self.hidden.append(&mut self.balancers);
     }
 
-    /// It shows them again. `doubles`: also those whose owner has another one by now. Returns true if there is one.
+    /// Shows them again. `doubles`: also those whose owner has another one by now. Returns true if
+    /// there is one.
     pub(super) fn bring_back(&mut self, doubles: bool) -> bool {
         let mut hidden = std::mem::take(&mut self.hidden);
         let has_other = |one: &Balancer| !one.is_foreign && !self.of(&one.owner.uid).is_empty();
@@ -370,7 +372,7 @@ impl Cloud {
         self.hidden.values().any(|one| one.owner.uid == uid)
     }
 
-    /// Another client changes a load balancer.
+    /// Changes a load balancer as another client does.
     pub(super) fn spoil(&mut self, id: &str) {
         let version = self.version();
         if let Some(one) = self.balancers.get_mut(id) {

@@ -36,7 +36,7 @@ pub(super) enum Flight {
 
 /// How long the longest answer takes, in milliseconds.
 const SLOWEST: usize = 2000;
-/// How soon the rules are looked at again when only time passes.
+/// How soon the rules are checked again when only time passes.
 const RARELY: Duration = Duration::from_secs(30);
 
 impl World {
@@ -51,7 +51,7 @@ impl World {
             self.cloud.work(self.now);
             let is_note = matches!(what, Next::Note);
             self.perform(what);
-            // A note changes nothing that a rule looks at.
+            // A note does not change anything that a rule checks.
             if !is_note || self.now.since(self.checked) > RARELY {
                 self.check();
             }
@@ -59,7 +59,7 @@ impl World {
         panic!("there is no end of work at {}", self.now);
     }
 
-    /// The rules that hold after each event.
+    /// Checks the rules that hold after each event.
     fn check(&mut self) {
         self.checked = self.now;
         self.see_labels();
@@ -91,7 +91,7 @@ impl World {
         all.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// One list comes after the other.
+    /// Returns true while a list is under way: one list comes after the other.
     fn is_listing(&self) -> bool {
         let is_part = |flight: &Flight| {
             matches!(flight, Flight::List(_) | Flight::Instance | Flight::Read(..))
@@ -144,7 +144,7 @@ impl World {
             }
             Next::Note => {
                 self.tasks.note = self.now + Duration::from_secs(2);
-                // The Lease is renewed.
+                // This renews the Lease.
                 self.lease.0 = self.lease.1.clone();
                 self.leave(false);
             }
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// A Service is due on this lane.
+    /// Makes a Service due on this lane.
     pub(super) fn look(&mut self, lane: Lane, name: &Name, may_call: bool) {
         let mut due = self.due(lane, name, may_call);
         self.tell_labels(&due.selector);
@@ -338,7 +338,7 @@ impl World {
         self.follows_default();
     }
 
-    /// The Lease approves that any member leaves, and that any load balancer is replaced.
+    /// Approves on the Lease that any member leaves, and that any load balancer is replaced.
     pub(super) fn approve_all(&mut self) {
         let until = (self.now + Duration::from_hours(1000)).to_string();
         let annotation = |key: &str| match key {
@@ -350,7 +350,8 @@ impl World {
         self.hear(Event::Approved([approval.clone(), approval]));
     }
 
-    /// A Service is served, and load balancers follow a node that joins and one that leaves.
+    /// Checks that a Service is served, and that load balancers follow a node that joins and one
+    /// that leaves.
     fn follows_soon(&mut self) {
         let key: Name = "other/late".into();
         self.add_service(&key);
@@ -376,7 +377,7 @@ impl World {
 }
 
 impl World {
-    /// The Services that ask for a load balancer, and their load balancers.
+    /// Returns the Services that ask for a load balancer, and their load balancers.
     fn served(&self) -> impl Iterator<Item = (&Arc<Service>, &Balancer)> {
         let own = |service: &Arc<Service>| self.cloud.of(&service.uid);
         let asking = self.api.values().filter(|service| asks_for_one(service));
@@ -385,7 +386,7 @@ impl World {
     }
 }
 
-/// The first whole millisecond from then on: events of the door come at whole milliseconds.
+/// Returns the first whole millisecond from then on: events of the door come at whole milliseconds.
 fn whole(at: At) -> At {
     let millis = at.0.as_nanos().div_ceil(1_000_000);
     At(Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)))

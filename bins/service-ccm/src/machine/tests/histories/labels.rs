@@ -28,7 +28,7 @@ pub(super) const OTHER: &str = "example.com/other";
 /// For how long a label may still be the reason why a member leaves.
 const LATELY: Duration = Duration::from_mins(15);
 
-/// The nodes that the provider selects for this Service.
+/// Returns the nodes that the provider selects for this Service.
 pub(super) fn selector(service: &Service, default: &NodeSelector) -> NodeSelector {
     service.annotation(POOL).map_or_else(|| default.clone(), NodeSelector::parse)
 }
@@ -38,7 +38,7 @@ pub(super) fn is_eligible(node: &Node) -> bool {
     node.taints.is_empty() && !node.labels.contains_key(EXCLUDE_NODE)
 }
 
-/// The labels of a node as the provider compares them.
+/// Returns the labels of a node as the provider compares them.
 pub(super) fn is_selected(node: &Node, by: &NodeSelector) -> bool {
     let labels = node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));
     by.matches(&labels.collect())
@@ -78,7 +78,7 @@ impl Excuses {
     pub(super) fn excuse(&self, uid: &str, node: &str, now: At) -> bool {
         let lately = |at: Option<&At>| at.is_some_and(|at| now.since(*at) < LATELY);
         let is_chosen = lately(self.choosers.get(uid)) && self.nodes.contains(node);
-        // One that was never complete carries no traffic.
+        // A load balancer that was never complete does not carry traffic.
         let is_new = !self.nodes.is_empty() && !self.complete.contains(uid);
         is_new || is_chosen || lately(self.excluded.get(node))
     }
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// The labels by which the Services select.
+    /// Returns the labels by which the Services select.
     pub(super) fn selectors(&self) -> Vec<NodeSelector> {
         let mut selectors = Vec::new();
         for service in self.store.values().filter(|service| service.is_load_balancer) {
@@ -105,7 +105,7 @@ impl World {
         selectors
     }
 
-    /// A Service is due whose selector may ask for labels that did not count.
+    /// Makes a Service due whose selector may ask for labels that did not count.
     pub(super) fn tell_labels(&mut self, selector: &NodeSelector) {
         if self.without != Some(Without::Labels) && self.machine.lacks_labels(selector) {
             let nodes = self.nodes.values().cloned().collect();
@@ -128,7 +128,7 @@ impl World {
         self.hear(Event::Node(Changed { old: Some(old), new: Some(new) }));
     }
 
-    /// Labels of nodes, the choice of a Service or the default of the provider change.
+    /// Changes labels of nodes, the choice of a Service or the default of the provider.
     pub(super) fn change_labels(&mut self) {
         let names: Vec<Name> = self.nodes.keys().cloned().collect();
         let place = self.random.below(names.len());
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// The provider selects by other labels by default.
+    /// Lets the provider select by other labels by default.
     fn change_default(&mut self) {
         let pool = ["", "pool=a", "pool=b"][self.random.below(3)];
         self.offer.selector = NodeSelector::parse(pool);
@@ -161,7 +161,7 @@ impl World {
         self.offered(self.random.clone().one_in(2));
     }
 
-    /// A user has a Service select nodes, or not any more.
+    /// Lets a user have a Service select nodes, or not any more.
     fn choose_pool(&mut self) {
         let place = self.random.below(self.api.len());
         let Some(key) = self.api.keys().nth(place).cloned() else { return };
@@ -172,7 +172,7 @@ impl World {
         });
     }
 
-    /// Load balancers follow another default of the provider soon.
+    /// Checks that load balancers soon follow another default of the provider.
     pub(super) fn follows_default(&mut self) {
         if self.kind != Kind::Labels {
             return;
@@ -186,8 +186,8 @@ impl World {
         }
     }
 
-    /// Nodes that are marked right before they go leave load balancers, also if many go, and if another process
-    /// leads by then.
+    /// Checks that nodes that are marked right before they go leave load balancers, also if many
+    /// go, and if another process leads by then.
     pub(super) fn marked_leave(&mut self) {
         if self.kind != Kind::Nodes {
             return;

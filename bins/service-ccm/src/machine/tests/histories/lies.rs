@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl World {
-    /// The cloud begins to be another one, or ends it.
+    /// Lets the cloud begin to be another one, or end it.
     pub(super) fn change_lie(&mut self) {
         if !self.is_lying && self.random.one_in(3) {
             self.is_lying = true;
@@ -39,14 +39,14 @@ impl World {
         self.is_lying && !self.is_same
     }
 
-    /// Clients have learnt the address of its load balancer.
+    /// Returns true if clients have learnt the address of its load balancer.
     pub(super) fn shows_address(&self, uid: &str) -> bool {
         let service = self.api.values().find(|one| *one.uid == *uid);
         let details = service.and_then(|service| service.details.as_deref());
         details.is_some_and(|details| !details.ingress.is_empty())
     }
 
-    /// It is time to list, if the provider has a list.
+    /// Lists, if the provider has a list.
     pub(super) fn list_all(&mut self) {
         if self.offer.traits.lists {
             return self.fly(Flight::List(self.now));
@@ -76,7 +76,7 @@ impl World {
         false
     }
 
-    /// A call is made: the settings allow it.
+    /// Checks a call that is made: the settings allow it.
     pub(super) fn asks(&mut self, ask: &Ask) {
         let name: &Name = &ask.name;
         let is_marked = |service: Option<&std::sync::Arc<Service>>| {

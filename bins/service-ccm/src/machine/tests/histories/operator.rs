@@ -24,7 +24,7 @@ use crate::{
 
 /// The class that the settings may exclude.
 const GOLD: &str = "gold";
-/// How soon a load balancer is gone when the class of its Service is another one.
+/// How soon a load balancer is gone after the class of its Service has changed.
 const RELEASED: Duration = Duration::from_mins(12);
 
 /// Returns true if the load balancer and the conditions of this Service stay as they were.
@@ -45,13 +45,13 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Another process leads, which has served nothing.
+    /// Records that another process leads, which has served nothing.
     pub(super) fn leads(&mut self) {
         (self.by_this, self.left) = Default::default();
     }
 
-    /// Only what the settings cover is configured, and what only the settings exclude is not deleted unless a user
-    /// approves that. A Service that is too large stays as it is.
+    /// Checks that only Services that the settings cover are configured, and that excluded ones are
+    /// not deleted unless a user approves that. A Service that is too large stays as it is.
     pub(super) fn asked(
         &mut self,
         ask: &Ask,
@@ -80,7 +80,7 @@ impl Served {
         }
     }
 
-    /// The store has heard of a change.
+    /// Records that the store has heard of a change.
     pub(super) fn told(&mut self, service: &Service, settings: &Parameters, now: At) {
         let class = service.details.as_ref().and_then(|details| details.class.clone());
         let has_other = self.by_this.get(&*service.uid).is_some_and(|served| *served != class);
@@ -92,7 +92,7 @@ impl Served {
         }
     }
 
-    /// The settings have changed: what they serve again stays.
+    /// Records that the settings have changed: what they serve again stays.
     fn settings_changed(&mut self, store: &BTreeMap<Name, Arc<Service>>, settings: &Parameters) {
         let covered = store.values().filter(|service| settings.classes.cover(service));
         for service in covered {
@@ -105,7 +105,7 @@ impl Served {
         self.changed.contains(uid)
     }
 
-    /// The Services whose load balancer should be gone by now.
+    /// Returns the Services whose load balancer should be gone by now.
     fn overdue(&self, now: At) -> impl Iterator<Item = &String> {
         let all = self.left.iter().filter(move |(_, since)| now.since(**since) > RELEASED);
         all.map(|(uid, _)| uid)
@@ -113,7 +113,7 @@ impl Served {
 }
 
 impl World {
-    /// The operator changes the settings, or approves that a load balancer goes.
+    /// Changes the settings, or approves that a load balancer goes.
     pub(super) fn change_settings(&mut self) {
         let classes = &mut self.settings.classes;
         match self.random.below(5) {
@@ -125,7 +125,7 @@ impl World {
         self.tell_settings();
     }
 
-    /// The settings serve all Services that have no class of another controller.
+    /// Lets the settings serve all Services that have no class of another controller.
     fn serve_all(&mut self) {
         let classes = &mut self.settings.classes;
         (classes.classless, classes.served) = (true, vec![GOLD.to_owned()]);
@@ -138,7 +138,7 @@ impl World {
         self.hear(Event::Settings { settings, services });
     }
 
-    /// A user approves that the load balancer of a Service goes, if the settings exclude that.
+    /// Lets a user approve that the load balancer of a Service goes, if the settings exclude that.
     fn approve_release(&mut self, key: Option<Name>) {
         let place = self.random.below(self.api.len());
         let key = key.or_else(|| self.api.keys().nth(place).cloned());
@@ -162,7 +162,7 @@ impl World {
         self.store_as(service);
     }
 
-    /// A user changes the class or the size of a Service, or takes its node ports.
+    /// Changes the class or the size of a Service, or takes its node ports.
     pub(super) fn change_wish(&mut self) {
         let place = self.random.below(self.api.len());
         let Some(key) = self.api.keys().nth(place).cloned() else { return };
@@ -184,12 +184,12 @@ impl World {
         });
     }
 
-    /// The class of a Service that the settings may exclude.
+    /// Returns the class of a Service that the settings may exclude.
     pub(super) fn gold(&mut self) -> Option<Name> {
         (self.kind == Kind::Settings && self.random.one_in(3)).then(|| GOLD.into())
     }
 
-    /// All Services are right, and the settings serve them.
+    /// Makes all Services right, and lets the settings serve them.
     pub(super) fn mend_all(&mut self) {
         if self.kind != Kind::Settings {
             return;
@@ -212,7 +212,7 @@ impl World {
         self.tell_all();
     }
 
-    /// A load balancer goes when its Service has got a class of others.
+    /// Checks that a load balancer goes when its Service has got a class of others.
     pub(super) fn check_classes(&self) {
         for uid in self.rules.classes.overdue(self.now) {
             let is_held = self.cloud.of(uid).is_empty();
@@ -220,7 +220,7 @@ impl World {
         }
     }
 
-    /// The page says that nothing is done for a Service only if that is so.
+    /// Checks that the page says that nothing is done for a Service only if that is so.
     pub(super) fn shown(&self, shown: &PlanPage) {
         let asks = |service: &Service| service.is_load_balancer && !service.deleting;
         let covers = |service: &Service| self.settings.classes.cover(service);
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// The Lease approves that lost load balancers are replaced: they are at once.
+    /// Approves on the Lease that lost load balancers are replaced: they are at once.
     pub(super) fn approval_replaces(&mut self) {
         let held: Vec<Arc<Service>> =
             self.store.values().filter(|one| self.is_held(one)).cloned().collect();

@@ -1,4 +1,4 @@
-//! Other clients: they change the cloud, and take back what is written to a Service.
+//! Other clients, which change the cloud and undo the writes to a Service.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use super::{
     world::{Kind, World},
 };
 
-/// The most writes in an hour to a Service of which another client takes back all of them: each part is repeated
-/// every five minutes, and each condition with and without the addresses.
+/// The maximum number of writes in an hour to a Service if another client undoes all of them: each
+/// part is repeated every five minutes, and each condition with and without the addresses.
 const REPEATED: usize = 120;
 
 impl World {
-    /// Another client changes, deletes or doubles a load balancer.
+    /// Changes, deletes or doubles a load balancer as another client does.
     pub(super) fn spoil(&mut self) {
         let place = self.random.below(self.cloud.balancers.len());
         let Some((id, one)) = self.cloud.balancers.iter().nth(place) else { return };
@@ -30,7 +30,8 @@ impl World {
         self.rules.spoilt();
     }
 
-    /// Another client clears the status of a Service, and takes back each write to it: the writes become rare.
+    /// Clears the status of a Service as another client, which undoes each write to it: the writes
+    /// become rare.
     pub(super) fn contest(&mut self) {
         let is_shown = |service: &ccm_objects::Service| {
             service.details.as_ref().is_some_and(|details| !details.ingress.is_empty())

@@ -29,13 +29,13 @@ pub(super) const THEIRS: &str = "theirs";
 /// The taint of an autoscaler.
 pub(super) const MARK: &str = "ToBeDeletedByClusterAutoscaler";
 
-/// The number of names of Services.
+/// Returns the number of names of Services.
 pub(super) const fn services(kind: Kind) -> usize {
     if matches!(kind, Kind::Nodes | Kind::Lies) { 6 } else { 4 }
 }
 
 impl World {
-    /// Something happens, and then time passes.
+    /// Lets something happen, and then time pass.
     pub(super) fn step(&mut self) {
         match self.random.below(12) {
             0 | 1 => self.edit_service(),
@@ -50,7 +50,7 @@ impl World {
             9 if self.kind == Kind::Settings => self.change_wish(),
             7 if self.kind == Kind::Refusals => self.change_trouble(),
             9 if self.kind == Kind::Refusals && self.random.one_in(3) => self.hurry(),
-            // No question is answered half by the one cloud, half by the other.
+            // No question is answered by both clouds.
             7 | 9 if self.kind == Kind::Lies && self.flights.is_empty() => {
                 self.change_lie();
             }
@@ -59,7 +59,7 @@ impl World {
                 self.contested = self.api.keys().nth(place).cloned();
             }
             8 if self.random.one_in(4) => {
-                // Of what happens between two leaders, the new one sees only the result.
+                // The new leader sees only the result of events between two leaders.
                 if self.kind == Kind::Nodes {
                     self.change_nodes();
                 }
@@ -77,7 +77,7 @@ impl World {
         self.explain(&self.store);
     }
 
-    /// Each Service has an explanation.
+    /// Checks that each Service has an explanation.
     pub(super) fn explain(&self, services: &BTreeMap<Name, Arc<Service>>) {
         // A Service that has to be read again is not planned at once.
         if self.kind == Kind::Settings && !self.is_calm {
@@ -104,7 +104,7 @@ impl World {
         service
     }
 
-    /// A user creates a Service.
+    /// Lets a user create a Service.
     pub(super) fn add_service(&mut self, key: &Name) {
         let uid = format!("uid-{}", self.versions).into();
         let class = self.random.one_in(6).then(|| THEIRS.into());
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// A user creates or changes a Service.
+    /// Lets a user create or change a Service.
     fn edit_service(&mut self) {
         let key: Name = format!("shop/web-{}", self.random.below(services(self.kind))).into();
         if !self.api.contains_key(&key) {
@@ -140,7 +140,7 @@ impl World {
         self.edit(&key);
     }
 
-    /// A user changes this Service.
+    /// Lets a user change this Service.
     pub(super) fn edit(&mut self, key: &Name) {
         let Some(known) = self.api.get(key).filter(|known| !known.deleting) else { return };
         let mut service = Service::clone(known);
@@ -154,14 +154,14 @@ impl World {
         self.store_as(service);
     }
 
-    /// A user deletes a Service, or removes the finalizer as well.
+    /// Lets a user delete a Service, or remove the finalizer as well.
     fn end_service(&mut self) {
         let place = self.random.below(self.api.len());
         let Some(key) = self.api.keys().nth(place).cloned() else { return };
         self.end(&key);
     }
 
-    /// The same for this one.
+    /// Does the same for this Service.
     pub(super) fn end(&mut self, key: &Name) {
         let Some(service) = self.api.get(key).cloned() else { return };
         let releases = self.kind == Kind::Others && self.random.one_in(4);
@@ -170,7 +170,7 @@ impl World {
         self.store_as(service);
     }
 
-    /// The store hears of changes, in their order.
+    /// Tells the store of changes, in their order.
     fn tell_some(&mut self) {
         let count = self.random.below(self.news.len() + 1);
         (0..count).for_each(|_| self.tell_one());
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// The API server's answer to a write.
+    /// Returns the API server's answer to a write.
     pub(super) fn write(&mut self, write: &Write) -> Result<Arc<Service>, Option<ApiError>> {
         if !self.is_calm && self.kind == Kind::Faults && self.random.one_in(5) {
             let errors = [None, Some(ApiError::Conflict), Some(ApiError::Timeout)];
@@ -247,7 +247,8 @@ impl World {
         Ok(new)
     }
 
-    /// A node with this number comes, or is as it should be. `is_marked`: an autoscaler says that it goes.
+    /// Adds a node with this number, or makes it as it should be. `is_marked`: an autoscaler says
+    /// that it goes.
     pub(super) fn set_node(&mut self, number: usize, is_marked: bool) {
         let name: Name = format!("node-{number}").into();
         let taint = Taint { key: MARK.into(), ..Taint::default() };
@@ -275,7 +276,7 @@ impl World {
         if self.random.one_in(2) {
             return self.set_node(number, true);
         }
-        // By mistake many may go at once.
+        // Many may be deleted at once by mistake.
         let many = matches!(self.kind, Kind::Nodes | Kind::Labels);
         let count = if many && self.random.one_in(3) { NODES } else { 1 };
         for number in number..(number + count).min(NODES) {

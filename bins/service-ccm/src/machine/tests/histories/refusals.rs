@@ -23,7 +23,7 @@ use crate::{
 
 /// The most calls of one kind for one Service in ten minutes.
 const CALLS: usize = 60;
-/// For how long no Service says that the cloud is late.
+/// For this long, no Service may say that the cloud is late.
 const EARLY: Duration = Duration::from_secs(5);
 
 /// The calls to the cloud, and its answers.
@@ -39,7 +39,8 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// A call that fails again and again is tried less and less often. `is_sent`: the call reaches the cloud.
+    /// Checks that a call that fails again and again is tried less and less often. `is_sent`: the
+    /// call reaches the cloud.
     pub(super) fn asked(&mut self, ask: &Ask, is_sent: bool, now: At) {
         let kind = match &ask.question {
             Question::Ensure(_) => "ensure",
@@ -59,7 +60,7 @@ impl Calls {
         assert!(made.len() <= CALLS, "Calls: {} to {kind} {}", made.len(), ask.name);
     }
 
-    /// The cloud answers. None: it works on it.
+    /// Records that the cloud answers. None: it works on it.
     pub(super) fn answered(&mut self, name: &Name, uid: &str, answer: Result<bool, &CloudError>) {
         match answer {
             Ok(true) => {
@@ -75,22 +76,22 @@ impl Calls {
         }
     }
 
-    /// Only what did not return in time goes to the slow lanes.
+    /// Checks that only calls that did not return in time go to the slow lanes.
     pub(super) fn queued(&self, name: &Name, lane: Lane, turn: Turn) {
         let comes = !matches!(turn, Turn::Well | Turn::Gone);
         let is_slow = lane == Lane::Slow && comes;
         assert!(!is_slow || self.hung.contains(name), "Slow: {name} is queued: {turn:?}");
     }
 
-    /// A call that was not sent has not failed.
+    /// Checks that a call that was not sent has not failed.
     pub(super) fn told(effect: &Effect) {
         if let Effect::Tell(service, Tell::Failed { error, .. }) = effect {
             assert!(!error.unsent, "Unsent: {} is told that it has failed", service.key);
         }
     }
 
-    /// A condition says that the cloud is late only if it is, and that it is unavailable only if it has refused a
-    /// call.
+    /// Checks that a condition says that the cloud is late only if it is, and that it is
+    /// unavailable only if it has refused a call.
     pub(super) fn written(&self, write: &Write, now: At) {
         let Step::Write(change) = &write.step else { return };
         let (uid, name) = (&*write.service.uid, &write.service.key);
@@ -103,19 +104,19 @@ impl Calls {
         assert!(!says(Reason::CloudUnavailable) || is_refused, "Cause: {write:?}");
     }
 
-    /// When such a call was made last.
+    /// Returns when such a call was made last.
     pub(super) fn last(&self, uid: &str, kind: &'static str) -> Option<At> {
         self.made.get(&(uid.to_owned(), kind))?.last().copied()
     }
 
-    /// Another process leads.
+    /// Records that another process leads.
     pub(super) fn leads(&mut self) {
         self.begun.clear();
     }
 }
 
 impl World {
-    /// The cloud begins to refuse calls, or ends it.
+    /// Lets the cloud begin to refuse calls, or end it.
     pub(super) fn change_trouble(&mut self) {
         let error = |kind| CloudError::new(kind, "no");
         match self.random.below(8) {
@@ -137,7 +138,7 @@ impl World {
         }
     }
 
-    /// A creation breaks off, and the leader may end. Returns true if another one begins to lead.
+    /// Breaks off a creation, and may end the leader. Returns true if another one begins to lead.
     pub(super) fn breaks_off(&mut self, wanted: &Wanted) -> bool {
         let uid = &wanted.front_end.owner.uid;
         let is_new = self.cloud.of(uid).is_empty() && wanted.known.is_none();
@@ -157,7 +158,7 @@ impl World {
         (self.trouble, self.cloud.is_blind) = (None, false);
     }
 
-    /// A user changes a Service again and again, and may delete it then.
+    /// Lets a user change a Service again and again, and then perhaps delete it.
     pub(super) fn hurry(&mut self) {
         let place = self.random.below(self.api.len());
         let Some(key) = self.api.keys().nth(place).cloned() else { return };
@@ -173,13 +174,14 @@ impl World {
         }
     }
 
-    /// A Service is deleted: that waits for nothing.
+    /// Deletes a Service: that waits for nothing.
     pub(super) fn ends_at_once(&self, service: &Service) {
         let name = &service.key;
         assert!(self.is_in_hand(name), "Deletion: {name} waits");
     }
 
-    /// A call that the cloud has refused is tried again soon when settings, provider or nodes have changed.
+    /// Checks that a call that the cloud has refused is tried again soon when settings, provider or
+    /// nodes have changed.
     pub(super) fn tries_again_soon(&mut self) {
         if self.kind != Kind::Refusals {
             return;
@@ -204,14 +206,14 @@ impl World {
         self.is_served(&key);
     }
 
-    /// The Service has its address.
+    /// Checks that the Service has its address.
     pub(super) fn is_served(&self, key: &Name) {
         let service = self.api.get(key).and_then(|service| service.details.as_deref());
         let is_served = service.is_some_and(|details| !details.ingress.is_empty());
         assert!(is_served, "Soon: {service:?}, and the cloud needs {:?}", self.cloud.takes);
     }
 
-    /// The store has heard of a change.
+    /// Records that the store has heard of a change.
     pub(super) fn told(&mut self, changed: Changed<Service>) {
         let is_deleting = |one: &Option<std::sync::Arc<Service>>| {
             one.as_ref().is_some_and(|service| service.deleting)

@@ -1,4 +1,4 @@
-//! The room of a namespace: crowds of Services that want it, and whose turn it is.
+//! The room of a namespace: crowds of Services that want it, and their turns.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ type Services = BTreeMap<Name, Arc<Service>>;
 pub(super) struct Waiting {
     /// Since when each one waits, and when it was created, by UID.
     since: BTreeMap<String, (At, i64)>,
-    /// Those that a Service has passed that was created later, its name, and when.
+    /// The Services that a later one has passed, with the name of the later one, and when.
     passed: Vec<(String, Name, At)>,
 }
 
@@ -34,7 +34,7 @@ fn created(service: &Service) -> i64 {
 }
 
 impl Waiting {
-    /// A Service has got its room.
+    /// Records that a Service has got its room.
     pub(super) fn enters(&mut self, service: &Service, now: At) {
         if service.annotation(ID).is_some() || !service.key.starts_with("shop/") {
             return;
@@ -46,8 +46,9 @@ impl Waiting {
         self.passed.extend(passed.map(|(uid, _)| (uid.clone(), Name::clone(name), now)));
     }
 
-    /// No Service waits on when a later one has got its room. The machine must know the last change of the Service:
-    /// until then, the API server refuses each write to it, and the room is kept for it.
+    /// Checks that no Service still waits when a later one has got its room. The machine must know
+    /// the last change of the Service: until then, the API server refuses each write to it, and the
+    /// room is kept for it.
     pub(super) fn check(&mut self, [api, store]: [&Services; 2], now: At) {
         let is_known = |one: &Service| {
             let known = store.get(&one.key);
@@ -68,14 +69,14 @@ impl Waiting {
         }
     }
 
-    /// Another process leads.
+    /// Records that another process leads.
     pub(super) fn leads(&mut self) {
         *self = Self::default();
     }
 }
 
 impl World {
-    /// Users create, end or change many Services at once.
+    /// Lets users create, end or change many Services at once.
     pub(super) fn crowd(&mut self) {
         let count = services(self.kind);
         let all = (0..count).map(|number| format!("shop/web-{number}").into());

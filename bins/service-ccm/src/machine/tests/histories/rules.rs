@@ -29,13 +29,13 @@ use crate::{
     },
 };
 
-/// The most members that leave a load balancer within the window without a mark.
+/// The maximum number of members that leave a load balancer within the window without a mark.
 const LOSS: usize = 3;
 /// The window, less the time that a call may take.
 const WINDOW: Duration = Duration::from_mins(355);
 /// The most writes to a Service in ten minutes.
 const WRITES: usize = 60;
-/// How old a note may be: it comes with the renewals of the Lease.
+/// How old a note may be, because it is written with the renewals of the Lease.
 const UNTOLD: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
@@ -53,7 +53,7 @@ pub(super) struct Rules {
     replaced: BTreeMap<String, At>,
     /// The writes to each Service that the API server has made, by its UID.
     writes: BTreeMap<String, Vec<At>>,
-    /// True if another client has changed the cloud: then the counts say nothing.
+    /// True if another client has changed the cloud. Then the counts are meaningless.
     is_spoilt: bool,
     /// True if a user has approved that any member leaves.
     pub(super) is_approved: bool,
@@ -75,12 +75,12 @@ pub(super) fn asks_for_one(service: &Service) -> bool {
     service.is_load_balancer && !service.deleting && !is_theirs(service)
 }
 
-/// True if the Service waits for room in its namespace.
+/// Returns true if the Service waits for room in its namespace.
 pub(super) fn is_full(service: &Service) -> bool {
     shows(service, Reason::LimitReached)
 }
 
-/// The load balancers of the namespace.
+/// Returns the load balancers of the namespace.
 fn rooms(api: &BTreeMap<Name, Arc<Service>>, cloud: &Cloud) -> usize {
     let all = api.values().filter(|service| service.key.starts_with("shop/"));
     all.filter(|service| !cloud.of(&service.uid).is_empty()).count()
@@ -98,7 +98,8 @@ impl Rules {
         }
     }
 
-    /// Another process begins to lead. What has left within the last two seconds is not in the note.
+    /// Records that another process begins to lead. What has left within the last two seconds is
+    /// not in the note.
     pub(super) fn leads(&mut self, now: At) {
         for left in self.left.values_mut() {
             left.retain(|_, at| now.since(*at) > UNTOLD);
@@ -108,7 +109,7 @@ impl Rules {
         self.waiting.leads();
     }
 
-    /// The node may leave at once, also if it has just come back.
+    /// Records that the node may leave at once, also if it has just come back.
     pub(super) fn marked(&mut self, node: &str) {
         self.marked.insert(node.to_owned());
         for left in self.left.values_mut() {
@@ -120,7 +121,7 @@ impl Rules {
         self.is_spoilt = true;
     }
 
-    /// No load balancer loses its last member, or more members than the brake allows.
+    /// Checks that no load balancer loses its last member, or more members than the brake allows.
     pub(super) fn check(&mut self, cloud: &Cloud, now: At) {
         for (id, one) in &cloud.balancers {
             match one.members.is_empty() {
@@ -142,7 +143,7 @@ impl Rules {
         }
     }
 
-    /// A node that joins takes the place of a node that left.
+    /// Checks that a node that joins takes the place of a node that left.
     fn have_changed(
         &mut self,
         uid: &str,
@@ -165,7 +166,8 @@ impl Rules {
         assert!(is_right, "Loss: {uid} has lost {left:?}");
     }
 
-    /// A call names its own load balancer, and one is made only for a Service with the finalizer.
+    /// Checks that a call names its own load balancer, and that one is made only for a Service with
+    /// the finalizer.
     pub(super) fn asked(&self, ask: &Ask, api: &BTreeMap<Name, Arc<Service>>, cloud: &Cloud) {
         let known = match &ask.question {
             Question::Ensure(wanted) | Question::Preview(wanted) => wanted.known.as_deref(),
@@ -184,7 +186,7 @@ impl Rules {
         }
     }
 
-    /// Of two load balancers of a Service, the one whose address it shows stays.
+    /// Checks that a Service with two load balancers keeps the one whose address it shows.
     pub(super) fn deleted(unwanted: &Unwanted, service: Option<&Service>, cloud: &Cloud) {
         let (Some(id), true) = (&unwanted.known, unwanted.duplicate) else { return };
         let Some(one) = cloud.balancers.get(id) else { return };
@@ -193,18 +195,19 @@ impl Rules {
         assert_ne!(shown, Some(&*one.address().to_string()), "Address: {id} of {service:?} goes");
     }
 
-    /// No namespace has more load balancers than its room.
+    /// Checks that no namespace has more load balancers than its room.
     pub(super) fn check_room(api: &BTreeMap<Name, Arc<Service>>, cloud: &Cloud) {
         let count = rooms(api, cloud);
         assert!(count <= ROOM, "Room: the namespace has {count}");
     }
 
-    /// A Service has one load balancer, unless others have made a second one.
+    /// Checks that a Service has one load balancer, unless others have made a second one.
     pub(super) fn ensured(&self, uid: &str, cloud: &Cloud) {
         assert!(self.is_spoilt || cloud.of(uid).len() <= 1, "One: {uid} has {:?}", cloud.of(uid));
     }
 
-    /// A load balancer without a Service is deleted: no more than the budget allows, also over leaders.
+    /// Checks the deletion of a load balancer without a Service: no more than the budget allows,
+    /// also over leaders.
     pub(super) fn orphan_goes(
         &mut self,
         due: &OrphanDue,
@@ -220,7 +223,8 @@ impl Rules {
         assert!(self.deleted.len() <= LOSS, "Orphans: {:?} are deleted", self.deleted);
     }
 
-    /// A load balancer that exists is replaced, because another cloud does not show it.
+    /// Records that a load balancer that exists is replaced, because another cloud does not show
+    /// it.
     pub(super) fn replaced(&mut self, uid: &str, now: At) {
         self.replaced.retain(|_, at| now.since(*at) < WINDOW);
         self.replaced.entry(uid.to_owned()).or_insert(now);
@@ -228,7 +232,8 @@ impl Rules {
         assert!(is_right, "Replaced: {:?}", self.replaced);
     }
 
-    /// The API server has made a write. Another client may take it back, again and again.
+    /// Records that the API server has made a write. Another client may take it back, again and
+    /// again.
     pub(super) fn wrote(&mut self, write: &Write, now: At) {
         *self.written.entry(write.service.uid.to_string()).or_default() += 1;
         let all = self.writes.entry(write.service.uid.to_string()).or_default();
@@ -237,12 +242,13 @@ impl Rules {
         assert!(all.len() <= WRITES, "Writes: {} of {:?} in ten minutes", all.len(), write.service);
     }
 
-    /// The number of writes to this Service.
+    /// Returns the number of writes to this Service.
     pub(super) fn written_in_all(&self, uid: &str) -> usize {
         self.written.get(uid).copied().unwrap_or_default()
     }
 
-    /// The finalizer goes after the load balancer. A Service names one that is complete.
+    /// Checks that the finalizer goes after the load balancer. A Service names one that is
+    /// complete.
     pub(super) fn written(&self, service: &Service, write: &Write, cloud: &Cloud) {
         let is_right = !is_theirs(service) || self.classes.has_changed(&service.uid);
         assert!(is_right, "OtherClass: {write:?}");
@@ -257,8 +263,8 @@ impl Rules {
         }
     }
 
-    /// Each explanation has a cause and a fix, and a Service without an address is never fine. When
-    /// nothing is left to do, each Service is fine, or asks for nothing.
+    /// Checks that each explanation has a cause and a fix, and a Service without an address is
+    /// never fine. When nothing is left to do, each Service is fine, or asks for nothing.
     pub(super) fn explained(&self, service: &Service, told: &Explanation) {
         assert!(
             !told.cause.is_empty() && !told.mend.is_empty(),
@@ -269,7 +275,7 @@ impl Rules {
         let has_address =
             service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
         let is_fine = told.fares == Fares::Fine;
-        // It may not have been planned since.
+        // It may not have been planned since then.
         let has_changed = self.classes.has_changed(&service.uid) && !self.is_quiet;
         let is_right = !is_fine || has_changed || asks && has_address;
         assert!(is_right, "Explained: {service:?}: {told:?}");
@@ -283,7 +289,7 @@ impl Rules {
         }
     }
 
-    /// In the end each Service has what it asks for.
+    /// Checks that in the end each Service has what it asks for.
     pub(super) fn right(
         now: At,
         api: &BTreeMap<Name, Arc<Service>>,
@@ -326,7 +332,8 @@ impl Rules {
         }
     }
 
-    /// Nothing is left to do. Without a list each load balancer is still looked at.
+    /// Begins the quiet: nothing is left to do. Without a list each load balancer is still looked
+    /// at.
     pub(super) fn begin_quiet(&mut self, lists: bool) {
         self.is_quiet = lists;
     }

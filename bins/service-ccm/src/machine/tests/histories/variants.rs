@@ -1,5 +1,5 @@
-//! Protections that are taken out: the world changes what the machine asks of the cloud, or what it learns, as if the
-//! protection did not exist. Each must break the rule that stands for it.
+//! Protections that are removed: the world changes the machine's requests or the answers, as if the
+//! protection did not exist. Each variant must break the rule of its protection.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -59,7 +59,7 @@ pub(super) enum Without {
     Orphans,
     /// Only those that exist are reported.
     TrueOrphans,
-    /// Versions tell what has not changed.
+    /// Versions show what has not changed.
     Versions,
     /// Addresses that have changed are seen.
     NewAddresses,
@@ -102,7 +102,7 @@ pub(super) struct Shown {
     lists: u64,
 }
 
-/// The settings of a variant.
+/// Changes the settings of a variant.
 pub(super) fn change(without: Option<Without>, parameters: &mut Parameters) {
     match without {
         Some(Without::Brake | Without::LastMember) => {
@@ -115,7 +115,7 @@ pub(super) fn change(without: Option<Without>, parameters: &mut Parameters) {
 }
 
 impl World {
-    /// A Service as such a program sees it.
+    /// Changes a Service to what such a program sees of it.
     pub(super) fn lack(&self, due: &mut Due) {
         let Some(service) = &mut due.service else { return };
         let details = |service: &mut Arc<Service>| {
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// The members that such a program asks for.
+    /// Returns the members that such a program asks for.
     pub(super) fn members(&self, uid: &str, members: &Members) -> Members {
         let own = self.cloud.of(uid);
         let there = own.iter().filter_map(|id| self.cloud.balancers.get(id));
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// The load balancer that such a program asks to delete.
+    /// Returns the load balancer that such a program asks to delete.
     pub(super) fn unwanted(&self, unwanted: &Unwanted) -> Unwanted {
         let mut unwanted = unwanted.clone();
         if self.without == Some(Without::AddressOfDuplicates) && unwanted.duplicate {
@@ -181,7 +181,7 @@ impl World {
         self.without == Some(Without::Releases) && !self.api.get(name).is_some_and(is_deleted)
     }
 
-    /// The answer to a deletion as such a program understands it.
+    /// Returns the answer to a deletion as such a program understands it.
     pub(super) fn deleted(&self, answer: Progress<AbsenceProof>) -> Progress<AbsenceProof> {
         match (self.without, answer) {
             (Some(Without::ProofOfAbsence), Progress::InProgress(waiting)) => {
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// A list as such a program sees it.
+    /// Returns a list as such a program sees it.
     pub(super) fn list(&mut self, ids: Option<&[String]>, depth: Depth) -> LoadBalancerList {
         let mut list = self.cloud.list(ids, depth, self.now);
         let all = &mut list.load_balancers;
@@ -281,7 +281,8 @@ impl Shown {
     }
 }
 
-/// The first history of a search. Few histories need some of the protections: the search begins at one that does.
+/// Returns the first history of a search. Few histories need some of the protections: the search
+/// begins at one that does.
 const fn first(without: Without) -> u64 {
     match without {
         Without::Memory => 45,

@@ -1,5 +1,5 @@
-//! The world of a machine: Services of the API server, a store that lags behind, nodes, the cloud, the queues, what
-//! is in flight, and leaders that come and go.
+//! The world of a machine: Services of the API server, a store that lags behind, nodes, the cloud,
+//! the queues, requests in flight, and leaders that come and go.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -40,13 +40,14 @@ pub(super) enum Kind {
     Faults,
     /// Nodes go, some of them by mistake.
     Nodes,
-    /// Other clients change what is in the cloud, and take back what is written to Services.
+    /// Other clients change the cloud, and undo the writes to Services.
     Others,
-    /// The cloud is another one for a while: it shows no load balancer and no instance.
+    /// The cloud is another one for a while, without load balancers and instances.
     Lies,
     /// The cloud refuses calls, does not send them, breaks off and shows no members.
     Refusals,
-    /// The operator changes the settings, and users the classes of Services and what is read of them.
+    /// The operator changes the settings, and users change the classes of Services and their parts
+    /// that are read.
     Settings,
     /// Load balancers select nodes by labels; nodes are excluded, and have taints of no autoscaler.
     Labels,
@@ -63,7 +64,8 @@ struct Key {
 }
 
 impl Key {
-    /// When the next turn comes that its rate allows: five in a row, then one in ten seconds.
+    /// Returns when the next turn comes that its rate allows: five in a row, then one in ten
+    /// seconds.
     fn pace(&mut self, now: At) -> At {
         self.paced.retain(|at| now.since(*at) < 5 * PACE);
         let due = match self.paced.len() {
@@ -124,7 +126,7 @@ pub(super) struct World {
     pub(super) shown: Shown,
     pub(super) asked: BTreeMap<String, Digest>,
     pub(super) events: usize,
-    /// When the rules were looked at last.
+    /// When the rules were last checked.
     pub(super) checked: At,
 }
 
@@ -134,7 +136,7 @@ pub(super) const ROOM: usize = 3;
 /// The wait of a Service that its user changes all the time.
 const PACE: Duration = Duration::from_secs(10);
 
-/// The settings of this world.
+/// Returns the settings of this world.
 fn settings(kind: Kind, without: Option<Without>) -> Parameters {
     let mut settings = machine().parameters;
     settings.scale_down_taints = vec![MARK.to_owned(), OTHER.to_owned()];
@@ -147,7 +149,7 @@ fn settings(kind: Kind, without: Option<Without>) -> Parameters {
     settings
 }
 
-/// A machine with these settings.
+/// Returns a machine with these settings.
 fn begin(settings: &Parameters) -> Machine {
     let mut machine = machine();
     machine.parameters = settings.clone();
@@ -207,7 +209,7 @@ impl World {
         world
     }
 
-    /// Another process begins to lead, with what is on the Lease.
+    /// Lets another process begin to lead, with the data on the Lease.
     pub(super) fn lead(&mut self) {
         self.machine = begin(&self.settings);
         self.rules.leads(self.now);
@@ -257,7 +259,7 @@ impl World {
         let mut requests = Vec::new();
         for effect in effects {
             self.rules.hear(&effect, self.now);
-            // A deletion is told before its Service is released.
+            // A deletion is reported before its Service is released.
             if (self.without, self.kind) != (Some(Without::ProofOfAbsence), Kind::Faults) {
                 self.claims.hear(&effect, &self.cloud, (self.kind, self.now));
             }
@@ -317,13 +319,13 @@ impl World {
         keys.into_iter().any(|key| key.is_busy || key.due.is_some_and(|due| due <= self.now))
     }
 
-    /// The provider tells its offer.
+    /// Tells the provider's offer.
     pub(super) fn offered(&mut self, has_changed: bool) {
         let offer = Box::new(Ok(self.offer.clone()));
         self.hear(Event::Offered { offer, has_changed });
     }
 
-    /// The next key of a queue that may be handed out, and when.
+    /// Returns the next key of a queue that may be handed out, and when.
     pub(super) fn next_due(&self) -> Option<(At, Lane, Name)> {
         let due = |lane: Lane| {
             let keys = self.queues[place(lane)].iter().filter(|(_, key)| !key.is_busy);
@@ -367,7 +369,7 @@ impl World {
         }
     }
 
-    /// The other Services of the namespace.
+    /// Returns the other Services of the namespace.
     fn neighbours(&self, name: &Name) -> Vec<Arc<Service>> {
         let namespace = |key: &Name| key.split('/').next().map(str::to_owned);
         let is_neighbour =

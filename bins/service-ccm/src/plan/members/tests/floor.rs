@@ -1,8 +1,9 @@
-//! At least half of the members stay on a view that lies, and nodes that were meant to go are not held.
+//! At least half of the members stay with a wrong view of the nodes, and nodes that leave on
+//! purpose are not held.
 
 use super::*;
 
-/// These nodes; the nodes of `gone` went with this mark.
+/// Returns these nodes; the nodes of `gone` went with this mark.
 fn marked(
     numbers: impl IntoIterator<Item = usize>,
     gone: impl IntoIterator<Item = usize>,
@@ -18,7 +19,7 @@ fn marked(
 #[test]
 fn half_of_the_members_stay_also_of_few() {
     for (count, stay) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3), (6, 3), (7, 4), (30, 27)] {
-        // At once, one by one, and after a change of leader.
+        // They leave at once, one by one, and after a change of leader.
         let mut membership = with(count);
         let mut slowly = with(count);
         for (turn, gone) in (0..50).zip(0..) {
@@ -53,7 +54,7 @@ fn cordoned_nodes_count_for_the_floor_alone() {
         let now = at(20 * number as u64);
         assert_eq!(step(&mut membership, now, &view), (1, 0), "{number}");
     }
-    // The seventh is one too many, until the first leave the window.
+    // The seventh one is one too many, until the first ones leave the window.
     let view = marked(7..12, 0..7, Mark::Drained);
     let decision = membership.decide(at(120), &view, RULES);
     assert_eq!(decision.held.values().collect::<Vec<_>>(), [&Held::Floor]);
@@ -61,7 +62,7 @@ fn cordoned_nodes_count_for_the_floor_alone() {
     assert_eq!(step(&mut next, at(130), &view), (0, 1), "nor for the next leader");
     assert_eq!(step(&mut membership, at(599), &view), (0, 1));
     assert_eq!(step(&mut membership, at(620), &view), (1, 0));
-    // A list that lies about cordoned nodes.
+    // The list lies about cordoned nodes.
     let mut membership = with(12);
     assert_eq!(step(&mut membership, at(0), &marked([], 0..12, Mark::Drained)), (6, 6));
 }
@@ -71,7 +72,7 @@ fn cordoned_and_vanished_nodes_count_together_for_the_floor() {
     let mut membership = with(8);
     assert_eq!(step(&mut membership, at(0), &marked(2..8, 0..2, Mark::Drained)), (2, 0));
     assert_eq!(step(&mut membership, at(60), &marked([], 0..2, Mark::Drained)), (2, 4));
-    // The three of the budget are not used up by cordoned nodes.
+    // Cordoned nodes do not use up the three of the budget.
     let mut membership = with(20);
     assert_eq!(step(&mut membership, at(0), &marked(4..20, 0..4, Mark::Drained)), (4, 0));
     assert_eq!(step(&mut membership, at(60), &marked(8..20, 0..4, Mark::Drained)), (3, 1));
@@ -91,7 +92,7 @@ fn a_cordoned_node_that_returns_is_not_counted() {
     assert_eq!(step(&mut membership, at(0), &marked(2..4, 0..2, Mark::Drained)), (2, 0));
     assert_eq!(step(&mut membership, at(10), &nodes(0..4)), (0, 0));
     assert_eq!(step(&mut membership, at(20), &marked(0..2, 2..4, Mark::Drained)), (2, 0));
-    // It returns before the cloud was asked.
+    // The node returns before the cloud was asked.
     let mut membership = with(4);
     membership.decide(at(0), &marked(2..4, 0..2, Mark::Drained), RULES);
     membership.decide(at(1), &nodes(0..4), RULES);
@@ -110,7 +111,8 @@ fn nodes_that_join_in_the_same_pass_count() {
     }
 }
 
-/// A cluster whose nodes are replaced one after another, without a mark: a node that joins counts after an hour.
+/// The nodes of a cluster are replaced one after another, without a mark: a node that joins counts
+/// after an hour.
 #[test]
 fn members_that_were_replaced_are_not_counted() {
     let go = |membership: &mut Membership, minutes: u64, view: &NodeSet| {
@@ -129,7 +131,7 @@ fn members_that_were_replaced_are_not_counted() {
             assert_eq!(go(&mut membership, minutes, &view), (1, 0), "{number}, {joins_first}");
             go(&mut membership, minutes, &nodes(number + 1..number + 11));
         }
-        // No more than three in all are missing of the most that there were.
+        // No more than three of the largest number of members are missing.
         for turn in 0..50 {
             go(&mut membership, 600 + turn, &nodes(25..30));
         }
@@ -148,7 +150,7 @@ fn nodes_that_joined_before_are_no_budget() {
     };
     go(0, &nodes(0..20));
     assert_eq!(go(1, &nodes(0..10)), (3, 7));
-    // One that joins takes the place of one, after an hour.
+    // A node that joins replaces one after an hour.
     let view = nodes((0..10).chain([42]));
     assert_eq!([go(2, &view), go(3, &view), go(61, &view)], [(0, 7); 3]);
     assert_eq!(go(62, &view), (1, 6));
@@ -232,14 +234,14 @@ fn what_is_left_to_the_next_leader_names_each_once_with_its_last_departure() {
     first.add_departures(at(0), &mut left);
     second.add_departures(at(0), &mut left);
     assert_eq!(left.charged, [("n009".to_owned(), at(100))].into());
-    // Unnamed ones already exist.
+    // Unnamed departures already exist.
     left.charged.insert("~3".to_owned(), at(50));
     let mut again = left.clone();
     Membership::resume(at(101), &left).add_departures(at(0), &mut again);
     assert_eq!(again, left);
 }
 
-/// Nobody has seen how many there are: those that are known count.
+/// The number of members is not known, so the known ones count.
 #[test]
 fn a_cloud_that_shows_no_members_says_nothing_about_their_number() {
     for (in_cloud, left) in [(None, 5), (Some(0), 5), (Some(20), 3)] {

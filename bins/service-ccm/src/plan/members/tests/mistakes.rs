@@ -1,4 +1,4 @@
-//! Events that gave a list of nodes that is short more than one budget.
+//! Events that gave an incomplete list of nodes more than one budget.
 
 use super::*;
 
@@ -15,9 +15,9 @@ fn drained(mut set: NodeSet, numbers: impl IntoIterator<Item = usize>, mark: Mar
     set
 }
 
-/// The list lacks the nodes 0 to 49 of 100 by mistake: ten leave. At the same time the nodes 60 to
-/// 89 are replaced one by one (cordoned and deleted, or by Karpenter), each by a new one. Net
-/// nothing but ten may be missing.
+/// Returns the number of members after this history: the list lacks the nodes 0 to 49 of 100 by
+/// mistake, and ten leave. At the same time the nodes 60 to 89 are replaced one by one (cordoned
+/// and deleted, or by Karpenter), each by a new one. In total, only ten may be missing.
 fn rolling(mark: Mark, joins_first: bool) -> usize {
     let mut membership = with(100);
     assert_eq!(go(&mut membership, 0, &nodes(50..100)), 90);
@@ -31,7 +31,7 @@ fn rolling(mark: Mark, joins_first: bool) -> usize {
         go(&mut membership, now + 20, &view((turn + 1, turn + 1)));
         go(&mut membership, now + 40, &view((turn + 1, turn + 1)));
     }
-    // Those that joined are counted for no other one later.
+    // The nodes that joined do not count for others later.
     let view = drained(nodes((50..60).chain(90..100).chain(200..230)), 60..90, mark);
     for hour in 2..6 {
         go(&mut membership, 3600 * hour, &view);
@@ -74,7 +74,7 @@ fn a_node_that_leaves_and_returns_by_a_mark_gives_no_budget() {
     }
 }
 
-/// A Service whose own selector is changed and changed back, in a cloud whose list of nodes is short.
+/// A Service's own selector is changed and changed back, with an incomplete list of nodes.
 #[test]
 fn a_selector_that_is_changed_back_gives_no_budget() {
     let (one, both) = (NodeSelector::parse("pool=edge"), NodeSelector::parse("tier=web"));
@@ -111,8 +111,8 @@ fn a_selector_that_is_changed_back_gives_no_budget() {
     assert!(len >= 90, "{len} of 100 stay");
 }
 
-/// The exclusion label on three of four nodes of a small pool: two leave, one is held. The next leader has the departures
-/// of all load balancers, and lets the third one go.
+/// The exclusion label on three of four nodes of a small pool: two leave, one is held. The next
+/// leader has the departures of all load balancers, and lets the third one leave.
 #[test]
 fn a_new_leader_keeps_half_of_a_small_pool_with_the_label() {
     let view = and(nodes([3]), 0..3, Excluded::Label);

@@ -21,13 +21,13 @@ fn names(members: &[Member]) -> Vec<&str> {
     members.iter().map(|one| one.node.as_str()).collect()
 }
 
-/// The members that the provider makes or keeps.
+/// Returns the members that the provider makes or keeps.
 fn made<'a>(decision: &'a Decision, selector: &NodeSelector) -> Vec<&'a str> {
     let present = decision.members.present.iter();
     present.filter(|one| selector.matches(&one.labels)).map(|one| one.node.as_str()).collect()
 }
 
-/// Nodes of which those below `edge` have the label.
+/// Returns nodes of which those below `edge` have the label.
 fn edges(count: usize, edge: usize) -> NodeSet {
     labelled(nodes(0..count), |number| if number < edge { "pool=edge" } else { "pool=core" })
 }
@@ -57,7 +57,7 @@ fn a_node_that_gets_or_loses_the_label_joins_or_leaves() {
                 membership.applied(&decision.members, at(now));
             }
             assert!(!membership.decide(at(now), &view, rules).changes, "{is_read} {wanted}");
-            // A label that this load balancer does not ask for.
+            // This load balancer does not ask for this label.
             let other = labelled(view, |number| match number < wanted {
                 true => "pool=edge,zone=a",
                 false => "pool=core,zone=a",
@@ -146,13 +146,13 @@ fn each_label_counts_if_only_the_provider_knows_which() {
     assert!(!membership.decide(at(0), &before, rules).changes);
     let decision = membership.decide(at(1), &after, rules);
     assert!(decision.changes && decision.held.is_empty() && decision.members.absent.is_empty());
-    // The cloud shows all of them, before it has heard of the label.
+    // The cloud shows all of them before it knows about the label.
     membership.shown(&after.members, &after, at(2));
     let decision = membership.decide(at(2), &after, rules);
     assert!(decision.changes, "it must be told");
     membership.applied(&decision.members, at(3));
     assert!(!membership.decide(at(3), &after, rules).changes);
-    // The last leader told it of other labels, or nobody knows.
+    // The last leader sent other labels, or nobody knows.
     membership.relabelled();
     assert!(membership.decide(at(4), &after, rules).changes);
     membership.selected(&Members { present: after.members.clone(), ..Members::default() }, &after);
@@ -189,7 +189,7 @@ fn another_default_selector_is_braked() {
         // It is corrected.
         let decision = membership.decide(at(601), &view, rules(&edge));
         assert_eq!((made(&decision, &edge).len(), decision.held.len()), (10, 0));
-        // A Service that chooses other labels means it.
+        // A Service chooses other labels on purpose.
         let core = NodeSelector::parse("pool=core");
         membership.applied(&decision.members, at(602));
         let decision = membership.decide(at(603), &view, MemberRules { selector: &core, ..RULES });

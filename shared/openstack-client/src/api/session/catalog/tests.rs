@@ -55,11 +55,11 @@ fn what_is_missing_is_said_with_what_there_is() {
     let message = |catalog: &Catalog, service| {
         catalog.url(service, Interface::Internal, Some("one")).unwrap_err().message
     };
-    let head = "the catalog has no compute endpoint for interface internal in region \"one\"; set region and os-endpoint-type to what it has: ";
+    let head = "the catalog has no compute endpoint for interface internal in region \"one\"; set region and os-endpoint-type to one of its endpoints: ";
     let there = "admin in \"one\", internal in \"two\", public in \"one\", public in \"two\", publicURL in \"three\"";
     assert_eq!(message(&catalog(), Service::Compute), format!("{head}{there}"));
     let none = message(&catalog(), Service::Identity);
-    assert!(none.ends_with("what it has: it has no endpoint at all"), "{none}");
+    assert!(none.ends_with("one of its endpoints: it has no endpoint at all"), "{none}");
     let empty = message(&Catalog::default(), Service::Compute);
     assert!(empty.ends_with("it is empty, as for a token without a project"), "{empty}");
 }

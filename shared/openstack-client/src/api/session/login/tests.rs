@@ -81,14 +81,14 @@ fn nothing_secret_is_printed() {
     }
 }
 
-/// The content of memory that a core dump, or the next owner of the memory, would have.
+/// The content of memory that a core dump or the next owner of the memory would see.
 #[test]
 fn secrets_are_wiped_from_memory() {
     let mut found = vec![0; 240];
     let memory = File::open("/proc/self/mem").unwrap();
     let mut holds = |at: usize, text: &str| {
         memory.read_exact_at(&mut found, at as u64).unwrap();
-        // An allocator writes into the beginning of what is freed.
+        // An allocator writes into the beginning of freed memory.
         found.iter().zip(text.as_bytes()).skip(100).all(|(found, byte)| found == byte)
     };
     let text = "hunter".repeat(40);

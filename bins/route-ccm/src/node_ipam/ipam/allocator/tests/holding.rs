@@ -1,4 +1,4 @@
-//! Holdings: reservations, blocks of nodes that are gone; and other allocators.
+//! Reservations, blocks of nodes that are gone, and other allocators.
 
 use super::*;
 use crate::node_ipam::ipam::rival::LEFT_ALONE;
@@ -53,7 +53,8 @@ fn a_block_that_a_living_node_shows_is_not_held_for_the_one_before() {
     assert_eq!(gone(&mut allocator, "again", NOW), ["10.10.0.0/24"]);
 }
 
-/// In whatever order they come and go; the former one may also have been lost by mistake.
+/// The order in which they come and go does not matter, and the former one may also have been lost
+/// by mistake.
 #[test]
 fn the_route_of_a_block_that_another_node_shows_is_not_awaited() {
     let nodes = [node("a", &["10.10.0.0/24"]), node("b", &["10.10.0.0/24"])];
@@ -166,7 +167,7 @@ fn a_node_that_comes_back_has_what_it_had() {
         let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], std::slice::from_ref(&a));
         gone(&mut allocator, "a", NOW);
         allocator.expire(NOW + wait);
-        // A list without it was wrong: that does not mean another allocator.
+        // A list without it was wrong, which does not indicate another allocator.
         assert_eq!(allocator.observe(&a, NOW), Seen::default(), "after {wait:?}");
         allocator.expire(NOW + GRACE * 9);
         assert_eq!((used(&allocator), allocator.rival()), (vec![1], None));
@@ -185,7 +186,7 @@ fn cidrs_of_other_clients_are_respected() {
     let before = node("before", &["10.10.7.0/24"]);
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], std::slice::from_ref(&before));
     assert_eq!(allocator.observe(&before, NOW), Seen::default());
-    // Another node's block, the next one, and one anywhere, for nodes that are created with them.
+    // The nodes are created with another node's block, the next block, and any other one.
     for (name, cidr) in [("a", "10.10.7.0/24"), ("b", "10.10.0.0/24"), ("c", "10.10.9.0/24")] {
         assert!(is_foreign(&mut allocator, name, &[cidr]), "{name}");
     }
@@ -193,7 +194,7 @@ fn cidrs_of_other_clients_are_respected() {
     assert_eq!(reserve(&mut allocator, "new").unwrap(), "10.10.1.0/24");
 }
 
-/// The node was here without pod CIDRs.
+/// Lets another client assign pod CIDRs to a node that was here without them.
 fn another_assigns(allocator: &mut Allocator, name: &str, cidr: &str, at: At) -> Seen {
     assert_eq!(allocator.observe(&node(name, &[]), at), Seen::default());
     allocator.observe(&node(name, &[cidr]), at)
@@ -231,7 +232,7 @@ fn what_takes_none_of_our_blocks_is_no_other_allocator() {
         let seen = another_assigns(&mut allocator, name, cidr, NOW);
         assert!(seen.rival.is_none(), "{name}: {seen:?}");
     }
-    // Its list was wrong: it has what we gave it.
+    // The list was wrong: the node has the blocks that we gave it.
     gone(&mut allocator, "b", NOW);
     assert_eq!(allocator.observe(&node("b", &["10.10.200.0/24"]), NOW), Seen::default());
     assert!(reserve(&mut allocator, "d").is_ok());
@@ -244,7 +245,7 @@ fn a_node_that_is_left_alone_ends_the_stop() {
     another_assigns(&mut allocator, "b", "10.10.1.0/24", NOW);
     let reserve = |allocator: &mut Allocator, name, at| allocator.reserve(&node(name, &[]), at);
     assert!(matches!(reserve(&mut allocator, "c", NOW), Err(Refusal::Stopped(_))));
-    // Its end says nothing of the other allocator.
+    // Its end says nothing about the other allocator.
     allocator.release("uid-c", NOW);
     let mut at = NOW + LEFT_ALONE;
     assert!(matches!(reserve(&mut allocator, "d", at), Err(Refusal::Stopped(_))));
@@ -332,7 +333,7 @@ fn a_reservation_that_another_node_has_is_not_written() {
     gone(&mut allocator, "old", NOW - GRACE);
     assert_eq!(reserve(&mut allocator, "a").unwrap(), "10.10.0.0/24");
     allocator.answered(&node("a", &[]), Written::No);
-    // The list without it was wrong, for longer than the grace time.
+    // The list without it was wrong for longer than the grace time.
     allocator.observe(&node("old", &["10.10.0.0/24"]), NOW);
     assert_eq!(reserve(&mut allocator, "a").unwrap(), "10.10.1.0/24");
     allocator.answered(&node("a", &[]), Written::Unknown);

@@ -6,13 +6,13 @@ fn at(seconds: u64) -> At {
     At(Duration::from_secs(seconds))
 }
 
-/// A node that was created at this time.
+/// Returns a node that was created at this time.
 fn created(name: &str, seconds: u64, cidrs: &[&str]) -> Node {
     let created = at(seconds).to_string().parse().unwrap();
     Node { created: Some(created), ..node(name, cidrs) }
 }
 
-/// An allocator of a /20 with 16 blocks, which have had their size since this time.
+/// Returns an allocator of a /20 with 16 blocks, which have had their size since this time.
 fn since(seconds: u64, routes: bool, nodes: &[Node]) -> Allocator {
     let config = Config { since: Some(at(seconds)), ..config(&["10.10.0.0/20/24"], &[]) };
     Allocator::rebuild(config, HoldUntil { grace: GRACE, routes }, nodes, Vec::new())
@@ -21,7 +21,7 @@ fn since(seconds: u64, routes: bool, nodes: &[Node]) -> Allocator {
 #[test]
 fn one_of_a_younger_node_takes_nothing_from_the_others() {
     let wide = created("wide", 101, &["10.10.0.0/21"]);
-    // Seen while this process leads, or found by it.
+    // The node was seen while this process leads, or found by it.
     let mut seen = since(100, false, &[]);
     let new = seen.observe(&wide, NOW);
     assert_eq!(new.problems.len(), 1, "{new:?}");
@@ -38,7 +38,7 @@ fn one_of_a_younger_node_takes_nothing_from_the_others() {
         assert_eq!(problems(&allocator).len(), 1, "the others are as they should be");
         let full = reserve(&mut allocator, "more").unwrap_err().to_string();
         assert!(!full.contains("wide"), "{full}");
-        // It holds nothing when it is gone.
+        // It does not hold anything after its end.
         allocator.release("uid-wide", NOW);
         assert_eq!(allocator.waiting_for_routes().count(), 0);
         assert_eq!(used(&allocator), [16]);
@@ -52,8 +52,8 @@ fn one_of_an_older_node_is_kept() {
     let mut allocator = since(100, false, std::slice::from_ref(&wide));
     assert_eq!(used(&allocator), [8]);
     assert_eq!(assign(&mut allocator, "n").unwrap(), "10.10.8.0/24");
-    assert!(problems(&allocator)[0].contains("it is kept"), "{:?}", problems(&allocator));
-    // Without a time all of them count.
+    assert!(problems(&allocator)[0].contains("it stays"), "{:?}", problems(&allocator));
+    // Without a time all nodes count.
     let mut allocator =
         rebuilt(&["10.10.0.0/20/24"], &[], &[created("wide", 101, &["10.10.0.0/21"])]);
     assert_eq!(assign(&mut allocator, "n").unwrap(), "10.10.8.0/24");
@@ -79,10 +79,10 @@ fn the_sizes_of_blocks_are_as_old_as_the_smallest_ones() {
     };
     for (ranges, since) in [
         (&["10.10.0.0/20/24"][..], 1),
-        // A larger network, and larger blocks.
+        // The network and the blocks become larger.
         (&["10.0.0.0/8/24"], 1),
         (&["10.10.0.0/20/22"], 1),
-        // Nodes have had larger ones.
+        // Nodes have had larger blocks.
         (&["10.10.0.0/20/25"], 9),
         (&["10.10.0.0/20/24", "fd00::/48/64"], 9),
     ] {

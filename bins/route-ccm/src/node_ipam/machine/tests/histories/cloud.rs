@@ -10,7 +10,7 @@ use super::{super::super::Event, Kind, Variant, servers::is_anothers, world::Wor
 use crate::networks::network;
 
 impl World {
-    /// A new instance with a network that no other one has, or without.
+    /// Returns a new instance with a network that no other one has, or without.
     pub(super) fn new_instance(&mut self) -> Name {
         self.made += 1;
         let kind = match self.has_faults {
@@ -28,12 +28,12 @@ impl World {
         if self.kind != Kind::Cloud {
             return None;
         }
-        // A node comes back under its name with the instance that it had.
+        // A node returns under its name with the instance that it had.
         let before = self.view.get(name).and_then(|node| node.provider_id.clone());
         Some(before.filter(|_| self.dice.one_in(2)).unwrap_or_else(|| self.new_instance()))
     }
 
-    /// The cloud gives the instance another network, or takes it away.
+    /// Gives the instance another network, or takes it away.
     pub(super) fn name_cidr(&mut self, id: &Name) {
         let given: Vec<IpNet> = match self.has_faults && self.dice.one_in(5) {
             true => Vec::new(),
@@ -80,7 +80,7 @@ impl World {
         Ok(Lookup::Found(Box::new(instance)))
     }
 
-    /// Something happens to the routes.
+    /// Changes something about the routes.
     pub(super) fn route(&mut self) {
         if self.kind == Kind::Cloud && self.dice.one_in(3) {
             let ids: Vec<Name> = self.instances.keys().cloned().collect();
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// The list shows what there is now. Its answer may come late.
+    /// Lists the present routes. Its answer may come late.
     pub(super) fn list_routes(&mut self) {
         let all = self.routes.keys().chain(self.making.keys());
         self.listing = Some((all.copied().collect(), self.now));
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Routes are made for the nodes that the leader sees.
+    /// Makes routes for the nodes that the leader sees.
     fn make_route(&mut self) {
         let shown = self.view.values().flat_map(|node| {
             let own = self.model.counted(node).into_iter();
@@ -151,7 +151,8 @@ impl World {
         }
     }
 
-    /// A route goes whose node the leader does not see, or that was asked about and is not there.
+    /// Deletes a route whose node the leader does not see, or that was asked about and does not
+    /// exist.
     pub(super) fn delete_route(&mut self) {
         let shown: Vec<IpNet> =
             self.view.values().flat_map(|node| self.model.counted(node)).collect();
@@ -183,7 +184,7 @@ impl World {
         }
     }
 
-    /// Each instance has a network that no node shows.
+    /// Gives each instance a network that no node shows.
     pub(super) fn name_all(&mut self) {
         for node in self.api.values().cloned().collect::<Vec<_>>() {
             if let Some(id) = node.provider_id.clone()
@@ -196,7 +197,7 @@ impl World {
     }
 }
 
-/// True if the cloud says of the instance that it is not its own.
+/// Returns true if the cloud says of the instance that it is not its own.
 pub(super) fn is_elsewhere(id: &str) -> bool {
     id.starts_with("sim://elsewhere")
 }

@@ -37,7 +37,7 @@ impl World {
         self.explanations();
     }
 
-    /// The machine's own counts and reasons agree with the model.
+    /// Checks that the machine's own counts and reasons agree with the model.
     fn memory_agrees(&mut self) {
         for (place, usage) in self.machine.usage().into_iter().enumerate() {
             let least = u128::from(self.model.used(place, self.now, false));
@@ -68,7 +68,7 @@ impl World {
         self.must(is_so, "Lack", || format!("{verdict:?}: {waiting} wait, {lacks:?}"));
     }
 
-    /// Each node without pod CIDRs has its turn, or waits for a block that is not free.
+    /// Checks that each node without pod CIDRs has its turn, or waits for a block that is not free.
     fn nobody_is_forgotten(&mut self) {
         let usage = self.machine.usage();
         let free = usage.iter().map(|usage| usage.capacity - usage.used).min().unwrap_or(0);
@@ -100,7 +100,8 @@ impl World {
         !is_anothers(node) && told.fares != Fares::Foreign
     }
 
-    /// The page explains each node that the machine has seen, and says so of each other node.
+    /// Checks that the page explains each node that the machine has seen, and says so of each other
+    /// node.
     fn explanations(&mut self) {
         let Some(name) = self.any_node() else { return };
         let node = self.view.get(&name).cloned();

@@ -28,7 +28,7 @@ pub(super) struct Record {
     /// The networks that no other node gets.
     pub(super) networks: Vec<IpNet>,
     blocks: Blocks,
-    /// False if they are only reserved.
+    /// False if the blocks are only reserved.
     is_shown: bool,
     pending: bool,
     possible: bool,
@@ -37,12 +37,12 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// True of a node without pod CIDRs that has shown these.
+    /// Returns true if a node without pod CIDRs has shown these.
     pub(super) const fn is_lost(&self) -> bool {
         self.is_shown
     }
 
-    /// True if the node shows them, or a write of them may be carried out.
+    /// Returns true if the node shows them, or a write of them may be carried out.
     pub(super) const fn may_be_there(&self) -> bool {
         self.is_shown || self.pending || self.possible
     }
@@ -74,7 +74,7 @@ pub(super) struct Model {
     pub(super) has_begun: bool,
     pub(super) here: BTreeMap<Name, Arc<Node>>,
     pub(super) records: BTreeMap<Box<str>, Record>,
-    /// The nodes that were here without pod CIDRs, and those that have had some.
+    /// The nodes that existed without pod CIDRs, and those that have had some.
     pub(super) bare: BTreeSet<Box<str>>,
     pub(super) had: BTreeSet<Box<str>>,
     /// The nodes that have lost pod CIDRs that they do not get again.
@@ -109,7 +109,7 @@ impl Model {
         new
     }
 
-    /// The blocks that these networks touch. A network with all blocks does not take any.
+    /// Returns the blocks that these networks touch. A network with all blocks does not take any.
     fn blocks(&self, networks: &[IpNet]) -> Blocks {
         let mut blocks = [0; 2];
         for (bits, all) in blocks.iter_mut().zip(&self.all) {
@@ -124,7 +124,7 @@ impl Model {
         blocks
     }
 
-    /// The networks of a node that no other node gets.
+    /// Returns the networks of a node that no other node gets.
     pub(super) fn counted(&self, node: &Node) -> Vec<IpNet> {
         let is_older = || {
             let since = self.config.since.unwrap_or_default();
@@ -146,7 +146,8 @@ impl Model {
         Record { name, networks, blocks, is_shown, pending: false, possible: false, version }
     }
 
-    /// The blocks of the range that are taken. `all`: also those that the next look at the time frees.
+    /// Returns the blocks of the range that are taken. `all`: also those that the next look at the
+    /// time frees.
     pub(super) fn used(&self, range: usize, now: At, all: bool) -> u32 {
         let held = self.records.values().map(|record| record.blocks);
         let ends = self.ends.values().filter(|end| all || !end.is_over(now));
@@ -156,22 +157,22 @@ impl Model {
         all.fold(0, |taken, blocks| taken | blocks[range]).count_ones()
     }
 
-    /// The nodes that are gone and hold their blocks: at least, and at most.
+    /// Returns the nodes that are gone and hold their blocks: at least, and at most.
     pub(super) fn held(&self, now: At) -> (usize, usize) {
         (self.ends.values().filter(|end| !end.is_over(now)).count(), self.ends.len())
     }
 
-    /// The networks whose routes must end.
+    /// Returns the networks whose routes must end.
     pub(super) fn awaited(&self) -> BTreeSet<IpNet> {
         self.ends.values().flat_map(|end| end.routes.iter().copied()).collect()
     }
 
-    /// True if a table was told.
+    /// Returns true if the machine was told of a table.
     pub(super) const fn knows_routes(&self) -> bool {
         self.routes.is_some()
     }
 
-    /// A told route in a block, of which nothing else is told, keeps the block from nodes.
+    /// Returns the route in this block that the machine was told of. It keeps the block from nodes.
     pub(super) fn told_route(&self, cidr: IpNet) -> Option<IpNet> {
         self.routes.iter().flat_map(BTreeMap::keys).find(|one| overlap(**one, cidr)).copied()
     }
@@ -251,7 +252,7 @@ impl Model {
         }
     }
 
-    /// The node shows no pod CIDRs any more. It keeps those that it can get again.
+    /// Records that the node no longer shows pod CIDRs. It keeps those that it can get again.
     fn loses(&mut self, node: &Node, now: At) {
         let Some(known) = self.records.get(&node.uid).filter(|known| known.is_shown) else {
             return;
@@ -269,7 +270,7 @@ impl Model {
         }
     }
 
-    /// The node will get others. Those that it has shown are held.
+    /// Records that the node will get other blocks. Those that it has shown are held.
     fn gives_up(&mut self, uid: &str, now: At) {
         self.lost.insert(uid.into());
         if let Some(record) = self.records.remove(uid) {
@@ -289,7 +290,8 @@ impl Model {
         true
     }
 
-    /// The machine keeps these networks for the node. Returns those that it has kept before.
+    /// Returns the networks that the machine keeps for the node. Returns those that it has kept
+    /// before.
     pub(super) fn keeps(&mut self, node: &Node, cidrs: &[IpNet], now: At) -> Option<Record> {
         let mut record = self.record(&node.name, cidrs.to_vec(), false);
         record.pending = !self.observes;
@@ -315,14 +317,15 @@ impl Model {
         own.any(|own| others.iter().any(|other| overlap(*own, *other)))
     }
 
-    /// The API server refuses a write that was decided on another version of the node.
+    /// Forgets writes that the API server refuses, because they were decided on another version of
+    /// the node.
     pub(super) fn forget_old_writes(&mut self, node: &Node) {
         if let Some(known) = self.records.get_mut(&node.uid) {
             known.possible &= known.version == node.resource_version;
         }
     }
 
-    /// The machine keeps nothing for the node that no write may have brought to it.
+    /// Checks that the machine keeps nothing for the node that no write may have brought to it.
     pub(super) fn has_none(&mut self, node: &Node) {
         if self.records.get(&node.uid).is_some_and(|record| !record.may_be_there()) {
             self.records.remove(&node.uid);
@@ -375,7 +378,7 @@ impl Model {
         }
     }
 
-    /// True if the answer shows what was written.
+    /// Returns true if the answer shows what was written.
     pub(super) fn is_stored(written: &Written) -> bool {
         written.answer.as_ref().is_ok_and(|node| networks(node) == written.cidrs)
     }

@@ -1,4 +1,4 @@
-//! The rules, which are looked at after each event and at each effect.
+//! The rules, which are checked after each event and each effect.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,10 +24,11 @@ use crate::{
     node_ipam::ipam::{HeldBlocks, Rival},
 };
 
-/// So many writes a minute and node at most, whatever the answers are.
+/// The maximum number of writes per minute and node, whatever the answers are.
 const WRITES: usize = 15;
 const MINUTE: Duration = Duration::from_mins(1);
-/// Signs of another allocator that lie further apart do not belong together; and how long it must be quiet.
+/// Signs of another allocator that are further apart do not belong together. It must also be quiet
+/// for this long.
 const WINDOW: Duration = Duration::from_mins(10);
 const LEFT_ALONE: Duration = Duration::from_mins(5);
 
@@ -38,7 +39,7 @@ struct Sign {
     is_certain: bool,
 }
 
-/// A look at a node that shows its first pod CIDRs, which another client has written.
+/// An event of a node that shows its first pod CIDRs, which another client has written.
 pub(super) struct Look {
     name: Name,
     was_bare: bool,
@@ -60,7 +61,7 @@ pub(super) struct Rules {
     pub(super) is_stopped: bool,
     /// The nodes that have got pod CIDRs of other clients, by their UID.
     pub(super) foreign: BTreeSet<Box<str>>,
-    /// Nodes whose end was told though they exist: their blocks may be another node's.
+    /// Nodes whose end was reported although they exist. Their blocks may belong to another node.
     pub(super) doubted: BTreeSet<Box<str>>,
     signs: BTreeMap<Name, Sign>,
     last_sign: At,
@@ -68,7 +69,7 @@ pub(super) struct Rules {
     /// When the API server has answered a write as done that it has not stored, and the node has not changed since.
     dropped: BTreeMap<Box<str>, At>,
     written: BTreeMap<Box<str>, Vec<At>>,
-    /// How often what happened: assigned, exhausted, stopped, refused, held.
+    /// How often each of these happened: assigned, exhausted, stopped, refused, held.
     pub(super) counts: BTreeMap<&'static str, u64>,
 }
 
@@ -129,7 +130,7 @@ impl Rules {
         })
     }
 
-    /// The node that needs pod CIDRs, and has its turn.
+    /// Returns the node that needs pod CIDRs and has its turn.
     pub(super) fn turn(&self, model: &Model, event: &Event) -> Option<Name> {
         let Event::Turn { name, node: Some(node) } = event else { return None };
         let is_here = model.here.get(name).is_some_and(|here| here.uid == node.uid);
@@ -143,7 +144,7 @@ impl World {
         self.rules.must(holds, rule, what);
     }
 
-    /// A node that has its turn gets blocks, or the reason why it does not is reported.
+    /// Checks that a node that has its turn gets blocks, or the reason why it does not is reported.
     pub(super) fn turn_has_an_end(&mut self, turn: Option<Name>, effects: &[Effect]) {
         let Some(name) = turn else { return };
         let is_end =
@@ -151,7 +152,7 @@ impl World {
         self.must(effects.iter().any(is_end), "Told", || format!("{name}: {effects:?}"));
     }
 
-    /// The pod CIDRs of other clients are told as theirs.
+    /// Checks that the pod CIDRs of other clients are reported as theirs.
     pub(super) fn foreign_is_told(&mut self, look: Option<Look>, effects: &[Effect]) {
         let Some(Look { name, was_bare, is_told, takes_ours }) = look else { return };
         if self.kind == Kind::Observer {
@@ -301,7 +302,7 @@ impl World {
         self.rules.count("writes");
     }
 
-    /// The next leader learns of all that is held.
+    /// Checks that the next leader learns of all that is held.
     fn sees_note(&mut self, held: &[HeldBlocks]) {
         let noted: BTreeSet<&str> = held.iter().map(|one| &*one.uid).collect();
         let ended: BTreeSet<&str> = self.model.ends.keys().map(|uid| &**uid).collect();
@@ -312,7 +313,7 @@ impl World {
 
     fn sees_none(&mut self, node: &Arc<Node>, state: &str) {
         self.rules.count("refused");
-        // The cloud may not name any: then the allocator is not asked.
+        // The cloud may not name any. Then the allocator is not asked.
         if self.kind != Kind::Cloud || state.contains("delete one of the nodes") {
             self.model.forget_old_writes(node);
         }
@@ -368,7 +369,7 @@ impl World {
         self.rules.signs.clear();
     }
 
-    /// No block is on two nodes, unless another client has written it.
+    /// Checks that no block is on two nodes, unless another client has written it.
     pub(super) fn are_distinct(&mut self) {
         let is_ours = |node: &&Arc<Node>| {
             !self.rules.foreign.contains(&node.uid) && !self.rules.doubted.contains(&node.uid)
@@ -385,7 +386,7 @@ impl World {
         self.must(twice.is_none(), "OneNode", || twice.unwrap_or_default());
     }
 
-    /// The answer to a write is counted as what it is.
+    /// Checks that the answer to a write is counted correctly.
     pub(super) fn answer_is_counted(&mut self, is_stored: Option<bool>, effects: &[Effect]) {
         let Some(is_stored) = is_stored else { return };
         let says = effects.iter().any(|effect| matches!(effect, Effect::Ended(WriteEnd::Stored)));
@@ -399,7 +400,7 @@ impl World {
         }
     }
 
-    /// True if the allocator gives blocks of cluster CIDRs.
+    /// Returns true if the allocator gives blocks of cluster CIDRs.
     pub(super) fn gives_blocks(&self) -> bool {
         self.machine.fixed.config.allocator == AllocatorType::RangeAllocator
     }

@@ -43,7 +43,7 @@ impl World {
         format!("n{}", self.dice.below(NAMES)).into()
     }
 
-    /// A node that the informer or the API server shows.
+    /// Returns a node that the informer or the API server shows.
     pub(super) fn any_node(&mut self) -> Option<Name> {
         let known =
             self.api.keys().chain(self.view.keys().filter(|name| !self.api.contains_key(*name)));
@@ -56,7 +56,7 @@ impl World {
         self.made.to_string().into()
     }
 
-    /// A node registers, with pod CIDRs of its own at times.
+    /// Registers a node, at times with its own pod CIDRs.
     pub(super) fn join(&mut self) {
         let name = self.any_name();
         if self.api.len() >= NODES || self.api.contains_key(&name) {
@@ -85,7 +85,7 @@ impl World {
         self.api.insert(name, Arc::new(node));
     }
 
-    /// Pod CIDRs that do not match blocks.
+    /// Returns pod CIDRs that do not match blocks.
     fn brought(&mut self) -> Vec<Box<str>> {
         let third = self.dice.below(8);
         let one = match self.dice.below(8) {
@@ -128,14 +128,14 @@ impl World {
         Some(Arc::clone(node))
     }
 
-    /// The API server shows an older copy of a node, without its pod CIDRs.
+    /// Shows an older copy of a node, without its pod CIDRs.
     pub(super) fn restore(&mut self) {
         if let Some(name) = self.any_node() {
             self.change(&name, |node| node.pod_cidrs.clear());
         }
     }
 
-    /// A node changes otherwise: a heartbeat, the beginning of its end, another instance.
+    /// Changes a node otherwise: a heartbeat, the beginning of its end, another instance.
     pub(super) fn alter(&mut self) {
         let Some(name) = self.any_node() else { return };
         match self.dice.below(4) {
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// The informer shows one node as it is, or its end.
+    /// Lets the informer show one node as it is, or its end.
     pub(super) fn look(&mut self, name: &Name) {
         let (now, seen) = (self.api.get(name).cloned(), self.view.get(name).cloned());
         self.lost.remove(name);
@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    /// A list of the informer is wrong: it does not have a node that exists.
+    /// Gives the informer a wrong list: it does not have a node that exists.
     pub(super) fn lose(&mut self) {
         let names: Vec<Name> =
             self.view.keys().filter(|name| self.api.contains_key(*name)).cloned().collect();
@@ -199,7 +199,8 @@ impl World {
         }
         let name = self.dice.one_of(&names);
         if let Some(seen) = self.view.remove(&name) {
-            // It is shown again before the grace time ends, or much later: then another node may have its blocks.
+            // It is shown again before the grace time ends, or much later, when another node may
+            // have its blocks.
             let is_long = self.dice.one_in(3);
             if is_long || self.kind == Kind::Cloud {
                 self.rules.doubted.insert(seen.uid.clone());
@@ -211,7 +212,7 @@ impl World {
         }
     }
 
-    /// A node has its turn.
+    /// Gives a node its turn.
     pub(super) fn turn(&mut self) {
         let due = self.queue.due(self.now);
         if due.is_empty() {
@@ -241,7 +242,7 @@ impl World {
         }
     }
 
-    /// Something arrives: a write at the API server, its answer, or an answer of the cloud.
+    /// Lets something arrive: a write at the API server, its answer, or an answer of the cloud.
     pub(super) fn carry_out(&mut self) {
         let count = self.writes.len() + self.lookups.len() + self.late.len();
         if count == 0 {
@@ -295,7 +296,7 @@ impl World {
         }
     }
 
-    /// A write that fails, or whose answer is wrong.
+    /// Returns a wrong answer or the error of a write that fails.
     fn fails(&mut self, write: &Write) -> Answer {
         let uncertain = [
             ApiError::Timeout,
@@ -326,7 +327,8 @@ impl World {
                     self.unknown(error)
                 }
             }
-            // A policy takes them out of the write, or a webhook out of the answer, or it puts others in.
+            // A policy removes them from the write, or a webhook removes them from the answer or
+            // replaces them.
             5 => Ok(Arc::clone(&write.asked)),
             _ if self.kind == Kind::Others && self.dice.one_in(2) => {
                 let other: IpNet = format!("10.98.{}.0/24", self.made % 256).parse().unwrap();
@@ -348,7 +350,7 @@ impl World {
         }))
     }
 
-    /// The API server carries a write out, if the node is the one that was written.
+    /// Carries out a write as the API server, if the node is the one that was written.
     pub(super) fn land(&mut self, write: &Write) -> Answer {
         let Write { asked, cidrs, .. } = write;
         match self.api.get(&asked.name) {
@@ -366,7 +368,7 @@ impl World {
         node.ok_or(Some(ApiError::NotFound))
     }
 
-    /// The answer arrives. The store has the node of the answer before the machine hears of it.
+    /// Lets the answer arrive. The store has the node of the answer before the machine hears of it.
     fn answer(&mut self, write: Write, answer: Answer) {
         let Write { asked, cidrs, .. } = write;
         let name = Name::clone(&asked.name);
@@ -405,12 +407,12 @@ impl World {
         self.queue.done(&name);
     }
 
-    /// The machine of a variant hears what is not so.
+    /// Tells the machine of a variant something false.
     pub(super) fn whisper(&mut self, event: Event) {
         drop(self.machine.apply(event, self.now));
     }
 
-    /// Other clients change nodes. Another allocator writes to several.
+    /// Lets other clients change nodes. Another allocator writes to several.
     pub(super) fn of_others(&mut self) {
         let count = if self.dice.one_in(3) { 3 } else { 1 };
         (0..count).for_each(|_| self.another_writes());
@@ -437,7 +439,7 @@ impl World {
     }
 }
 
-/// True if the node is another provider's.
+/// Returns true if the node is another provider's.
 pub(super) fn is_anothers(node: &Node) -> bool {
     node.provider_id.as_deref().is_some_and(|id| id.starts_with("other://"))
 }

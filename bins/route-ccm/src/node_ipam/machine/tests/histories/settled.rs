@@ -1,4 +1,4 @@
-//! The end of a history: all faults end, and other clients write no more.
+//! The end of a history: all faults end, and other clients do not write any more.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,11 +6,11 @@ use ccm_objects::{Node, Shared as Name};
 
 use super::{super::super::Event, Kind, cloud::is_elsewhere, servers::is_anothers, world::World};
 
-/// Longer than any wait, and than the stop because of another allocator.
+/// This is longer than any wait, and than the stop because of another allocator.
 const SETTLED: Duration = Duration::from_mins(40);
-/// How long it must be quiet then.
+/// How long it must be quiet afterwards.
 const QUIET: Duration = Duration::from_mins(20);
-/// So many nodes have room, also with blocks that others keep.
+/// The number of nodes that have room, also with blocks that others keep.
 const ROOM: usize = 5;
 
 impl World {
@@ -34,7 +34,7 @@ impl World {
         self.all_go();
     }
 
-    /// Nodes go until each of those that are left can have pod CIDRs.
+    /// Deletes nodes until each remaining node can have pod CIDRs.
     fn has_room(&mut self) {
         let names: Vec<Name> = self.api.keys().cloned().collect();
         let mut left = 0;
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// All that is under way goes on for this time.
+    /// Continues all that is under way for this time.
     fn work(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end && self.rules.broken.is_none() {
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// Each node has pod CIDRs, and nothing is left to be done.
+    /// Checks that each node has pod CIDRs, and nothing is left to be done.
     fn converges(&mut self) {
         let bare: Vec<&Node> =
             self.api.values().filter(|node| node.pod_cidrs.is_empty()).map(Arc::as_ref).collect();
@@ -112,7 +112,7 @@ impl World {
         self.must(held == 0, "Leak", || what);
     }
 
-    /// All nodes go, then their routes. Only the blocks of Services are taken.
+    /// Deletes all nodes, then their routes. Only the blocks of Services are taken.
     fn all_go(&mut self) {
         self.api.clear();
         self.look_at_all();

@@ -24,22 +24,23 @@ use crate::{
     node_ipam::ipam::{HeldBlocks, HoldUntil},
 };
 
-/// How long the task that looks at the time sleeps at most.
+/// The longest sleep of the task that checks the time.
 const IDLE: Duration = Duration::from_mins(1);
 
-/// All there is.
+/// The whole world.
 pub(super) struct World {
     pub(super) kind: Kind,
     pub(super) variant: Variant,
     pub(super) dice: Dice,
     pub(super) now: At,
     pub(super) machine: Machine,
-    /// The same machine, which was not written and read. For so many events it must say the same.
+    /// A machine that was not written and read. It must have the same effects for this number of
+    /// events.
     twin: Option<(Machine, u32)>,
     pub(super) model: Model,
     pub(super) rules: Rules,
     pub(super) queue: Queue,
-    /// The nodes of the API server, and what the informer of the leader has seen of them.
+    /// The nodes of the API server, and those that the leader's informer has seen.
     pub(super) api: BTreeMap<Name, Arc<Node>>,
     pub(super) view: BTreeMap<Name, Arc<Node>>,
     pub(super) made: u64,
@@ -59,7 +60,7 @@ pub(super) struct World {
     pub(super) lost: BTreeMap<Name, At>,
     /// The ends of nodes, which the informer reports again.
     ended: Vec<Arc<Node>>,
-    /// When the task looks at the time.
+    /// When the task checks the time.
     time: At,
     note: Vec<HeldBlocks>,
     sizes: Option<(BlockSizes, u8, At)>,
@@ -67,12 +68,12 @@ pub(super) struct World {
     pub(super) events: u64,
 }
 
-/// The history decides if node IPAM waits for routes.
+/// Returns the fixed inputs of a history. `has_routes` decides whether node IPAM waits for routes.
 fn fixed(kind: Kind, variant: Variant, mask: u8, has_routes: bool) -> Fixed {
     let range = |text: &str, mask| ClusterRange { network: text.parse().unwrap(), mask };
     let (allocator, ranges, services) = match kind {
         Kind::Cloud => (AllocatorType::CloudAllocator, vec![range("10.0.0.0/16", 16)], Vec::new()),
-        // 8 or 16 blocks of IPv4, one of them a Service's, and 6 of IPv6.
+        // The networks have 8 or 16 blocks of IPv4, one of them for Services, and 6 of IPv6.
         _ => {
             let services = ["10.0.7.0/25", "fd00:0:0:7::/64", "fd00:0:0:6::/64"];
             let ranges = vec![range("10.0.0.0/21", mask), range("fd00::/61", 64)];
@@ -130,7 +131,7 @@ impl World {
         world
     }
 
-    /// One thing happens.
+    /// Lets one thing happen.
     pub(super) fn step(&mut self) {
         let most = [1, 8, 40, 900][self.dice.place(&[70, 20, 9, 1])];
         let time = Duration::from_secs(self.dice.within(0, most + 1));
@@ -157,7 +158,7 @@ impl World {
         }
     }
 
-    /// Time passes. The task that looks at it may be late.
+    /// Lets time pass. The task that looks at it may be late.
     pub(super) fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         let lost: Vec<Name> = self.lost.keys().cloned().collect();
@@ -178,12 +179,12 @@ impl World {
         }
     }
 
-    /// When something is due.
+    /// Returns when something is due.
     pub(super) fn next(&self) -> At {
         self.queue.next().map_or(self.time, |next| next.min(self.time)).max(self.now)
     }
 
-    /// The machine hears an event.
+    /// Tells the machine an event.
     pub(super) fn tell(&mut self, event: Event) {
         self.events += 1;
         let looks = self.rules.before(&self.model, &event);
@@ -236,7 +237,7 @@ impl World {
         }
     }
 
-    /// The memory is written and read. The history goes on with what was read.
+    /// Writes and reads the memory. The history continues with the memory that was read.
     fn write_and_read(&mut self) {
         let text = serde_json::to_string(&self.machine).unwrap();
         let read: Machine = serde_json::from_str(&text).unwrap();
@@ -246,7 +247,7 @@ impl World {
         }
     }
 
-    /// The informer reports the end of a node again.
+    /// Lets the informer report the end of a node again.
     fn tell_end_again(&mut self) {
         if self.ended.is_empty() {
             return;
@@ -257,7 +258,7 @@ impl World {
         }
     }
 
-    /// The informer tells the end of a node.
+    /// Lets the informer report the end of a node.
     pub(super) fn gone(&mut self, node: Arc<Node>) {
         match self.variant {
             Variant::UntoldEnds if self.dice.one_in(2) => {
@@ -280,7 +281,8 @@ impl World {
         self.tell(Event::Gone(node));
     }
 
-    /// Another replica leads from now on. The writes of the last leader are carried out, or never.
+    /// Lets another replica lead from now on. The writes of the last leader are carried out, or
+    /// never.
     pub(super) fn change_leader(&mut self) {
         if self.model.has_begun && self.dice.one_in(2) {
             self.tell(Event::Ends);
@@ -319,7 +321,7 @@ impl World {
     }
 
     fn lead(&mut self, sizes: BlockSizes, since: At) {
-        // Each replica hears of changes.
+        // Each replica learns about changes.
         self.look_at_one();
         self.rules.leads = self.kind != Kind::Observer;
         self.tell(Event::Leads);

@@ -1,4 +1,4 @@
-//! Node IPAM, the routes of other owners and the calls for other nodes are causes, too.
+//! Node IPAM, the routes of other owners and the calls for other nodes are also causes.
 
 use ccm_cloud::RouteChange;
 
@@ -10,7 +10,8 @@ fn of_a_node_without_pod_cidrs_the_page_says_what_node_ipam_says() {
     let all = [Fares::Working, Fares::Held, Fares::Blocked, Fares::Foreign, Fares::Unknown];
     for fares in all {
         world.asked.ipam = Some(Explanation::new(fares, "its cause", "its fix"));
-        let cause = "the node has no podCIDRs, so it gets no route; node-ipam says: its cause";
+        let cause =
+            "the node has no podCIDRs, so it does not get a route; node-ipam says: its cause";
         says(&world.node("n1"), fares, cause, "its fix");
     }
     // Node IPAM may wait for the list itself.

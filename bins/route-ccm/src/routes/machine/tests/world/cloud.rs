@@ -33,15 +33,15 @@ pub(super) enum Trouble {
     ShowsOld,
     /// An entry of a list cannot be read.
     Malformed,
-    /// It is done, and the answer is lost.
+    /// It is done, but the answer is lost.
     LosesAnswer,
-    /// It is done later. The answer says that, or is an error.
+    /// It is done later. The answer says so, or is an error.
     IsLate,
     /// The route carries no traffic until it is made again.
     Breaks,
 }
 
-/// Trouble with calls of an operation, or with the changes of one node or destination.
+/// A fault of the calls of an operation, or of the changes of one node or destination.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub(super) trouble: Trouble,
@@ -78,18 +78,18 @@ impl World {
         self.faults.iter().filter(move |fault| fault.on == on && now < fault.until)
     }
 
-    /// The fault of all calls of this operation.
+    /// Returns the fault of all calls of this operation.
     fn trouble(&self, on: Operation) -> Option<Trouble> {
         self.faults(on).find(|fault| fault.one.is_none()).map(|fault| fault.trouble)
     }
 
-    /// The fault of this change.
+    /// Returns the fault of this change.
     fn trouble_with(&self, change: &RouteChange) -> Option<Trouble> {
         let is_its = |fault: &&Fault| fault.one.as_ref().is_none_or(|one| names(change, one));
         self.faults(Operation::Apply).find(is_its).map(|fault| fault.trouble)
     }
 
-    /// How long an answer takes.
+    /// Returns how long an answer takes.
     fn latency(&mut self, on: Operation) -> Duration {
         match self.trouble(on) {
             Some(Trouble::Slow(slow)) => slow,
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// The error of all calls of this operation, if there is one.
+    /// Returns the error of all calls of this operation, if there is one.
     fn failure(&self, on: Operation) -> Option<CloudError> {
         match self.trouble(on)? {
             Trouble::Fails(kind) => Some(error(kind)),
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// A call gets a lane.
+    /// Gives a call a lane.
     pub(super) fn lane(&mut self, call: Call) {
         let (event, on) = match call {
             Call::List => {
@@ -134,7 +134,7 @@ impl World {
         self.later(latency, Due::Tell(Box::new(event)));
     }
 
-    /// The traits as the program knows them.
+    /// Returns the traits as the program knows them.
     pub(super) fn told_traits(&self) -> RouteTraits {
         let mut traits = self.router.traits.clone();
         match self.variant {
@@ -231,7 +231,7 @@ impl World {
         Event::Sending(Box::new(Sending { batch, base, pass }))
     }
 
-    /// A call leaves the program.
+    /// Sends a call.
     pub(super) fn send(&mut self, batch: Vec<Planned>, base: Option<String>) {
         self.check_call(&batch, base.as_deref());
         let asked: Vec<_> = batch.iter().map(|planned| self.asked_for(&planned.change)).collect();
@@ -249,7 +249,7 @@ impl World {
         self.later(latency, Due::Reach { batch, asked, base });
     }
 
-    /// A call reaches the cloud. Its answers are on their way.
+    /// Lets a call reach the cloud. Its answers are on their way.
     pub(super) fn reach(
         &mut self,
         batch: Vec<Planned>,
@@ -264,7 +264,7 @@ impl World {
         };
         let mut answers = Vec::new();
         for (planned, asked) in batch.iter().zip(asked) {
-            // A destination may have two changes: the last answer counts.
+            // A destination may have two changes, of which the last answer counts.
             let mut answer = Ok(AppliedChange::default());
             for change in asked {
                 answer = all.clone().map_or_else(|| self.made(change), Err);
@@ -291,7 +291,7 @@ impl World {
         self.later(last, Due::Tell(Box::new(Event::Ended)));
     }
 
-    /// The cloud makes a change, unless something goes wrong.
+    /// Makes a change as the cloud does, unless something goes wrong.
     fn made(&mut self, change: &RouteChange) -> Result<AppliedChange, CloudError> {
         match self.trouble_with(change) {
             Some(Trouble::Fails(kind)) => Err(error(kind)),
@@ -310,7 +310,7 @@ impl World {
         }
     }
 
-    /// The cloud makes a change.
+    /// Makes a change as the cloud does.
     pub(super) fn carry_out(
         &mut self,
         change: &RouteChange,
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// The answer about a change arrives.
+    /// Lets the answer about a change arrive.
     pub(super) fn answer(&mut self, planned: Planned, answer: Result<AppliedChange, CloudError>) {
         if self.variant != Variant::NoAnswer {
             self.is_over(&planned);

@@ -15,7 +15,7 @@ impl World {
         Asked { pass: self.look(), left_out, ipam: None, lease }
     }
 
-    /// The page is asked about any node and any route.
+    /// Asks the page about any node and any route.
     pub(super) fn explain(&mut self) {
         let number = self.dice.random_range(0..NODES);
         self.explain_node(&nodes::name_of(number));
@@ -50,7 +50,7 @@ impl World {
         explanation.fares
     }
 
-    /// The same for a route.
+    /// Does the same for a route.
     fn explain_route(&mut self, destination: IpNet) {
         let explanation =
             self.machine.explain_route(&destination.to_string(), &self.asked(""), self.now);

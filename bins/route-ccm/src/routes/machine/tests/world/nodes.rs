@@ -19,7 +19,7 @@ use crate::routes::{
     },
 };
 
-/// The label of nodes that are left out.
+/// The label of excluded nodes.
 pub(super) const EDGE: &str = "edge";
 /// The reason of another controller that writes the condition, as cilium-operator does.
 pub(super) const RIVAL: &str = "CiliumIsUp";
@@ -45,7 +45,7 @@ pub(super) fn condition(status: &str, reason: &str, message: &str) -> Condition 
     }
 }
 
-/// The targets of a node, in all forms.
+/// Returns the targets of a node, in all forms.
 fn targets(view: &NodeView) -> impl Iterator<Item = RouteTarget> {
     let id = view.id.clone().map(RouteTarget::Instance);
     let name = RouteTarget::Node(view.node.name.to_string());
@@ -53,7 +53,7 @@ fn targets(view: &NodeView) -> impl Iterator<Item = RouteTarget> {
 }
 
 impl World {
-    /// A process that has read all nodes.
+    /// Returns a process that has read all nodes.
     pub(super) fn process(&self) -> Process {
         let (mut machine, mut known) = (machine(), BTreeMap::new());
         let shown = self.nodes.values().filter(|node| !self.hidden.contains(&node.name));
@@ -77,7 +77,7 @@ impl World {
         NodeView { node, id, left_out }
     }
 
-    /// The process sees all nodes as they are.
+    /// Shows the process all nodes as they are.
     pub(super) fn catch_up(&mut self) {
         let names: BTreeSet<Name> = self.nodes.keys().chain(self.store.keys()).cloned().collect();
         for name in names {
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// The process sees this node as it is.
+    /// Shows the process this node as it is.
     pub(super) fn sync(&mut self, name: &Name) {
         let there = self.nodes.get(name);
         match there.filter(|node| is_left_out(node)) {
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// The API server has another node of this name.
+    /// Replaces the node of this name on the API server.
     pub(super) fn put(&mut self, node: Node) {
         let name = Name::clone(&node.name);
         self.hidden.remove(&name);
@@ -154,7 +154,7 @@ impl World {
         self.sync(name);
     }
 
-    /// A new node of this name, as it registers.
+    /// Returns a new node of this name, as it registers.
     pub(super) fn new_node(&mut self, name: &Name) -> Node {
         self.made += 1;
         // Creation times are whole seconds.
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Registers a node with a machine of its own and the pod CIDRs of its number.
+    /// Registers a node with its own machine and the pod CIDRs of its number.
     pub(super) fn add_node(&mut self, number: u8) {
         self.add_node_with(number, number);
     }
@@ -182,7 +182,7 @@ impl World {
         self.put(node);
     }
 
-    /// A new node with a machine of its own.
+    /// Returns a new node with its own machine.
     pub(super) fn complete_node(&mut self, name: &Name, cidrs: Vec<Box<str>>) -> Node {
         let (id, ips) = self.add_machine(name);
         let node = self.new_node(name);
@@ -190,13 +190,13 @@ impl World {
         Node { provider_id, addresses, pod_cidrs: cidrs, ..node }
     }
 
-    /// The pod CIDRs of this number.
+    /// Returns the pod CIDRs of this number.
     pub(super) fn cidrs(&self, number: u8) -> Vec<Box<str>> {
         let v6 = self.is_dual.then(|| format!("fd00:120:0:{number:x}::/64").into());
         [format!("10.120.{number}.0/24").into()].into_iter().chain(v6).collect()
     }
 
-    /// A new machine of this name, perhaps with an address that another one had before.
+    /// Returns a new machine of this name, perhaps with an address that another one had before.
     pub(super) fn add_machine(&mut self, name: &str) -> (String, Vec<IpAddr>) {
         self.made += 1;
         let (id, ips) = (format!("sim://i-{:04}", self.made), self.free_addresses());
@@ -205,9 +205,9 @@ impl World {
         (id, ips)
     }
 
-    /// A free address of each family.
+    /// Returns a free address of each family.
     pub(super) fn free_addresses(&mut self) -> Vec<IpAddr> {
-        // Few, so that others have had them; but enough for machines that are left.
+        // They are few, so that others have had them, but enough for the remaining machines.
         let most = if self.router.machines.len() < 30 { 40 } else { 250 };
         loop {
             let last: u8 = self.dice.random_range(1..most);
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// The node moves to other addresses, as its machine does.
+    /// Moves the node to other addresses, with its machine.
     pub(super) fn moves(&mut self, name: &Name) {
         let id = self.nodes.get(name).and_then(|node| node.provider_id.clone());
         let Some(id) = id.filter(|id| self.router.machines.contains_key(&**id)) else { return };
@@ -230,7 +230,7 @@ impl World {
         self.change(name, |node| node.addresses = addresses(&ips));
     }
 
-    /// The program writes the condition of a node.
+    /// Writes the condition of a node as the program does.
     pub(super) fn write(&mut self, node: &Arc<Node>, condition: NewCondition) {
         self.check_write(node, &condition);
         let answer = self.written(node, &condition);
@@ -245,7 +245,7 @@ impl World {
             0..2 if self.has_faults => return Err(None),
             2..5 if self.has_faults => return Err(Some(ApiError::Conflict)),
             5..7 if self.has_faults => return Err(Some(ApiError::Throttled { retry_after: None })),
-            // A policy takes the write back.
+            // A policy undoes the write.
             7 if self.has_faults => return Ok(self.seen_write(self.view(&there), new)),
             _ => {}
         }
@@ -256,13 +256,13 @@ impl World {
         Ok(self.view(there))
     }
 
-    /// Another controller says that the network of each node is up, each second.
+    /// Writes as another controller, each second, that the network of each node is up.
     pub(super) fn rival(&mut self, turn: u32) {
         if !self.has_rival {
             return;
         }
         for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
-            // As if the program took each heartbeat for a change of the node.
+            // It is as if the program mistook each heartbeat for a change of the node.
             if self.variant == Variant::NoPause {
                 self.change(&name, |node| {
                     node.addresses.retain(|one| *one.kind == *INTERNAL);
@@ -278,14 +278,14 @@ impl World {
         self.later(Duration::from_secs(1), Due::Rival(turn + 1));
     }
 
-    /// The competing writer starts, or stops.
+    /// Starts or stops the competing writer.
     pub(super) fn toggle_rival(&mut self) {
         self.has_rival = !self.has_rival;
         self.agenda.retain(|_, due| !matches!(due, Due::Rival(_)));
         self.rival(0);
     }
 
-    /// The API server shows no node, or some, until it is asked again.
+    /// Lets the API server show no node, or some, until it is asked again.
     pub(super) fn lie(&mut self) {
         if !self.hidden.is_empty() {
             return self.tell_the_truth();
@@ -298,7 +298,7 @@ impl World {
         self.later(lasting, Due::Truth);
     }
 
-    /// All nodes are shown again.
+    /// Shows all nodes again.
     pub(super) fn tell_the_truth(&mut self) {
         self.agenda.retain(|_, due| !matches!(due, Due::Truth));
         for name in mem::take(&mut self.hidden) {
@@ -311,27 +311,27 @@ impl World {
         self.catch_up();
     }
 
-    /// A node that exists for the process alone.
+    /// Returns a node that exists for the process alone.
     pub(super) fn phantom(&self) -> Option<NodeView> {
         let node = || Node { name: "phantom".into(), uid: "phantom".into(), ..Node::default() };
         let view = || NodeView { node: Arc::new(node()), id: None, left_out: None };
         (self.variant == Variant::PhantomNode).then(view)
     }
 
-    /// The node gets a taint as an autoscaler sets it, or loses it.
+    /// Sets a taint on the node as an autoscaler does, or removes it.
     pub(super) fn mark(&mut self, name: &Name, is_marked: bool) {
         let taint = Taint { key: TAINT.into(), ..Taint::default() };
         self.change(name, |node| node.taints = is_marked.then_some(taint).into_iter().collect());
     }
 
-    /// The label of a node leaves it out, or does not any more.
+    /// Sets or removes the label that excludes a node.
     pub(super) fn label(&mut self, name: &Name, is_left_out: bool) {
         let edge: Option<(Name, Name)> = is_left_out.then(|| (EDGE.into(), "".into()));
         let labels: Labels = edge.into_iter().collect();
         self.change(name, |node| node.labels = labels);
     }
 
-    /// A kubelet says that its node has the address of a port of somebody else.
+    /// Lets a kubelet claim that its node has the address of somebody else's port.
     pub(super) fn claim(&mut self, name: &Name) {
         let ports: Vec<IpAddr> = self.router.ports.iter().copied().collect();
         if let Some(port) = ports.get(self.dice.random_range(0..ports.len().max(1))) {

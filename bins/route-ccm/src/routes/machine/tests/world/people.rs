@@ -10,12 +10,12 @@ use super::{
     *,
 };
 
-/// An address that machines do not have.
+/// Returns an address that machines do not have.
 pub(super) fn port(last: u8) -> IpAddr {
     Ipv4Addr::new(10, 9, 8, last).into()
 }
 
-/// The network of a route that people make inside the cluster CIDRs.
+/// Returns the network of a route that people make inside the cluster CIDRs.
 fn of_people(number: u32) -> IpNet {
     net(&format!("10.120.{}.0/24", 211 + number % 40))
 }
@@ -35,8 +35,8 @@ fn route(id: String, destination: IpNet, target: Option<IpAddr>) -> Route {
 }
 
 impl World {
-    /// The routes of others: of people, of another cluster and of this cluster before it was rebuilt. Those without an
-    /// owner lead to something that exists, but for one that is left.
+    /// Adds the routes of others: of people, of another cluster and of this cluster before it was
+    /// rebuilt. Those without an owner lead to something that exists, but for one that is left.
     pub(super) fn add_others(&mut self) {
         let others = [
             ("0.0.0.0/0", Some([10, 9, 9, 1]), None),
@@ -104,7 +104,7 @@ impl World {
         self.explain();
     }
 
-    /// A node goes, comes, moves to another address, or is marked.
+    /// Deletes, adds, moves or marks a node.
     fn node(&mut self, number: u8) {
         let name = name_of(number);
         if !self.nodes.contains_key(&name) {
@@ -127,7 +127,7 @@ impl World {
         self.delete(name);
     }
 
-    /// A node comes back under the same name with another machine, and perhaps another pod CIDR.
+    /// Replaces a node by one with the same name and another machine, and perhaps another pod CIDR.
     fn replace_node(&mut self, number: u8) {
         self.delete_node(&name_of(number));
         let is_free = |cidr: &u8| {
@@ -139,7 +139,7 @@ impl World {
         self.add_node_with(number, cidr);
     }
 
-    /// A node gets provider ID, addresses or pod CIDRs after its registration.
+    /// Adds a node that gets its provider ID, addresses or pod CIDRs after its registration.
     fn incomplete_node(&mut self, number: u8) {
         let lacks = |node: &&Arc<Node>| {
             node.pod_cidrs.is_empty() || node.provider_id.is_none() || node.addresses.is_empty()
@@ -165,7 +165,7 @@ impl World {
         self.put(node);
     }
 
-    /// The node gets what it lacks.
+    /// Gives the node what it lacks.
     pub(super) fn completes(&mut self, node: &Node) {
         let named = self.router.machines.iter().rev().find(|(_, one)| *one.name == *node.name);
         let found = named.map(|(id, one)| (id.clone(), one.ips.clone()));
@@ -184,7 +184,7 @@ impl World {
         });
     }
 
-    /// A node with the pod CIDR of another one, with a part of it, or with one outside.
+    /// Adds a node with the pod CIDR of another one, with a part of it, or with one outside.
     fn odd_node(&mut self, number: u8) {
         let name = name_of(number);
         if self.nodes.contains_key(&name) {
@@ -227,7 +227,7 @@ impl World {
         self.lasts(Fault { trouble, on, one, until: At::default() });
     }
 
-    /// The fault lasts for up to a minute.
+    /// Lets the fault last for up to a minute.
     fn lasts(&mut self, fault: Fault) {
         let now = self.now;
         self.faults.retain(|fault| now < fault.until);
@@ -235,7 +235,7 @@ impl World {
         self.faults.push(Fault { until, ..fault });
     }
 
-    /// A route of ours, by chance.
+    /// Returns a route of ours, by chance.
     fn any_of_ours(&mut self) -> Option<Route> {
         let mut ours = self.router.only_ours();
         let place = self.dice.random_range(0..ours.len().max(1));
@@ -246,7 +246,7 @@ impl World {
         self.rules.touched.insert(destination, self.now);
     }
 
-    /// A person changes, doubles or deletes a route of ours, or makes a route of their own.
+    /// Lets a person change, double or delete a route of ours, or make their own route.
     fn person(&mut self) {
         self.made += 1;
         let (id, last) = (format!("of-people-{}", self.made), self.dice.random());
@@ -278,7 +278,7 @@ impl World {
         }
     }
 
-    /// A person makes a route to something that comes a little later.
+    /// Lets a person make a route to something that comes a little later.
     fn late_port(&mut self) {
         self.made += 1;
         let (id, address) = (format!("early-{}", self.made), port(self.dice.random()));
@@ -291,19 +291,19 @@ impl World {
         self.later(after, Due::Port(address));
     }
 
-    /// The cloud says for a while that nothing exists.
+    /// Lets the cloud say for a while that nothing exists.
     fn deny(&mut self) {
         self.denies_until = self.now + Duration::from_secs(self.dice.random_range(30..300));
     }
 
-    /// A leader of the past changes the table.
+    /// Lets a leader of the past change the table.
     fn stale_leader(&mut self) {
         let Some(ours) = self.any_of_ours() else { return };
         self.touch(ours.destination);
         if self.dice.random_bool(0.3) {
             return self.router.remove(ours.destination);
         }
-        // It knew another node, which is gone.
+        // The process knew another node, which is gone.
         self.made += 1;
         let uid = format!("stale-{}", self.made);
         let [.., last] = (self.made % 250 + 1).to_be_bytes();
@@ -323,7 +323,7 @@ impl World {
         self.router.add(stale, false);
     }
 
-    /// A standby takes over that has not seen the last changes of nodes.
+    /// Lets a standby take over that has not seen the last changes of nodes.
     pub(super) fn take_over(&mut self) {
         if !self.hidden.is_empty() {
             return;
@@ -342,7 +342,7 @@ impl World {
         self.lead(standby);
     }
 
-    /// Another period of lists.
+    /// Sets another period of lists.
     fn other_period(&mut self) {
         let is_rare = self.parameters.period > Duration::from_mins(1);
         self.parameters.period = Duration::from_secs(if is_rare { 30 } else { 600 });

@@ -36,7 +36,7 @@ pub(super) struct Entry {
     pub(super) route: Route,
     /// True for a route of others, which stays.
     pub(super) is_foreign: bool,
-    /// When its defect ends on its own.
+    /// The time at which its defect ends on its own.
     until: Option<At>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Router {
     pub(super) traits: RouteTraits,
     pub(super) quota: Option<usize>,
     pub(super) kind: Kind,
-    /// How long a new route carries no traffic.
+    /// How long a new route does not carry traffic.
     pub(super) create: Duration,
     pub(super) version: u64,
     has_versions: bool,
@@ -70,7 +70,7 @@ pub(super) struct Router {
 }
 
 impl Router {
-    /// The table of some cloud.
+    /// Creates the table of some cloud.
     pub(super) fn new(dice: &mut StdRng) -> Self {
         let kind = [Kind::Address, Kind::Instance, Kind::Node][dice.random_range(0..3)];
         let compares_version = dice.random();
@@ -98,7 +98,7 @@ impl Router {
         }
     }
 
-    /// The routes of a destination.
+    /// Returns the routes of a destination.
     pub(super) fn to(&self, destination: IpNet) -> &[Entry] {
         self.routes.get(&destination).map(Vec::as_slice).unwrap_or_default()
     }
@@ -107,7 +107,8 @@ impl Router {
         self.routes.values().flatten()
     }
 
-    /// The routes of this cluster, except those to a destination for which others have a route.
+    /// Returns the routes of this cluster, except those to a destination for which others have a
+    /// route.
     pub(super) fn only_ours(&self) -> Vec<Route> {
         let only_ours = self.routes.values().filter(|all| all.iter().all(|one| !one.is_foreign));
         only_ours.flatten().map(|entry| entry.route.clone()).collect()
@@ -122,7 +123,7 @@ impl Router {
         u32::try_from(room).ok()
     }
 
-    /// All routes as the cloud shows them.
+    /// Returns all routes as the cloud shows them.
     pub(super) fn table(&self) -> RouteTable {
         let routes = self.all().map(|entry| entry.route.clone()).collect();
         let (version, room) = (self.shown_version(), self.room());
@@ -143,7 +144,8 @@ impl Router {
         self.machines.values().any(|one| one.ips.contains(&ip))
     }
 
-    /// The machine with the provider ID of a node, or else with its name. Several of that name are an error.
+    /// Returns the machine with the provider ID of a node, or else with its name. Several of that
+    /// name are an error.
     pub(super) fn machine_of(&self, node: &Node) -> Result<Option<(&String, &Computer)>, ()> {
         if let Some(id) = &node.provider_id {
             return Ok(self.machines.get_key_value(&**id));
@@ -153,7 +155,7 @@ impl Router {
         if named.next().is_some() { Err(()) } else { Ok(first) }
     }
 
-    /// Defects end with time.
+    /// Ends defects with time.
     pub(super) fn tick(&mut self, now: At) {
         for entry in self.routes.values_mut().flatten() {
             if entry.until.is_some_and(|until| until <= now) {
@@ -162,14 +164,14 @@ impl Router {
         }
     }
 
-    /// Somebody adds a route, whatever exists.
+    /// Adds a route for somebody, whatever exists.
     pub(super) fn add(&mut self, route: Route, is_foreign: bool) {
         let entry = Entry { route, is_foreign, until: None };
         self.routes.entry(entry.route.destination).or_default().push(entry);
         self.version += 1;
     }
 
-    /// Somebody deletes all routes of a destination.
+    /// Deletes all routes of a destination for somebody.
     pub(super) fn remove(&mut self, destination: IpNet) {
         self.routes.remove(&destination);
         self.version += 1;
@@ -262,7 +264,7 @@ impl Router {
         let place = match there.iter().position(|one| one.route.id == old.id) {
             Some(place) if self.is_same(&there[place].route, old) => place,
             Some(_) => return changed(),
-            // It is gone, or there is another one in its place.
+            // The route is gone, or another one has replaced it.
             None if self.traits.several_targets => return Ok(Done::default()),
             None if there.iter().all(|one| one.route.target == old.target) => {
                 return Ok(Done::default());
@@ -288,7 +290,7 @@ impl Router {
         route.target == old.target && (is_of_it || !self.traits.records_owner)
     }
 
-    /// The target that the cloud gives a route.
+    /// Returns the target that the cloud gives a route.
     fn select(&self, new: &WantedRoute) -> Result<RouteTarget, CloudError> {
         let lacks =
             |what: &str| CloudError::new(ErrorKind::Invalid, format!("the node has no {what}"));

@@ -16,20 +16,21 @@ use crate::routes::plan::condition::{NETWORK_UNAVAILABLE, NewCondition, Status};
 const APART: Duration = Duration::from_mins(1);
 /// How late a deletion may be carried out.
 const LATE: Duration = Duration::from_mins(2);
-/// How long what others change may be unknown to the program.
+/// How long the program may not know about changes of others.
 const AUDIT: Duration = Duration::from_mins(15);
-/// How long a change may wait that was decided before a node was left out.
+/// How long a change that was decided before a node was excluded may wait.
 const WAITS: Duration = Duration::from_mins(1);
 /// How long a change may wait for a lane.
 const NEW: Duration = Duration::from_secs(5);
 /// How often a process may ask for a change of one route within the window: after failures with back-off, and again
 /// after each change of its node; and how often it may list the table.
 const CALLS: usize = 120;
-/// How often one leader may write the condition of one node within the window: twelve times the same, and more where
-/// the route itself comes and goes, since a write of another status does not wait.
+/// How often one leader may write the condition of one node within the window: twelve times the
+/// same, and more if the route itself comes and goes, because a write of another status does not
+/// wait.
 const WRITES: usize = 36;
-/// How long a condition with a reason of ours may be wrong. A list finds what others have changed, and a write that
-/// is repeated waits for five minutes at most.
+/// How long a condition with a reason of ours may be wrong. A list finds changes of others, and a
+/// repeated write waits for five minutes at most.
 const WRONG: Duration = Duration::from_mins(20);
 /// The time between two looks at all conditions.
 const LOOK: Duration = Duration::from_secs(30);
@@ -37,23 +38,24 @@ const LOOK: Duration = Duration::from_secs(30);
 /// A rule of each history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Rule {
-    /// No call has more changes than the provider takes.
+    /// No call has more changes than the provider accepts.
     Call,
-    /// Where the cloud compares versions, there is one call at a time, with the version.
+    /// If the cloud compares versions, only one call is made at a time, with the version.
     Version,
     /// A destination has one change at a time.
     Overlap,
     /// Routes of others are not touched, and no call names one.
     Foreign,
-    /// The route to an unknown target goes only if the target was proven to be gone, twice, apart.
+    /// The route to an unknown target is removed only if the target was proven to be gone twice,
+    /// with a pause.
     Proof,
     /// While the program sees no node, nothing is deleted.
     NoNodes,
-    /// No more routes go in a window than the brake allows.
+    /// Within a window, no more routes are removed than the brake allows.
     Loss,
-    /// A pod CIDR of a node does not lose its route where the cloud can avoid it.
+    /// A pod CIDR of a node does not lose its route if the cloud can avoid that.
     Gap,
-    /// A node that is left out gets no route and no condition, and a route to it stays.
+    /// An excluded node does not get a route or a condition, and a route to it stays.
     LeftOut,
     /// The network of a node is reported as available only if its routes exist.
     Available,
@@ -61,7 +63,7 @@ pub(in super::super) enum Rule {
     Told,
     /// An explanation has a cause and a fix, and says that a node is fine only if it is.
     Explained,
-    /// In the end each node has its routes, nothing is left over, and the conditions say so.
+    /// In the end each node has its routes, nothing is left over, and the conditions show that.
     Converges,
     /// In the end the routes of others are counted.
     Counted,
@@ -89,7 +91,7 @@ impl Rule {
 struct Proof {
     first: At,
     last: At,
-    /// The first and the last one that came with targets of nodes that were found.
+    /// The first and the last answer that came with found targets of nodes.
     witnessed: Option<(At, At)>,
 }
 
@@ -106,22 +108,22 @@ impl Proof {
 /// The memory of the rules, and the rules that are broken.
 #[derive(Debug)]
 pub(in super::super) struct Rules {
-    /// How many routes may go within a window.
+    /// How many routes may be removed within a window.
     limit: usize,
-    /// Destinations whose route went without a mark or proof, and when.
+    /// Destinations whose route was removed without a mark or proof, and when.
     lost: BTreeMap<IpNet, At>,
-    /// The routes whose deletion was free when it was sent: it may be carried out late.
+    /// The routes whose deletion was free when it was sent. It may be carried out late.
     free: BTreeSet<(IpNet, RouteTarget)>,
     /// How many calls change each destination now.
     pub(super) in_flight: BTreeMap<IpNet, usize>,
     proofs: BTreeMap<RouteTarget, Proof>,
     /// When others last changed the routes of a destination, or a list hid that.
     pub(super) touched: BTreeMap<IpNet, At>,
-    /// Since when a node has been left out, by its UID.
+    /// Since when a node has been excluded, by its UID.
     pub(super) left_out: BTreeMap<Box<str>, At>,
     /// When a node has come or has changed its targets or pod CIDRs, by its UID.
     pub(super) moved: BTreeMap<Box<str>, At>,
-    /// When each destination was changed; lists are under the network of all addresses.
+    /// When each destination was changed. Lists are under the network of all addresses.
     calls: BTreeMap<IpNet, VecDeque<At>>,
     /// When the condition of each node was written, by its UID.
     writes: BTreeMap<Box<str>, VecDeque<At>>,
@@ -153,7 +155,7 @@ impl Rules {
         }
     }
 
-    /// This rule is broken, in this way. The first way counts.
+    /// Records that this rule is broken in this way. The first way counts.
     pub(super) fn breaks(&mut self, rule: Rule, how: String) {
         if !self.is_broken(rule) {
             self.broken.push((rule, how));
@@ -164,12 +166,13 @@ impl Rules {
         self.broken.iter().any(|(one, _)| *one == rule)
     }
 
-    /// The broken rules, and how.
+    /// Returns the broken rules, and how.
     pub(in super::super) fn broken(&self) -> &[(Rule, String)] {
         &self.broken
     }
 
-    /// Another process leads. It knows the deletions of the last one, and neither its writes nor its answers.
+    /// Records that another process leads. It knows the deletions of the last one, and neither its
+    /// writes nor its answers.
     pub(super) fn lead(&mut self) {
         self.in_flight.clear();
         self.proofs.clear();
@@ -177,7 +180,8 @@ impl Rules {
         self.writes.clear();
     }
 
-    /// The cloud says that a target is gone, or is not. `found`: it has found targets of nodes, or was not asked.
+    /// Records that the cloud says that a target is gone, or is not. `found`: it has found targets
+    /// of nodes, or was not asked.
     pub(super) fn answered(&mut self, now: At, target: &RouteTarget, is_gone: bool, found: bool) {
         if !is_gone {
             self.proofs.remove(target);
@@ -214,7 +218,7 @@ impl Rules {
         }
     }
 
-    /// A limit of zero does not let proven routes go, either.
+    /// Sets the limit. A limit of zero does not let proven routes go, either.
     pub(super) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
@@ -234,7 +238,7 @@ impl World {
         self.rules.breaks(rule, format!("at {}: {how}", self.now));
     }
 
-    /// The program is about to make a call.
+    /// Checks a call that the program is about to make.
     pub(super) fn check_call(&mut self, batch: &[Planned], base: Option<&str>) {
         let traits = self.router.traits.clone();
         if batch.is_empty() || batch.len() > traits.max_batch {
@@ -264,13 +268,13 @@ impl World {
         }
     }
 
-    /// Returns true if the node was left out when the program decided what it does now.
+    /// Returns true if the node was excluded when the program decided what it does now.
     fn was_left_out(&self, node: &Node) -> bool {
         let since = self.rules.left_out.get(&node.uid);
         since.is_some_and(|since| self.now.since(*since) >= WAITS)
     }
 
-    /// The program asks for a change.
+    /// Checks a change that the program asks for.
     pub(super) fn check_change(&mut self, change: &RouteChange) {
         match change {
             RouteChange::Create(_) => {}
@@ -313,7 +317,7 @@ impl World {
         self.rules.moved.get(&node.uid).is_some_and(|at| self.now.since(*at) < NEW)
     }
 
-    /// The route that this one means, as it is now.
+    /// Returns the route that this one means, as it is now.
     fn meant(&self, old: &Route) -> Option<&Entry> {
         let mut now = self.router.to(old.destination.trunc()).iter();
         now.find(|one| {
@@ -328,7 +332,7 @@ impl World {
         }
     }
 
-    /// A route whose target this process never saw as a node's needs a proof.
+    /// Checks that a route has a proof if this process never saw its target as a node's.
     fn check_proof(&mut self, old: &Route) {
         let (None, Some(target)) = (&old.owner, &old.target) else { return };
         if !self.known.contains_key(target) && !self.rules.is_proven(target) {
@@ -337,7 +341,8 @@ impl World {
         }
     }
 
-    /// The only route of a node's pod CIDR is not deleted, nor is a route to a disputed pod CIDR.
+    /// Checks that the only route of a node's pod CIDR is not deleted, nor a route to a disputed
+    /// pod CIDR.
     fn check_gap(&mut self, old: &Route) {
         let destination = old.destination.trunc();
         let truth = self.truth();
@@ -347,7 +352,7 @@ impl World {
         }
         let Some(meant) = self.meant(old) else { return };
         let (id, node) = (meant.route.id.clone(), truth.wanted.get(&destination));
-        // It has come since that was decided.
+        // It has come since that decision.
         if node.is_some_and(|node| self.is_new(node)) {
             return;
         }
@@ -376,12 +381,12 @@ impl World {
         was_marked || is_proven && self.rules.limit > 0
     }
 
-    /// A route is gone.
+    /// Checks the loss of a route.
     pub(super) fn check_loss(&mut self, destination: IpNet, gone: &Entry) {
         if gone.is_foreign {
             self.breaks(Rule::Foreign, format!("{:?} of others was touched", gone.route));
         }
-        // A surplus route may go while others take away the one that serves the node.
+        // A surplus route may be removed while others remove the one that serves the node.
         let is_taken = self.rules.is_touched(self.now, destination)
             && self.truth().wanted.contains_key(&destination);
         if is_taken || !self.router.to(destination).is_empty() {
@@ -401,7 +406,7 @@ impl World {
         }
     }
 
-    /// The program writes the condition of a node.
+    /// Checks a condition that the program writes to a node.
     pub(super) fn check_write(&mut self, node: &Node, condition: &NewCondition) {
         if self.rules.is_quiet {
             let how = format!("all is well: {} {}", node.name, condition.message);
@@ -417,7 +422,7 @@ impl World {
         }
     }
 
-    /// The program reports that a node shows its condition.
+    /// Checks the program's report that a node shows its condition.
     pub(super) fn check_shown(&mut self, name: &Name, status: Status) {
         let node = self.nodes.get(name);
         if node.is_some_and(|node| node.condition(NETWORK_UNAVAILABLE) != Some(status.as_str())) {
@@ -425,7 +430,7 @@ impl World {
         }
     }
 
-    /// The program says that the routes of a node exist.
+    /// Checks the program's claim that the routes of a node exist.
     pub(super) fn check_available(&mut self, node: &Node, rule: Rule) {
         for cidr in truth::pod_cidrs(node) {
             let is_known = self.rules.is_touched(self.now, cidr);

@@ -7,19 +7,20 @@ use super::{
 };
 use crate::routes::plan::condition::NETWORK_UNAVAILABLE;
 
-/// The longest time to converge: deletions that are held go window by window.
+/// The longest time to converge, because held deletions are made window by window.
 const PATIENCE: Duration = Duration::from_hours(4);
 /// The same for a machine that may never come to it.
 const LITTLE_PATIENCE: Duration = Duration::from_hours(1);
-/// How long nothing is written then.
+/// For how long nothing is written afterwards.
 const QUIET: Duration = Duration::from_mins(25);
 
 impl World {
-    /// All faults end. The world waits until everything is as it should be, and looks whether it stays so.
+    /// Ends all faults. The world waits until everything is as it should be, and looks whether it
+    /// stays so.
     pub(in super::super) fn settle(&mut self) {
         self.end_faults();
         let ended = self.now;
-        // Late writes.
+        // This is the time for late writes.
         self.run(Duration::from_secs(100));
         for number in 0..NODES {
             self.add_node(number);
@@ -78,7 +79,7 @@ impl World {
         }
     }
 
-    /// The remaining faults.
+    /// Returns the remaining faults.
     fn wrong(&self) -> Vec<String> {
         let truth = self.truth();
         let mut wrong = Vec::new();
@@ -137,7 +138,7 @@ impl World {
                 || self.router.all().filter(|one| is_inside(one.route.destination) == inside);
             let least = of_kind().filter(|one| one.is_foreign).count();
             let most = of_kind().filter(|one| self.is_of_others(one)).count();
-            // The cloud may be unable to say whose the target of a route is.
+            // The cloud may not know the owner of the target of a route.
             let open = if inside { counts.unknown } else { 0 };
             if shown + open < least || shown > most {
                 return Some(format!("{least} to {most} routes of others, {shown} counted"));

@@ -1,10 +1,10 @@
-//! The true state of nodes and routes, which the machine may not have heard of.
+//! The true state of nodes and routes, which the machine may not know.
 
 use std::sync::LazyLock;
 
 use super::{router::Entry, *};
 
-/// The routes that nodes need, and the destinations of pod CIDRs that get no route.
+/// The routes that nodes need, and the destinations of pod CIDRs that do not get routes.
 pub(super) struct Truth {
     pub(super) wanted: BTreeMap<IpNet, Arc<Node>>,
     pub(super) disputed: BTreeSet<IpNet>,
@@ -25,7 +25,8 @@ impl Truth {
 }
 
 impl World {
-    /// The routes that nodes need. Of two nodes with one pod CIDR the older one gets the route.
+    /// Returns the routes that nodes need. Of two nodes with one pod CIDR the older one gets the
+    /// route.
     pub(super) fn truth(&self) -> Truth {
         let mut nodes: Vec<&Arc<Node>> = self.nodes.values().collect();
         nodes.sort_by(|one, other| (one.created, &one.name).cmp(&(other.created, &other.name)));

@@ -1,4 +1,5 @@
-//! The machine without one of its protections: the world changes what it asks for, what it learns, or its settings.
+//! The machine without one of its protections: the world changes its requests, the answers, or its
+//! settings.
 
 use ccm_cloud::{ErrorKind, Route};
 
@@ -14,7 +15,7 @@ use crate::routes::plan::condition::NewCondition;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Variant {
     None,
-    /// Any number of routes may go.
+    /// Any number of routes may be removed.
     NoBrake,
     /// A new leader does not know the deletions of the last one.
     ForgetfulLeader,
@@ -32,13 +33,13 @@ pub(in super::super) enum Variant {
     BelievedCloud,
     /// A destination does not wait for the answer to its change.
     NoAnswer,
-    /// Calls go side by side where versions are compared.
+    /// Calls are made at the same time although versions are compared.
     NoVersions,
-    /// Calls have more changes than the provider takes.
+    /// Calls have more changes than the provider accepts.
     LargeBatches,
     /// A replacement is a deletion and a creation.
     TwoSteps,
-    /// Where there may be two targets, the old one goes first.
+    /// If two targets are possible, the old one is removed first.
     OldFirst,
     /// A deletion takes whatever exists.
     Whatever,
@@ -62,9 +63,9 @@ pub(in super::super) enum Variant {
     LostAnswers,
     /// A part of the memory is lost when it is written and read.
     NotPlain,
-    /// There is always a node.
+    /// The machine always sees a node.
     PhantomNode,
-    /// No node is left out.
+    /// No node is excluded.
     NobodyLeftOut,
     /// An answer to a write shows what was written, whatever the node shows.
     BelievedWrites,
@@ -77,9 +78,9 @@ pub(in super::super) enum Variant {
 /// A history.
 type Script = fn(u64, Variant) -> World;
 
-/// The rule that each variant breaks, and the history. In a random one people seldom change a route
-/// just before its node goes, a node seldom moves just while its route is made, a competing writer
-/// seldom meets a route that fails for long, and a standby seldom takes over.
+/// The rule that each variant breaks, and the history. In a random history people seldom change a
+/// route just before its node is deleted, a node seldom moves just while its route is made, a
+/// competing writer seldom meets a route that fails for long, and a standby seldom takes over.
 pub(in super::super) const BROKEN: &[(Variant, Rule, Option<Script>)] = &[
     (Variant::NoBrake, Rule::Loss, None),
     (Variant::ForgetfulLeader, Rule::Loss, None),
@@ -114,7 +115,7 @@ pub(in super::super) const BROKEN: &[(Variant, Rule, Option<Script>)] = &[
     (Variant::OnlyInside, Rule::Counted, None),
 ];
 
-/// A person changes a route just before its node goes.
+/// Returns a world in which a person changes a route just before its node goes.
 fn replaced_before_its_node_goes(seed: u64, variant: Variant) -> World {
     let mut world = World::new(seed, variant);
     world.run(Duration::from_secs(20));
@@ -129,7 +130,7 @@ fn replaced_before_its_node_goes(seed: u64, variant: Variant) -> World {
     world
 }
 
-/// A node moves just while its route is made.
+/// Returns a world in which a node moves while its route is made.
 fn moved_while_its_route_is_made(seed: u64, variant: Variant) -> World {
     let mut world = World::new(seed, variant);
     world.run(Duration::from_secs(20));
@@ -143,7 +144,7 @@ fn moved_while_its_route_is_made(seed: u64, variant: Variant) -> World {
     world
 }
 
-/// Standbys take over one after the other.
+/// Returns a world in which standbys take over one after the other.
 fn taken_over(seed: u64, variant: Variant) -> World {
     let mut world = World::new(seed, variant);
     for _ in 0..6 {
@@ -154,7 +155,8 @@ fn taken_over(seed: u64, variant: Variant) -> World {
     world
 }
 
-/// The cloud refuses the route of a node, and another controller says that its network is up.
+/// Returns a world in which the cloud refuses the route of a node, and another controller says that
+/// the node's network is up.
 fn contested(seed: u64, variant: Variant) -> World {
     let mut world = World::new(seed, variant);
     world.has_faults = false;
@@ -177,7 +179,7 @@ fn contested(seed: u64, variant: Variant) -> World {
 
 const PATIENCE: Duration = Duration::from_hours(1);
 
-/// The route after a change, if all went well.
+/// Returns the route after a change, if all went well.
 fn as_wanted(change: &RouteChange) -> Option<Route> {
     let (RouteChange::Create(new) | RouteChange::Replace { new, .. }) = change else { return None };
     let target = RouteTarget::Node(new.node.name.clone());
@@ -185,7 +187,7 @@ fn as_wanted(change: &RouteChange) -> Option<Route> {
 }
 
 impl World {
-    /// The changes that the program asks for in place of this one.
+    /// Returns the changes that the program asks for in place of this one.
     pub(super) fn asked_for(&self, change: &RouteChange) -> Vec<RouteChange> {
         let delete = |old: Route| RouteChange::Delete(Box::new(old));
         let change = change.clone();
@@ -214,7 +216,7 @@ impl World {
         }
     }
 
-    /// The table as the program sees it.
+    /// Returns the table as the program sees it.
     pub(super) fn seen_table(&mut self, mut table: RouteTable) -> RouteTable {
         table.routes.iter_mut().for_each(|route| self.seen_route(route));
         match self.variant {
@@ -234,7 +236,7 @@ impl World {
         table
     }
 
-    /// The answer about a change as the program sees it.
+    /// Returns the answer about a change as the program sees it.
     pub(super) fn seen_answer(
         &self,
         change: &RouteChange,
@@ -252,7 +254,7 @@ impl World {
         answer
     }
 
-    /// The node in the answer to a write that was taken back, as the program sees it.
+    /// Returns the node in the answer to a write that was taken back, as the program sees it.
     pub(super) fn seen_write(&self, mut view: NodeView, new: &NewCondition) -> NodeView {
         if self.variant == Variant::BelievedWrites {
             let shown = condition(new.status.as_str(), new.reason, &new.message);
@@ -261,7 +263,7 @@ impl World {
         view
     }
 
-    /// The answer about a target as the program sees it.
+    /// Returns the answer about a target as the program sees it.
     pub(super) fn seen_state(
         &mut self,
         target: &RouteTarget,
