@@ -266,7 +266,8 @@ fn members_without_an_address_of_the_family_count_for_the_next_leader() {
     assert_eq!(decision.held.len(), 2, "the budget is used up: {decision:?}");
 }
 
-/// The list lacks four of ten members, and other nodes join by their labels. An hour later, the fourth is still held.
+/// The list lacks four of ten members, and other nodes join by their labels. An hour later, the
+/// fourth is still held.
 #[test]
 fn nodes_that_join_by_another_selector_or_return_make_up_for_no_others() {
     let (edge, web) = (NodeSelector::parse("pool=edge"), NodeSelector::parse("tier=web"));
