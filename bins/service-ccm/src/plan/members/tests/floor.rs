@@ -157,7 +157,7 @@ fn nodes_that_joined_before_are_no_budget() {
     assert_eq!(go(63, &view), (0, 6));
 }
 
-/// What leaves after a node has joined is not replaced by it.
+/// A node that has joined does not replace members that leave later.
 #[test]
 fn a_node_that_joined_covers_nothing_that_leaves_later() {
     let mut membership = with(10);
