@@ -109,6 +109,19 @@ async fn load_balancers_that_are_really_gone_are_made_again_within_an_hour() {
     }
 }
 
+/// A cloud that did not say before which one it is may be another project.
+#[tokio::test(start_paused = true)]
+async fn without_a_recorded_identity_no_loss_is_proved() {
+    let world = World::fleet(Variant::default()).await;
+    let lease = world.running().context.leadership.annotations();
+    lease.annotate("quartet.dev/cloud-identity", None);
+    for id in world.ids().iter().skip(1) {
+        world.cloud.balancers().remove(id).unwrap();
+    }
+    sleep(NIGHT).await;
+    assert_eq!(world.ids().len(), 1);
+}
+
 /// A planned deletion does not count as a loss, so it does not hold back a real one.
 #[tokio::test(start_paused = true)]
 async fn services_that_are_being_deleted_have_lost_nothing() {

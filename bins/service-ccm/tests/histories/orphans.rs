@@ -56,6 +56,23 @@ async fn minutes(count: u64) {
     sleep(Duration::from_mins(count)).await;
 }
 
+/// Three may be deleted in six hours, and the leader ends as soon as it has deleted them.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_ends_leaves_the_deletions_to_the_next_one_before_it_makes_them() {
+    let soon = &[
+        "--orphaned-load-balancers=delete",
+        "--orphan-confirmation-period=1m",
+        "--load-balancer-audit-period=30s",
+    ];
+    let mut world = World::with_orphans(Variant::with(soon), 4, 4).await;
+    while world.orphans() == 4 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    world.restart().await;
+    minutes(5).await;
+    assert_eq!(world.orphans(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_deleted_after_a_quarter_of_an_hour_and_no_sooner() {
     let world = World::with_orphans(DELETES, 2, 1).await;

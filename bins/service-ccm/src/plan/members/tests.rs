@@ -25,6 +25,9 @@ pub(super) const RULES: MemberRules<'static> = MemberRules {
     in_cloud: None,
 };
 const APPROVED: MemberRules<'static> = MemberRules { approved: true, ..RULES };
+const HOURS: Duration = Duration::from_hours(6);
+const LONG: MemberRules<'static> =
+    MemberRules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
 
 fn at(seconds: u64) -> At {
     At::default() + Duration::from_hours(1) + Duration::from_secs(seconds)

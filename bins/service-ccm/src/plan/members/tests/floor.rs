@@ -3,8 +3,6 @@
 
 use super::*;
 
-const HOURS: Duration = Duration::from_hours(6);
-
 /// Returns these nodes; the nodes of `gone` went with this mark.
 fn marked(
     numbers: impl IntoIterator<Item = usize>,
@@ -117,8 +115,6 @@ fn nodes_that_join_in_the_same_pass_count() {
 /// after an hour.
 #[test]
 fn members_that_were_replaced_are_not_counted() {
-    const LONG: MemberRules<'static> =
-        MemberRules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
     let go = |membership: &mut Membership, minutes: u64, view: &NodeSet| {
         let decision = membership.decide(at(60 * minutes), view, LONG);
         membership.applied(&decision.members, at(60 * minutes));
@@ -146,8 +142,6 @@ fn members_that_were_replaced_are_not_counted() {
 /// More nodes than before do not add budget for a view that is wrong later.
 #[test]
 fn nodes_that_joined_before_are_no_budget() {
-    const LONG: MemberRules<'static> =
-        MemberRules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
     let mut membership = with(10);
     let mut go = |minutes: u64, view: &NodeSet| {
         let decision = membership.decide(at(60 * minutes), view, LONG);
@@ -161,6 +155,22 @@ fn nodes_that_joined_before_are_no_budget() {
     assert_eq!([go(2, &view), go(3, &view), go(61, &view)], [(0, 7); 3]);
     assert_eq!(go(62, &view), (1, 6));
     assert_eq!(go(63, &view), (0, 6));
+}
+
+/// A node that has joined does not replace members that leave later.
+#[test]
+fn a_node_that_joined_covers_nothing_that_leaves_later() {
+    let mut membership = with(10);
+    let mut go = |minutes: u64, view: &NodeSet| {
+        let decision = membership.decide(at(60 * minutes), view, LONG);
+        membership.applied(&decision.members, at(60 * minutes));
+        (decision.members.absent.len(), decision.held.len())
+    };
+    assert_eq!(go(0, &nodes(1..10)), (1, 0));
+    go(1, &nodes(1..12));
+    assert_eq!(go(30, &nodes(2..12)), (1, 0));
+    // One of the two that joined takes the place of the first that left.
+    assert_eq!(go(62, &nodes(5..12)), (2, 1));
 }
 
 /// A user excludes one node after another for a while.
@@ -177,6 +187,11 @@ fn an_excluded_node_that_returns_is_not_counted() {
         membership.vanished = Floor::default();
         membership.brake = Brake::default();
     }
+    // It returns before the cloud was asked.
+    let mut membership = with(4);
+    membership.decide(at(0), &and(nodes(2..4), 0..2, Excluded::Label), RULES);
+    membership.decide(at(1), &nodes(0..4), RULES);
+    assert_eq!(step(&mut membership, at(2), &and(nodes(0..2), 2..4, Excluded::Label)), (2, 0));
 }
 
 /// The change waits for a cloud that works.

@@ -2,10 +2,6 @@
 
 use super::*;
 
-const HOURS: Duration = Duration::from_hours(6);
-const LONG: MemberRules<'static> =
-    MemberRules { budget: Budget { window: HOURS, ..BUDGET }, ..RULES };
-
 fn go(membership: &mut Membership, now: u64, view: &NodeSet) -> usize {
     let decision = membership.decide(at(now), view, LONG);
     membership.applied(&decision.members, at(now));

@@ -265,3 +265,29 @@ fn members_without_an_address_of_the_family_count_for_the_next_leader() {
     let decision = next.decide(at(4), &view(11, 5..10), rules);
     assert_eq!(decision.held.len(), 2, "the budget is used up: {decision:?}");
 }
+
+/// The list lacks four of ten members, and other nodes join by their labels. An hour later, the
+/// fourth is still held.
+#[test]
+fn nodes_that_join_by_another_selector_or_return_make_up_for_no_others() {
+    let (edge, web) = (NodeSelector::parse("pool=edge"), NodeSelector::parse("tier=web"));
+    let view = |lacks_label: usize| {
+        labelled(nodes(4..20), |number| match number {
+            number if number >= 10 || number == lacks_label => "tier=web",
+            _ => "pool=edge,tier=web",
+        })
+    };
+    for (is_default, [second, third]) in [(true, [(&web, 0); 2]), (false, [(&edge, 9), (&edge, 0)])]
+    {
+        let mut membership = with(10);
+        let mut go = |minutes: u64, (selector, lacks_label): (&NodeSelector, usize)| {
+            let rules = MemberRules { selector, is_default, ..LONG };
+            let decision = membership.decide(at(60 * minutes), &view(lacks_label), rules);
+            membership.applied(&decision.members, at(60 * minutes));
+            decision.held.len()
+        };
+        assert_eq!(go(0, (&edge, 0)), 1);
+        assert_eq!(go(1, second), 1);
+        assert_eq!([go(2, third), go(63, third)], [1; 2], "{is_default}");
+    }
+}
