@@ -104,7 +104,7 @@ async fn a_pod_cidr_that_is_wider_than_a_block_takes_no_block() {
     let more = world.add(2);
     sleep(Duration::from_secs(10)).await;
     assert_eq!(world.cidrs(&more), "", "the older node keeps its own");
-    for (name, expect) in [(&wide, "is wider than a block of /24"), (&older, "it is kept")] {
+    for (name, expect) in [(&wide, "is wider than a block of /24"), (&older, "it stays")] {
         let events = world.events(name);
         let mut strange = events.iter().filter(|(reason, _)| reason == "InvalidPodCIDR");
         assert!(strange.any(|(_, text)| text.contains(expect)), "{events:?}");
