@@ -188,8 +188,8 @@ async fn a_request_that_cannot_be_fulfilled_says_why_and_changes_nothing() {
     for (id, why) in [
         ("lb-none", "load balancer lb-none not found"),
         ("of-others-0", "load balancer of-others-0 has no owner"),
-        ("of-others-1", "load balancer of-others-1 is default/web-0's"),
-        (&*neighbours.id, "is default/web-1's, not default/web-0's"),
+        ("of-others-1", "load balancer of-others-1 belongs to default/web-0"),
+        (&*neighbours.id, "belongs to default/web-1, not to default/web-0"),
     ] {
         world.adopt(0, id);
         // A condition is rewritten at most once in 30 s.

@@ -339,9 +339,9 @@ async fn an_entry_of_the_list_that_cannot_be_read_is_reported() {
     world.create(1);
     sleep(Duration::from_secs(70)).await;
     let (_, reason, message) = world.condition(1, "LoadBalancerProvisioning");
-    assert!(reason == "WaitingForCloud" && message.contains("makes no sense"), "{message}");
+    assert!(reason == "WaitingForCloud" && message.contains("does not make sense"), "{message}");
     let explained = world.running().explain("Service", "default/web-1");
-    assert!(explained.contains("makes no sense"), "{explained}");
+    assert!(explained.contains("does not make sense"), "{explained}");
     sleep(Duration::from_mins(5)).await;
     assert_eq!(world.ends(0), pair("True", "CloudUnavailable"));
     assert_eq!(world.events("SyncLoadBalancerFailed").len(), 2);
@@ -349,7 +349,7 @@ async fn an_entry_of_the_list_that_cannot_be_read_is_reported() {
     let line = world.line("load-balancers");
     assert!(line.starts_with("[!]") && line.contains("2 more cannot be read"), "{line}");
     let page = world.running().explain("LoadBalancer", &id(&world, 0));
-    assert!(page.contains("makes no sense"), "{page}");
+    assert!(page.contains("does not make sense"), "{page}");
     world.cloud.faults().clear();
     sleep(Duration::from_mins(6)).await;
     let is_right = |number| world.ends(number) == pair("False", "Provisioned");

@@ -56,7 +56,7 @@ pub(crate) async fn an_address_of_the_cluster_is_shown_only_if_it_is_allowed(
         });
         ensure!(is_told, "{name}: {events:?}");
     }
-    line(&leader, "2 Services do not show everything that the provider gives").await?;
+    line(&leader, "2 Services do not show everything from the provider").await?;
     services::create(&env.client, &service("web")).await?;
     services::address(&env.client, "web", SOON).await?;
     ensure!(leader.terminate().await?.success(), "it ends in order");
