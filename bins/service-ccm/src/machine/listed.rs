@@ -71,7 +71,8 @@ impl BalancerEntry {
             return self.listed_none(malformed.is_empty());
         };
         let state = &mut self.state;
-        state.duplicate = found.next().map(|other| other.id);
+        // A list that is read in pages may show a load balancer on two of them.
+        state.duplicate = found.map(|other| other.id).find(|id| *id != balancer.id);
         if state.duplicate.is_none() {
             state.failed.retain(|failed| failed.call != CallKind::DeleteDuplicate);
         }

@@ -21,7 +21,11 @@ impl From<RouteTable> for Table {
     fn from(listed: RouteTable) -> Self {
         let mut routes: BTreeMap<IpNet, Vec<Route>> = BTreeMap::new();
         for route in listed.routes {
-            add(routes.entry(route.destination.trunc()).or_default(), route);
+            let known = routes.entry(route.destination.trunc()).or_default();
+            // A list that is read in pages may show a route on two of them.
+            if !known.iter().any(|known| is_same(known, &route)) {
+                add(known, route);
+            }
         }
         Self { routes, version: listed.version, room: listed.room }
     }
@@ -78,9 +82,40 @@ fn add(routes: &mut Vec<Route>, route: Route) {
 
 /// Removes the route with the same target, and of several such the one with the same ID.
 fn remove(routes: &mut Vec<Route>, route: &Route) {
+    let exactly = routes.iter().position(|other| is_same(other, route));
     let same_target = |other: &Route| other.target == route.target;
-    let exactly = routes.iter().position(|other| same_target(other) && other.id == route.id);
     if let Some(place) = exactly.or_else(|| routes.iter().position(same_target)) {
         routes.remove(place);
+    }
+}
+
+/// Returns true if the two routes to one destination are the same one in the cloud.
+fn is_same(one: &Route, other: &Route) -> bool {
+    one.target == other.target && one.id == other.id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_that_a_list_shows_twice_is_one() {
+        let route = |id: Option<&str>, target: [u8; 4]| {
+            let destination = "10.244.1.0/24".parse().unwrap();
+            let route = Route::new(destination, RouteTarget::Address(target.into()));
+            Route { id: id.map(str::to_owned), ..route }
+        };
+        let [one, two] = [[10, 0, 0, 1], [10, 0, 0, 2]];
+        for (id, other, target, count) in [
+            (None, None, one, 1),
+            (Some("r-1"), Some("r-1"), one, 1),
+            (Some("r-1"), Some("r-2"), one, 2),
+            (None, None, two, 2),
+        ] {
+            let routes = vec![route(id, one), route(other, target)];
+            let table = Table::from(RouteTable { routes, ..RouteTable::default() });
+            let destination = "10.244.1.0/24".parse().unwrap();
+            assert_eq!(table.to(destination).len(), count, "{id:?} {other:?}");
+        }
     }
 }

@@ -84,6 +84,16 @@ fn of_two_load_balancers_the_named_one_stays_or_else_the_oldest() {
     }
 }
 
+/// A cloud that shows an entry on two pages does not have two load balancers.
+#[test]
+fn a_load_balancer_that_a_list_shows_twice_is_not_its_own_duplicate() {
+    let mut entry = BalancerEntry::default();
+    list(&mut entry, Some("one"), vec![balancer("one"), balancer("one")], true);
+    assert_eq!((entry.state.id(), &entry.state.duplicate), (Some("one"), &None));
+    list(&mut entry, Some("one"), vec![balancer("one"), balancer("two"), balancer("one")], true);
+    assert_eq!(entry.state.duplicate.as_deref(), Some("two"));
+}
+
 #[test]
 fn a_list_without_an_address_takes_none_away() {
     let ingress = |text: &str| Ingress {
