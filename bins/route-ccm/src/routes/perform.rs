@@ -155,13 +155,11 @@ impl Perform {
     fn listed(&self, answer: Result<(usize, usize, Option<String>), CloudError>) {
         self.metrics.listed(answer.as_ref().map(drop));
         match answer {
-            Ok((count, malformed, first)) => {
-                self.lines.listed.pass(format!("{count} routes listed"));
-                if let Some(first) = first {
-                    tracing::warn!(
-                        "{malformed} routes of the cloud cannot be read, first: {first}"
-                    );
-                }
+            Ok((count, _, None)) => self.lines.listed.pass(format!("{count} routes listed")),
+            Ok((count, malformed, Some(first))) => {
+                let unread = format!("{malformed} more cannot be read, first: {first}");
+                self.lines.listed.fail(format!("{count} routes listed; {unread}"));
+                tracing::warn!("{malformed} routes of the cloud cannot be read, first: {first}");
             }
             Err(error) => {
                 self.lines.listed.fail(format!("cannot list the routes: {error}"));

@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::world::{World, foreign, name, node};
+use crate::world::{World, cidr, foreign, name, node};
 
 /// Others write the table all the time.
 #[tokio::test(start_paused = true)]
@@ -62,6 +62,23 @@ async fn a_table_that_is_always_busy_is_listed_with_back_off() {
     cloud.faults().remove(fault);
     sleep(Duration::from_mins(1)).await;
     world.reachable([1]).await;
+}
+
+/// A route that cannot be read is there, although the program does not know where it leads.
+#[tokio::test(start_paused = true)]
+async fn a_route_that_cannot_be_read_turns_the_line_of_the_list() {
+    let cloud = SimCloud::new();
+    let world = World::start(&cloud, "c-1", &[]).await;
+    world.add_nodes([0, 1]);
+    world.reachable([0, 1]).await;
+    let fault = Effect::Routes(vec![name(1), cidr(1)], Trouble::Malformed);
+    let fault = cloud.faults().add(Fault::new(fault).on(Operation::ListRoutes));
+    sleep(Duration::from_mins(15)).await;
+    let line = world.line("routes");
+    assert!(line.starts_with("[!]1 routes listed; 1 more cannot be read, first: "), "{line}");
+    cloud.faults().remove(fault);
+    sleep(Duration::from_mins(15)).await;
+    assert_eq!(world.line("routes"), "[+]2 routes listed");
 }
 
 /// Two clusters write the same table, and the cloud refuses writes that were decided on an older
