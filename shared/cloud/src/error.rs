@@ -178,7 +178,8 @@ impl CloudError {
     /// Returns if and when to retry: after the delay that the cloud asks for, or else with
     /// back-off, unless the error is permanent.
     pub fn class(&self) -> RetryClass {
-        match (self.kind, self.retry_after) {
+        // A delay of zero would be a retry without any pause.
+        match (self.kind, self.retry_after.filter(|after| !after.is_zero())) {
             (_, Some(after)) => RetryClass::RetryAfter(after),
             (
                 ErrorKind::Invalid
@@ -200,5 +201,15 @@ mod tests {
     fn a_message_is_one_line() {
         let error = CloudError::new(ErrorKind::Unavailable, "quota\r\n\tof \u{85}x");
         assert_eq!(error.message, "quota   of  x");
+    }
+
+    #[test]
+    fn a_delay_of_zero_is_not_a_delay() {
+        let after = |seconds| {
+            let error = CloudError::new(ErrorKind::Throttled, "slowly");
+            error.with_retry_after(Duration::from_secs(seconds)).class()
+        };
+        assert_eq!(after(0), RetryClass::Retry);
+        assert_eq!(after(2), RetryClass::RetryAfter(Duration::from_secs(2)));
     }
 }
