@@ -64,7 +64,7 @@ async fn a_table_that_is_always_busy_is_listed_with_back_off() {
     world.reachable([1]).await;
 }
 
-/// A route that cannot be read is there, although the program does not know where it leads.
+/// A route that cannot be read exists, but the program does not know its target.
 #[tokio::test(start_paused = true)]
 async fn a_route_that_cannot_be_read_turns_the_line_of_the_list() {
     let cloud = SimCloud::new();
