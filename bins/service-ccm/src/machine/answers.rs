@@ -366,7 +366,9 @@ mod tests {
             |seconds| error(ErrorKind::Throttled).with_retry_after(Duration::from_secs(seconds));
         assert_eq!(pace(&asked(42)), Pace::RetryAfter(Duration::from_secs(42)));
         assert_eq!(pace(&asked(4000)), Pace::RetryAfter(RETRY.longest), "no longer than others");
-        assert_eq!(pace(&asked(0)), Pace::RetryAfter(SHORTEST), "not at once");
+        assert_eq!(pace(&asked(0)), Pace::Backoff(RETRY), "it is not a delay");
+        let soon = error(ErrorKind::Throttled).with_retry_after(Duration::from_millis(200));
+        assert_eq!(pace(&soon), Pace::RetryAfter(SHORTEST), "not at once");
         for kind in [ErrorKind::Unavailable, ErrorKind::Busy] {
             assert_eq!(pace(&error(kind)), Pace::Backoff(RETRY), "{kind}");
         }
