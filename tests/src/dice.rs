@@ -46,7 +46,7 @@ impl Dice {
         self.below(times) == 0
     }
 
-    /// Returns a random element. Panics if there is none.
+    /// Returns a random element. Panics if the list is empty.
     pub fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())].clone()
     }

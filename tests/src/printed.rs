@@ -15,7 +15,7 @@ pub fn options(program: &str) -> Result<String> {
     printed(program, &["--print-options-markdown"])
 }
 
-/// Returns all metrics that a process of this program can report, whatever its provider.
+/// Returns all metrics that a process of this program can report, with any provider.
 pub fn metrics(program: &str) -> Result<Vec<Family>> {
     Ok(families(&metrics_page(program)?))
 }

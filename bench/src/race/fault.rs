@@ -83,7 +83,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Draws a fault. Takes the same number of values from `random` whatever the result is.
+    /// Draws a fault. Takes the same number of values from `random` for every result.
     pub fn draw(random: &mut StdRng) -> Self {
         let fault = Fault::ALL.choose(random).copied().unwrap_or(Fault::Kill);
         let settle = Duration::from_millis(random.random_range(50..450));

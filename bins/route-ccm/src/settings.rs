@@ -64,7 +64,7 @@ ccm_settings::settings! {
         /// --allocate-node-cidrs a pod CIDR of the size of a block is never too wide.
         pub max_pod_cidr: MaxPodCidr = live(Text, "max-pod-cidr", ""), parsed;
         /// Interval between two lists of the route table, which find changes of others. Changes of
-        /// nodes are handled at once, whatever the interval is. cloud-controller-manager defaults
+        /// nodes are handled at once, independent of the interval. cloud-controller-manager defaults
         /// to 10s and does nothing in between. At least 10s.
         #[serde(serialize_with = "duration::serialize")]
         pub route_reconciliation_period: Duration = live(Duration, "route-reconciliation-period", "10m0s"),

@@ -30,7 +30,7 @@ fn noticed() -> SignedDuration {
     SignedDuration::from_millis(SET.load(Ordering::Relaxed))
 }
 
-/// Runs this as if the wall clock had been set by this much, whatever else happens to it in
+/// Runs this as if the wall clock had been set by this much, even if it is set again in
 /// between.
 pub(crate) fn pinned<R>(set: SignedDuration, run: impl FnOnce() -> R) -> R {
     /// Removes the pin, also when `run` panics.

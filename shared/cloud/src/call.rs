@@ -18,7 +18,7 @@ pub enum Priority {
     Routine,
 }
 
-/// No call takes longer than this, whatever its caller asks for, because timers need a bound.
+/// No call takes longer than this, even if its caller asks for more, because timers need a bound.
 const LONGEST: Duration = Duration::from_hours(24);
 
 /// The parameters of a call. Its time runs from the moment this value is made.

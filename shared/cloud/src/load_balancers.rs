@@ -207,7 +207,7 @@ pub struct LoadBalancer {
     pub digest: Option<Digest>,
     /// Its state.
     pub phase: Phase,
-    /// Changes with every write to it, no matter which client writes. `None` if the cloud has no
+    /// Changes with every write to it, by any client. `None` if the cloud has no
     /// such value.
     pub version: Option<String>,
     /// Its members as far as the cloud knows them ([`Member::is_shown_as`]). `None` unless it was

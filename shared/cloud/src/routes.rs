@@ -190,7 +190,7 @@ pub struct AppliedChange {
 /// The existence of a target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TargetState {
-    /// An instance or port with this ID, address or name exists, whoever owns it.
+    /// An instance or port with this ID, address or name exists, in any project.
     Exists,
     /// It does not exist, with the proof.
     Gone(AbsenceProof),

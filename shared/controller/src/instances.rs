@@ -1,6 +1,6 @@
 //! Asks the cloud about the instances behind nodes: ownership, batched lookups, the list of the
-//! fleet. Every call ends within its time and every answer matches its question, whatever the
-//! provider does.
+//! fleet. Every call ends within its time and every answer matches its question, even
+//! if the provider breaks the contract.
 
 mod answer;
 mod listing;
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns this many results whatever the request, or never answers.
+    /// Returns this many results for any request, or never answers.
     struct Odd(Option<usize>);
 
     #[async_trait]

@@ -50,7 +50,7 @@ class Routes(services.RoutesServicer):
 
     def ListRoutes(self, request, context):
         with self.lock:
-            # All routes, no matter to whom they belong: the controller finds its own.
+            # All routes, also those of other owners: the controller finds its own.
             rest = [route for key, route in sorted(self.table.items()) if key > request.page_token]
             page = rest[: min(request.page_size or PAGE, PAGE)]
             return pb.ListRoutesResponse(

@@ -58,7 +58,7 @@ fn client(channel: Channel) -> LoadBalancersClient<Channel> {
 }
 
 /// Implements [`Item`] for a message whose answers are `done` (converted by `$read`), states in
-/// progress, load balancers elsewhere, errors, and whatever else this message has.
+/// progress, load balancers elsewhere, errors, and all other kinds of this message.
 macro_rules! progress {
     ($item:ty, $module:ident, $done:ident as $answer:ty, $read:expr $(, $more:ident => $as:expr)?) => {
         impl Item for $item {

@@ -25,7 +25,7 @@
 //! | `transport` | sends; forgets a connection whose credentials were refused |
 //!
 //! The lease client has no limiter and no retry. A response to any request except a watch stays a
-//! response, whatever its status, because leader election inspects it.
+//! response, with any status, because leader election inspects it.
 //!
 //! `kube::Client` sends all requests of a client through one queue: a layer that waits
 //! before accepting a request blocks all later ones. Every layer here is made by

@@ -101,7 +101,7 @@ settings! {
     /// Routes to pods.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Route {
-        /// ID of the router that carries the routes to pods; without a router there are no routes.
+        /// ID of the router that carries the routes to pods; without it route-ccm does not make routes.
         pub router_id: Option<String> = fixed(Text, "router-id", "");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | name | cloud |
 //! |---|---|
-//! | `external` | whatever serves [the protocol](ccm_external::proto) on a socket: a sidecar in any language |
+//! | `external` | a process that serves [the protocol](ccm_external::proto) on a socket: a sidecar in any language |
 //! | `openstack` | OpenStack, by Keystone, Nova, Neutron and Octavia |
 //!
 //! `docs/how-to/write-a-provider.md` shows how to add one.

@@ -72,7 +72,7 @@ pub(crate) async fn are_found_by_id_then_uuid_then_name(place: Place) {
         system_uuid: Some(side.uuid(number).to_uppercase()),
         ..NodeIdentity::named(name)
     };
-    // The ID decides, whatever the name and the UUID say.
+    // The ID decides, even if the name and the UUID contradict it.
     let contradicting = NodeIdentity { provider_id: Some(side.id(2)), ..uuid("node-00001", 1) };
     assert_eq!(found(look(&lab, contradicting).await), "node-00002");
     assert_eq!(found(look(&lab, with_id("renamed", side.other_id(1))).await), "node-00001");

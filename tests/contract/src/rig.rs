@@ -242,7 +242,7 @@ pub trait RouterSide: Send + Sync {
     /// Returns the table in the cloud's own words, by destination.
     fn table(&self) -> Vec<(IpNet, RouteTarget)>;
 
-    /// Adds a route as a person does, whatever exists already.
+    /// Adds a route as a person does, even if the destination has one.
     fn add(&self, destination: IpNet, target: RouteTarget);
 
     /// Gives the routes of a destination another target, as a person does.

@@ -435,7 +435,7 @@ impl Run {
             }
         };
         self.tally.undone += u64::from(is_undone || is_lost);
-        // A deletion whose answer was lost counts, whatever the next answer says.
+        // A deletion whose answer was lost counts, even if the next answer is an error.
         if is_undone && !self.doubtful.contains(uid) {
             self.charged.retain(|(_, known)| known != uid);
         }

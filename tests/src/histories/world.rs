@@ -146,7 +146,7 @@ impl Node {
         self.approved_from <= at
     }
 
-    /// Returns true if somebody else deletes it.
+    /// Returns true if another client deletes it.
     pub fn leaving(&self, at: u64) -> bool {
         self.leaving_from <= at
     }

@@ -48,7 +48,7 @@ impl Objects {
     }
 }
 
-/// Returns the text at a JSON pointer; empty where there is none.
+/// Returns the text at a JSON pointer; empty if the object does not have it.
 pub fn at<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

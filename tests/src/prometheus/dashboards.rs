@@ -49,12 +49,12 @@ fn read(path: &Path) -> Result<Dashboard> {
     Ok(Dashboard { name, json })
 }
 
-/// Returns the elements of a list; empty if there is no list.
+/// Returns the elements of a list; empty if the value is not a list.
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Returns a text, empty if there is none.
+/// Returns a text; empty if the value is not a text.
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

@@ -137,7 +137,7 @@ impl Passage {
         }
     }
 
-    /// Returns true if the words from `at` on are those of the pattern.
+    /// Returns true if the words from `at` on match the pattern.
     fn matches(&self, at: usize, pattern: &str) -> bool {
         let parts: Vec<&str> = pattern.split(' ').collect();
         let Some(words) = self.words.get(at..at + parts.len()) else { return false };

@@ -175,8 +175,8 @@ struct Needs {
     heartbeat: bool,
 }
 
-/// Returns when to look up the node. A node that may not be deleted whatever the answer is looked
-/// up rarely: only its shutdown taint depends on it, and a search by name costs the cloud more than
+/// Returns when to look up the node. A node that lifecycle-ccm must not delete, even if its instance
+/// is gone, is looked up rarely: only its shutdown taint depends on it, and a search by name costs the cloud more than
 /// a lookup by ID. A Ready node is also looked up rarely.
 fn due(view: &NodeView, record: &Record, policy: &Policy) -> At {
     match record.looked {

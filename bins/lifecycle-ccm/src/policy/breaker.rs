@@ -16,7 +16,7 @@ use super::{At, Decider, ListCoverage, NodeView, Policy, Source};
 const READY_SHARE: usize = 10;
 
 /// The time for which the cloud must report an instance as gone, by its ID and while the lists show
-/// most of the Ready nodes, before its absence is no longer a sign of an incomplete list.
+/// most of the Ready nodes, before its absence stops being a sign of an incomplete list.
 pub const PROVEN: Duration = Duration::from_mins(15);
 
 /// Why deletions are held.
@@ -167,7 +167,7 @@ fn identifies_the_fleet(view: &NodeView) -> bool {
     view.in_reach() && view.has_id && view.claim == Claim::Ours && !view.marked
 }
 
-/// Returns why what was shown is not plausible, whatever the cases say. `expected` is about the
+/// Returns why what was shown is not plausible, regardless of the cases. `expected` is about the
 /// nodes that a list of our fleet should show, `ready` about the Ready ones among those that it is
 /// measured by.
 fn doubt(

@@ -114,7 +114,7 @@ impl Verdict {
         self.into()
     }
 
-    /// Returns the detailed reason, for metric labels and log fields; empty where there is none.
+    /// Returns the detailed reason, for metric labels and log fields; empty for a reason without details.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Keep(reason) => reason.as_str(),

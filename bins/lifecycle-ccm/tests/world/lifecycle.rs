@@ -226,7 +226,7 @@ pub(super) async fn the_shutdown_taint_follows_the_machine(env: Env) -> Result<(
 
     shut_down(&env).await?;
     sleep(Duration::from_secs(3)).await;
-    // A Ready node loses the taint without a request to the cloud, whatever the cloud would say.
+    // A Ready node loses the taint without a request to the cloud.
     nodes::set_ready(&env.client, "node-1", "True").await?;
     tainted(&env, false).await?;
 

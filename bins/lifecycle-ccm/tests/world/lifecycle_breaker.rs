@@ -46,7 +46,7 @@ pub(super) async fn cloud_errors_delete_no_node(env: Env) -> Result<()> {
         all(Effect::Unauthorized),
         all(error(ErrorKind::NotFound)),
         all(Effect::Hang).on(Operation::Lookup),
-        // Without a list no node is deleted, whatever the lookups answer.
+        // Without a list lifecycle-ccm does not delete a node, even if the lookups say that it is gone.
         all(Effect::Unavailable).on(Operation::List),
     ] {
         env.cloud().faults().clear();

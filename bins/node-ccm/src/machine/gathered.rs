@@ -52,8 +52,8 @@ struct WantedChange {
 
 /// A brake for changes that are wanted object by object, in any order: it gathers them before it
 /// decides about the first one. If more are wanted than the budget allows within its whole window,
-/// its breaker opens and no change is made. It closes when that many are no longer wanted. Changes
-/// that were made by approval still count, so the approval of one does not approve the others.
+/// its breaker opens and node-ccm does not make any of them. The breaker closes when fewer changes are
+/// wanted. Changes that were made by approval still count, so the approval of one does not approve the others.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Gathered {
     brake: Brake<TooMany>,

@@ -133,7 +133,7 @@ impl Inventory {
         self.snapshot.get(id)
     }
 
-    /// Returns the instance of this main ID, whatever other instances claim it.
+    /// Returns the instance with this main ID, even if other instances claim the ID.
     pub(super) fn found(&self, id: &ProviderId) -> Option<&KnownInstance> {
         let entries = &self.snapshot.entries;
         let place = entries.binary_search_by(|entry| entry.id().cmp(id)).ok()?;

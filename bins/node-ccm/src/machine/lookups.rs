@@ -8,8 +8,8 @@ use ccm_objects::Node;
 
 use super::{Due, Effect, Machine, Request, SeenNode};
 
-/// After this number of refresh periods without an answer, known facts about an instance are no
-/// longer written to its node.
+/// After this number of refresh periods without an answer, node-ccm does not write known facts about
+/// an instance to its node any more.
 pub(super) const STALE_PERIODS: u32 = 2;
 
 impl Machine {

@@ -78,8 +78,8 @@ impl Machine {
         }
     }
 
-    /// Publishes the plan without executing it, in observe mode. Without an initialised node there
-    /// is no refresh, so uninitialised ones are retried.
+    /// Publishes the plan without executing it, in observe mode. The refresh does not
+    /// run before a node is initialised, so uninitialised nodes are queued again.
     fn observed(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) {
         self.report(node, Report::Notes(Arc::clone(plan)));
         let name = &node.name;

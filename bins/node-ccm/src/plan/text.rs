@@ -189,8 +189,7 @@ impl Step {
     }
 
     /// Returns the fields that it sets, with their values; an empty value removes the field. Of the
-    /// taints only the taint of new nodes is shown: the step removes it, whatever the other taints
-    /// are.
+    /// taints only the taint of new nodes is shown: the step removes this one and keeps the others.
     pub fn fields(&self) -> Vec<(String, String)> {
         let NodeChange { labels, annotations, provider_id, taints, .. } = match self {
             Self::SetAddresses { addresses, .. } => {

@@ -49,8 +49,8 @@ impl Whole {
     }
 }
 
-/// The calls are as large as the cloud answers in time, no matter if it answers each node at once
-/// or all nodes at the end of a call. The cloud alone takes 20 s.
+/// The calls are as large as the cloud answers in time, for a cloud that answers each node at once and
+/// for one that answers all nodes at the end of a call. The cloud alone takes 20 s.
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_works_node_by_node_gets_smaller_calls() {
     const NODES: usize = 400;

@@ -103,7 +103,7 @@ async fn writes_of_others_use_up_no_budget() {
         sleep(Duration::from_mins(3)).await;
         let waiting = whole.metric("ccm_brake_held ");
         assert_eq!((whole.moved(&names), waiting), (0, if policy == "hold" { 0 } else { 5 }));
-        // So the old address stays, whoever writes the address in the meantime.
+        // So node-ccm keeps the old address, even if another client writes it in the meantime.
         whole.write_address(&names[0], "10.9.9.9");
         sleep(Duration::from_mins(3)).await;
         assert_eq!(whole.moved(&names), 0, "{policy}");

@@ -58,7 +58,7 @@ async fn follow(env: &Env) -> Result<()> {
     Ok(())
 }
 
-/// Lets a kubelet give its Node the provider ID of another one, until somebody deletes the Node.
+/// A kubelet gives its Node the provider ID of another Node, until an operator deletes the Node.
 async fn claim(env: &Env) -> Result<()> {
     let mut rogue = nodes::fresh("rogue");
     rogue["spec"]["providerID"] = json!(nodes::instance("node-1").provider_id().as_str());

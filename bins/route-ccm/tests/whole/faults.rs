@@ -1,4 +1,4 @@
-//! Routes that disappear and return, whatever the program does.
+//! Routes that disappear and return on their own.
 
 use std::time::Duration;
 

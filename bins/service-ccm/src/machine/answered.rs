@@ -145,7 +145,7 @@ impl BalancerEntry {
         (is_step_again, replaced)
     }
 
-    /// Records that the members of a call may have arrived, whatever its answer is.
+    /// Records that the members of a call may have arrived, even if its answer is an error.
     fn sent(&mut self, call: CallKind) {
         if matches!(call, CallKind::Ensure | CallKind::Members) {
             self.membership.sent();

@@ -98,7 +98,7 @@ impl Machine {
                 let digest = wanted.front_end.digest;
                 let is_news = self.is_news(service, digest);
                 let entry = self.balancers.entry(service);
-                // From now on a load balancer may exist, whatever the answer is.
+                // From now on a load balancer may exist, even if the answer is an error.
                 (entry.state.proved_absent, entry.state.was_marked) = (false, false);
                 if is_news {
                     entry.is_announced = true;

@@ -63,7 +63,7 @@ impl MemberRules<'_> {
         takes(self.selector, self.families, node)
     }
 
-    /// Returns the member as the provider is told to keep it, whatever its node's labels are now.
+    /// Returns the member as service-ccm tells the provider to keep it: with the labels that its node had.
     fn kept(&self, member: &Member) -> Member {
         match self.selector.matches(&member.labels) {
             true => member.clone(),

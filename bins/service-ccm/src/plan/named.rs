@@ -74,7 +74,7 @@ pub fn of_name(
     CloudError { message, ..error }
 }
 
-/// Returns the ID that a Service without an address has from another one: whoever creates a
+/// Returns the ID that a Service without an address has from another one: a client that creates a
 /// Service, as from a backup, brings the annotations that service-ccm has written, and no status.
 /// `known` is what the cloud has shown, `error` the error of the call by which the cloud looked for
 /// this ID.

@@ -349,7 +349,7 @@ impl Orphan {
         format!("{made}, {cost}")
     }
 
-    /// Returns why it cannot be deleted now, whatever the brake says.
+    /// Returns why it cannot be deleted now, for reasons other than the brake.
     fn waits(&self, now: At, rules: OrphanRules) -> Option<OrphanVerdict> {
         if rules.policy == Policy::Report {
             return Some(OrphanVerdict::Reported);

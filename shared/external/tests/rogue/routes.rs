@@ -122,7 +122,7 @@ impl Place {
     }
 }
 
-/// Checks that each item has one answer, whatever the server does. Returns the answers in order.
+/// Checks that each item has one answer, even from a server that breaks the protocol. Returns the answers in order.
 async fn sorted<T>(answers: ccm_cloud::Answers<'_, T>, items: usize) -> Vec<Result<T, CloudError>> {
     let mut answers: Vec<_> = answers.collect().await;
     answers.sort_by_key(|(place, _)| *place);

@@ -335,8 +335,8 @@ fn rules_are_counted_and_an_equal_object_takes_the_new_one() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Once the watch has caught up, store and listener agree with the server, whatever happened
-    /// before.
+    /// Once the watch has caught up, store and listener agree with the server, after any
+    /// history.
     #[test]
     fn the_store_and_its_listener_end_up_as_the_server(steps in prop::collection::vec(step(), 0..30)) {
         let (store, mut world) = (listed([]), World::default());

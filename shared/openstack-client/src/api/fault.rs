@@ -126,7 +126,7 @@ fn kind(status: StatusCode, body: &ErrorBody) -> ErrorKind {
     }
 }
 
-/// Returns the service's message in an error response; empty if there is none.
+/// Returns the service's message in an error response; empty if the response has no message.
 pub fn words(body: &[u8]) -> String {
     ErrorBody::read(body).message.unwrap_or_default()
 }

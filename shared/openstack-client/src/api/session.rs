@@ -88,7 +88,7 @@ struct State {
     nova: Option<NovaVersions>,
     /// The last token that Keystone gave.
     token: Option<Arc<Token>>,
-    /// Tokens up to this generation are no longer used.
+    /// The session does not use tokens up to this generation any more.
     given_up: u64,
     /// The number of consecutive rejected logins, counted as Keystone's lockout counts them.
     refusals: u32,
@@ -109,7 +109,7 @@ impl Session {
         Arc::new(Self { wire, login, name, state, logins, looks, distrusted })
     }
 
-    /// Returns the token, from a login if there is none.
+    /// Returns the token. Logs in first if the session does not have one.
     pub async fn token(self: &Arc<Self>, call: Call) -> Result<Arc<Token>, Failure> {
         let pending = {
             let state = self.state.lock();

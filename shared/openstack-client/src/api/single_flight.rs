@@ -40,7 +40,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         Self { name: name.into(), last: Arc::new(Mutex::new(last)), tasks: Mutex::default() }
     }
 
-    /// Returns the running work. Starts `work` if there is none, unless the last failure still
+    /// Returns the running work. Starts `work` if no work runs, unless the last failure still
     /// holds.
     pub fn join<F>(&self, work: impl FnOnce() -> F) -> Result<Pending<T>, Failure>
     where

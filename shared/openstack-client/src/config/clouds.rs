@@ -189,7 +189,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the name of the entry, or why there is none.
+/// Returns the name of the entry, or the reason why the file has no entry.
 fn choice(
     names: &[&str],
     wanted: &CloudsFile,

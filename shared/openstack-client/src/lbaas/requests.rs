@@ -132,7 +132,7 @@ impl Octavia {
         Ok(BalancerRows { request_id, ..read })
     }
 
-    /// Returns the load balancer of this ID; `None` if Octavia itself says that there is none.
+    /// Returns the load balancer with this ID; `None` if Octavia itself says that it does not exist.
     pub async fn balancer(&self, id: &str, call: Call) -> Result<Option<BalancerRow>, CloudError> {
         let path = format!("{LBAAS}/loadbalancers/{}", query(id));
         let request = Request::get(Service::LoadBalancer, "loadbalancer_get", &path);
@@ -140,7 +140,7 @@ impl Octavia {
     }
 
     /// Returns the load balancer of this ID with all that is below it, by one request; `None` if
-    /// Octavia itself says that there is none.
+    /// Octavia itself says that it does not exist.
     pub async fn tree(&self, id: &str, call: Call) -> Result<Option<Tree>, CloudError> {
         let path = format!("{LBAAS}/loadbalancers/{}/status", query(id));
         let request = Request::get(Service::LoadBalancer, "loadbalancer_status_get", &path);
@@ -197,7 +197,7 @@ impl Octavia {
         let (path, body) = (format!("{LBAAS}/loadbalancers"), json!({ "loadbalancer": body }));
         let request = Request::post(Service::LoadBalancer, "loadbalancer_create", &path, body);
         let answer = self.api.send(request, call).await?.found()?;
-        // The load balancer exists, whatever is wrong with the answer.
+        // The load balancer exists, although the answer is wrong.
         answer.object("loadbalancer").map_err(CloudError::that_may_be_done)
     }
 

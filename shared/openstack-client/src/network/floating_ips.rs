@@ -56,7 +56,7 @@ pub enum FloatingIps<'a> {
 /// A quota and what is used of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Quota {
-    /// The limit; negative if there is no limit.
+    /// The limit; negative if Neutron does not limit it.
     pub limit: i64,
     pub used: usize,
 }
@@ -109,7 +109,7 @@ impl Neutron {
         let body = json!({ "floatingip": body });
         let request = Request::post(Service::Network, "floating_ip_create", "/floatingips", body);
         let answer = self.api.send(request, call).await?.found()?;
-        // The floating IP exists, whatever is wrong with the answer.
+        // The floating IP exists, although the answer is wrong.
         answer.object("floatingip").map_err(CloudError::that_may_be_done)
     }
 

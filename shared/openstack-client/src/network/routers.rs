@@ -151,7 +151,7 @@ impl Neutron {
         readable("port", &self.entries("ports", HOP_FIELDS, "device_id", ids, call).await?)
     }
 
-    /// Returns the port of this ID; `None` if Neutron itself says that there is none.
+    /// Returns the port with this ID; `None` if Neutron itself says that it does not exist.
     pub async fn hop(&self, id: &str, call: Call) -> Result<Option<Hop>, CloudError> {
         let path = format!("/ports/{}?{HOP_FIELDS}", query(id));
         let request = Request::get(Service::Network, "port_get", &path);
@@ -174,7 +174,7 @@ impl Neutron {
     }
 }
 
-/// Returns the answer about a router, unless Neutron says that there is none.
+/// Returns the answer about a router; `None` if Neutron says that it does not exist.
 fn found(id: &str, answer: Answer) -> Result<Answer, CloudError> {
     if answer.status == 404 {
         let what = format!("[Route] router-id: the project has no router {id:?}");

@@ -142,7 +142,7 @@ pub fn of_floating(
             );
             Some(remark(KEPT, what))
         }
-        // A requested address belongs to whatever network it is in.
+        // The requested address decides the network.
         (Wish::External { address: Some(wished), .. }, _) => {
             let is_there = attached.iter().any(|ip| ip.address == *wished);
             let what = format!(

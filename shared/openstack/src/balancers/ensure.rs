@@ -34,7 +34,7 @@ struct Comparison {
     steps: Vec<Step>,
     /// The time until new health monitors have their first results.
     tried_for: Option<Duration>,
-    /// The record without the addresses, once there are no steps.
+    /// The record without the addresses, once no step is due.
     verified: Verified,
 }
 

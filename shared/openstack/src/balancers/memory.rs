@@ -20,8 +20,8 @@ const FRESH: Duration = Duration::from_mins(3);
 /// The pools of a load balancer.
 #[derive(Clone, Debug)]
 pub struct Pools {
-    /// The time at which they were read. Later changes by other clients are unknown, whatever this
-    /// process has written since.
+    /// The time at which they were read. Later changes by other clients are unknown, even if
+    /// this process has written since.
     pub read: Instant,
     pub by_id: BTreeMap<String, KnownPool>,
     /// True if the load balancer has other pools: pools of another owner, or renamed ones.

@@ -79,7 +79,7 @@ pub fn is_adoptable(row: &BalancerRow, owner: &Owner) -> bool {
     matches!(title, Title::Adoptable { .. }) && recorded.is_some_and(is_named)
 }
 
-/// Returns the owner in words, for an error: one line, whatever its tags and its name contain.
+/// Returns the owner in words, for an error: one line, even if its tags or its name have line breaks.
 pub fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
     let (recorded, title) = of(row, cluster);
     let words = match (title, recorded) {

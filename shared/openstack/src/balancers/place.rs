@@ -200,7 +200,8 @@ pub async fn wish(
         FloatingNetwork::Named(given) => given.clone(),
         FloatingNetwork::Refused(source) => {
             if attached.is_empty() {
-                let what = format!("{source} is empty, so there is no floating IP");
+                let what =
+                    format!("{source} is empty, so the load balancer does not get a floating IP");
                 notes.push(remark("LoadBalancerForcedInternal", what));
             }
             return Ok(Wish::Untouched);
@@ -213,8 +214,8 @@ pub async fn wish(
             };
             let Some(value) = found else {
                 let what = format!(
-                    "the project sees no external network with IPv4, so there is no floating \
-                     IP: set [LoadBalancer] floating-network-id, or annotation {PREFIX}\
+                    "the project does not see an external network with IPv4, so the load balancer does \
+                     not get a floating IP: set [LoadBalancer] floating-network-id, or annotation {PREFIX}\
                      floating-network-id, or {}=true",
                     annotations::INTERNAL
                 );

@@ -191,7 +191,7 @@ fn is_hidden(flag: &str, text: &str) -> bool {
     flag == AUTH_URL && is_run_together(text)
 }
 
-/// Returns true if this can be a key that somebody has written. Otherwise it may be the second line
+/// Returns true if this can be a key that a person has written. Otherwise it may be the second line
 /// of a secret that was broken in two, such as `c2VjcmV0==`, and is not shown.
 fn is_key(KeyLine { key, value, .. }: &KeyLine) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);

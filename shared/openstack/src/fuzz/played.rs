@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 
-/// The maximum number of requests for one input. Correct code needs far fewer, whatever the answers
-/// are.
+/// The maximum number of requests for one input. Correct code needs far fewer, with any
+/// answers.
 const MOST: usize = 2_000;
 /// How long each answer takes.
 const DELAY: Duration = Duration::from_millis(10);

@@ -55,7 +55,7 @@ enum FlavorName {
     Refused(Instant),
 }
 
-/// The IDs by name. A flavor that is no longer listed keeps its ID: servers may still use it.
+/// The IDs by name. A flavor that Nova does not list any more keeps its ID: servers may still use it.
 struct FlavorIds {
     by_name: BTreeMap<String, String>,
     /// The time at which the last list was read or refused.
@@ -195,8 +195,8 @@ impl Flavors {
     }
 
     /// Returns the instance type for a name that is not a valid label value. The converted name is
-    /// used only if the cloud does not show the ID. Before the first list there is no type,
-    /// otherwise the list would change the label.
+    /// used only if the cloud does not show the ID. Before the first list the node does not get a
+    /// type, otherwise the list would change the label.
     fn id_or_fitted(&self, id: Option<&str>, name: &str) -> Option<String> {
         if let Some(id) = id.and_then(label_value) {
             return Some(id);

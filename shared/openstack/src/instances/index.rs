@@ -109,7 +109,7 @@ impl Index {
         }
     }
 
-    /// Returns the server of this name; `None` if there is none.
+    /// Returns the server with this name; `None` if it does not exist.
     pub fn named(&self, name: &str) -> Option<Result<Found, CloudError>> {
         match &*self.ids_of(name) {
             [] => None,
@@ -127,7 +127,7 @@ impl Index {
         self.by_name.contains_key(&name.to_lowercase())
     }
 
-    /// Returns the servers of exactly this name. If there is none, those whose names differ in
+    /// Returns the servers of exactly this name. If no server has it, those whose names differ in
     /// case: node names are lower case, names of servers need not be.
     fn ids_of(&self, name: &str) -> Vec<ServerId> {
         let alike: Vec<_> = self.by_name.get(&name.to_lowercase()).into_iter().flatten().collect();

@@ -190,7 +190,7 @@ async fn what_keystone_says_about_a_login_is_in_the_log_alone() {
     assert!(!error.message.contains("in the log"), "{error}");
 }
 
-/// A catalog can be wrong or come from somebody else: it must not lead the token to a connection
+/// A catalog can be wrong or come from an attacker: it must not lead the token to a connection
 /// without TLS.
 #[tokio::test(start_paused = true)]
 async fn a_token_had_by_tls_is_not_sent_without() {

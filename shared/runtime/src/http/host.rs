@@ -51,7 +51,7 @@ impl Host {
     }
 }
 
-/// Returns true if there is no port as well.
+/// Returns true also for a host without a port.
 fn has_port_of_digits(name: &Authority) -> bool {
     let port = name.as_str().strip_prefix(name.host()).unwrap_or_default();
     port.strip_prefix(':').unwrap_or(port).bytes().all(|byte| byte.is_ascii_digit())

@@ -106,7 +106,7 @@ impl LeaseAnnotations {
         self.lock().read.get(key).cloned()
     }
 
-    /// Returns the text that the last leader left; empty if there is none.
+    /// Returns the text that the last leader left; empty if it left no text.
     pub fn found(&self) -> String {
         self.lock().found.clone()
     }

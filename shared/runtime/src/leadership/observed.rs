@@ -119,7 +119,7 @@ impl Observed {
     }
 }
 
-/// Returns the holder in this record; empty if there is none.
+/// Returns the holder in this record; empty if the Lease is free.
 pub(super) fn holder(record: &Value) -> &str {
     record.get("holderIdentity").and_then(Value::as_str).unwrap_or("")
 }

@@ -84,12 +84,12 @@ impl Bucket {
         }
     }
 
-    /// Returns the current rate; `None` if there is no limit.
+    /// Returns the current rate; `None` if the bucket does not limit requests.
     pub(super) fn in_force(&self) -> Option<f64> {
         Some(self.rate.limit()? * self.share)
     }
 
-    /// Returns the configured rate and burst; `None` if there is no limit.
+    /// Returns the configured rate and burst; `None` if the bucket does not limit requests.
     pub(super) fn configured(&self) -> Option<(f64, f64)> {
         Some((self.rate.limit()?, self.rate.most()))
     }

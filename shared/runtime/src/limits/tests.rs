@@ -187,8 +187,8 @@ async fn closing_holds_those_who_wait() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// The bucket admits exactly as many requests as the rate allows, no matter how they wait, give
-    /// up or return.
+    /// The bucket admits exactly as many requests as the rate allows, also if they wait, give up or
+    /// return.
     #[test]
     fn the_rate_is_used_up_and_kept(
         waiters in prop::collection::vec((0..2000_u64, any::<bool>(), prop::option::of(1..3000_u64)), 1..60),

@@ -62,7 +62,7 @@ pub async fn run<P: Program>(
     outcome
 }
 
-/// Returns the reason if the program does nothing with these settings, whatever the cloud offers.
+/// Returns the reason if the program does nothing with these settings, on any cloud.
 pub(super) fn idle<P: Program>(common: &CommonSettings, own: &P::Settings) -> Option<String> {
     let names = || programs::controllers_of(&P::IDENTITY).map(|controller| controller.name);
     let disabled =

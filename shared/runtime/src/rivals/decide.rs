@@ -23,8 +23,8 @@ pub(super) struct SeenLease {
     pub(super) renewed: String,
     /// When its holder began to lead.
     pub(super) acquired: Option<Timestamp>,
-    /// False if the Lease has not been renewed for so long that its holder is gone, whatever the
-    /// clocks say.
+    /// False if the Lease has not been renewed for so long that its holder is gone, even
+    /// if the clocks differ.
     pub(super) may_live: bool,
     /// True if its term is not over by this machine's clock.
     pub(super) is_held: bool,

@@ -111,7 +111,7 @@ fn a_second_leader_is_a_fault_unless_it_is_allowed() {
     assert_eq!(decide::verdict(&alone, Mode::Observe, &found).count, 0);
 }
 
-/// Of two leaders that see each other exactly one yields, whatever their Leases say.
+/// Of two leaders that see each other exactly one yields, with any content of their Leases.
 #[test]
 fn the_leader_that_led_first_stays() {
     let second = |at: i64| Some(Timestamp::from_second(at).unwrap());

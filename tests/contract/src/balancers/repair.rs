@@ -130,6 +130,6 @@ pub(crate) async fn asks_before_it_replaces(place: Place) {
     let again = lab.settle(&Wanted { may_replace: true, ..more.clone() }).await;
     assert_ne!(again.id, made.id);
     assert_eq!(addresses(&again).len(), 1);
-    // The existing load balancer belongs to the owner, whatever the Service says.
+    // The existing load balancer belongs to the owner, even if the Service names another one.
     assert_eq!(lab.settle(&more).await.id, again.id);
 }

@@ -121,7 +121,7 @@ impl Fault {
         self
     }
 
-    /// Restricts it to this resource (plural name), whatever the subresource.
+    /// Restricts it to this resource (plural name), with all its subresources.
     #[must_use]
     pub fn resource(mut self, plural: &str) -> Self {
         self.resource = Some(plural.to_owned());

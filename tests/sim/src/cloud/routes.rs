@@ -188,7 +188,7 @@ impl Router {
         self.settled(|store| store.version)
     }
 
-    /// Adds a route as a person would, whatever exists already.
+    /// Adds a route as a person would, even if the destination has one.
     pub fn add(&self, route: SimRoute) {
         self.settled(|store| {
             store.routes.entry(route.destination.trunc()).or_default().push(route);
@@ -236,7 +236,7 @@ impl Router {
         self.0.lock().ports.remove(&address)
     }
 
-    /// Returns the addresses that exist, and are no instance's.
+    /// Returns the addresses that exist and do not belong to an instance.
     pub fn ports(&self) -> BTreeSet<IpAddr> {
         self.0.lock().ports.clone()
     }

@@ -121,7 +121,7 @@ pub(super) struct RouteRequest {
 }
 
 impl RouteRequest {
-    /// Adds it, whatever exists already. Without an ID, the destination is the ID.
+    /// Adds it, even if the destination has a route. Without an ID, the destination is the ID.
     #[expect(clippy::unnecessary_wraps, reason = "as the other requests")]
     pub(super) fn add(self, router: &Router) -> Result<Value, Refusal> {
         let id = self.id.unwrap_or_else(|| self.destination.to_string());

@@ -229,7 +229,7 @@ impl Faults {
         self.removed.notify_waiters();
     }
 
-    /// Returns the number of requests that this fault has hit, or 0 if it is no longer in force.
+    /// Returns the number of requests that this fault has hit, or 0 if it is not in force any more.
     pub fn hits(&self, id: FaultId) -> usize {
         let state = self.state.lock();
         let mut all = state.faults.iter();

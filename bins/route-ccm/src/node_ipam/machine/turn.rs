@@ -141,7 +141,7 @@ impl Machine {
             Ok(reservation) => reservation,
             Err(refusal) => return self.refused(node, refusal, now, effects),
         };
-        // It has blocks now, whatever it has waited for. They count as not stored until they are.
+        // It has blocks now, so it does not wait any more. They count as not stored until they are.
         if let Some(core) = self.core.as_mut().filter(|core| !core.is_dropped(&node.name)) {
             let has_waited = core.waiting.remove(&node.name);
             if has_waited && !self.fixed.is_observing {

@@ -1,4 +1,4 @@
-//! At least half of the members stay, whatever the list of nodes looks like.
+//! At least half of the members stay, even if the list of nodes is empty.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -18,7 +18,7 @@ use crate::{
 
 /// The header in which Keystone hands out a token.
 const SUBJECT: HeaderName = HeaderName::from_static("x-subject-token");
-/// A token is not renewed before this time, whatever life Keystone reports.
+/// The session does not renew a token before this time, even if Keystone reports a shorter life.
 const SHORTEST: Duration = Duration::from_secs(30);
 /// Longer times do not make sense.
 const LONGEST: Duration = Duration::from_hours(24 * 30);

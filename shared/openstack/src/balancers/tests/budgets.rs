@@ -122,7 +122,7 @@ async fn a_deletion_costs_four_calls() {
     assert!(rig.cloud.world.lock().floating.ips.is_empty());
 }
 
-/// This also holds for one load balancer, whatever address it has: a second look at the owner costs
+/// This also holds for one load balancer with any address: a second look at the owner costs
 /// nothing.
 #[tokio::test]
 async fn the_deletion_of_one_costs_four_calls_and_two_lists() {

@@ -271,7 +271,7 @@ async fn a_name_proves_nothing_where_the_list_may_lack_servers() {
                 refused(&answer, &format!("supports 2.{minor}"));
             }
         }
-        // A lookup by ID is proof, whatever the list shows.
+        // A lookup by ID is proof, even if the list shows the server.
         assert_eq!(gone(&rig.look(known(404)).await).method, ProofMethod::ById);
     }
 }

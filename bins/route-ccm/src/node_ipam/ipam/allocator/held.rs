@@ -12,8 +12,8 @@ const FORMER: usize = 50_000;
 
 impl Allocator {
     /// Records that the node is gone. Its pod CIDRs [stay held](Self::waiting_for_routes) until the
-    /// caller says that there is no route to them: by [`route_gone`](Self::route_gone), also if
-    /// there never was one, or by [a table without them](Self::routes_are).
+    /// caller says that no route leads to them: by [`route_gone`](Self::route_gone), also if
+    /// no route ever did, or by [a table without them](Self::routes_are).
     ///
     /// Another node of the same name, or with the same blocks, is not affected.
     pub fn release(&mut self, uid: &str, now: At) {
@@ -67,7 +67,7 @@ impl Allocator {
         }
     }
 
-    /// Records the destinations of all routes, of whatever owner, in a table that the cloud was
+    /// Records the destinations of all routes, of any owner, in a table that the cloud was
     /// asked for at `read`. A block with a route in it is given to no node. No route to a node that
     /// is gone may have been in the making at that time.
     pub fn routes_are(&mut self, destinations: impl IntoIterator<Item = IpNet>, read: At) {

@@ -255,7 +255,7 @@ impl Allocator {
         is_one_of_each && are_of_pools && networks.iter().all(is_right)
     }
 
-    /// Returns the problem of a pod CIDR, no matter which node has it.
+    /// Returns the problem of a pod CIDR, for any node.
     fn misplaced(&self, cidr: IpNet) -> Option<Problem> {
         let mut clusters = self.config.ranges.iter().map(|range| range.network);
         let other_size = |pool: &&Pool| {

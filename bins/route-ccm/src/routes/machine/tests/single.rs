@@ -188,7 +188,7 @@ fn a_loss_that_waits_is_made_if_the_plan_still_has_it() {
         (|_| {}, true, "nothing has changed"),
         (|bench| bench.nodes.push(node(1, &[CIDR])), false, "the node is back"),
         (|bench| bench.nodes.push(node(3, &[CIDR])), false, "another node has the pod CIDR"),
-        (|bench| bench.nodes.clear(), false, "there is no node"),
+        (|bench| bench.nodes.clear(), false, "the cluster has no nodes"),
         (|bench| bench.nodes.push(node(3, &["10.120.0.0/20"])), true, "another pod CIDR"),
     ];
     for (change, expect, what) in changes {

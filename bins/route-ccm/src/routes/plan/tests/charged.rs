@@ -60,7 +60,7 @@ fn what_a_failed_change_was_charged_is_given_back_once() {
         world.planner.sent(at(11), &due[0]);
         fails(&mut world, &due[0], maybe_done);
         assert_eq!(charged(&world).is_empty(), !maybe_done);
-        // Only losses that may be carried out stay charged, whatever comes later.
+        // Only losses that route-ccm may carry out stay charged.
         let due: Vec<Planned> = world.plan(at(400)).due().cloned().collect();
         world.planner.sent(at(400), &due[0]);
         fails(&mut world, &due[0], false);

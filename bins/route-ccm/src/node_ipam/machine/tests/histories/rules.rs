@@ -24,7 +24,7 @@ use crate::{
     node_ipam::ipam::{HeldBlocks, Rival},
 };
 
-/// The maximum number of writes per minute and node, whatever the answers are.
+/// The maximum number of writes per minute and node, with any answers.
 const WRITES: usize = 15;
 const MINUTE: Duration = Duration::from_mins(1);
 /// Signs of another allocator that are further apart do not belong together. It must also be quiet

@@ -331,7 +331,7 @@ impl World {
         self.change(name, |node| node.labels = labels);
     }
 
-    /// Lets a kubelet claim that its node has the address of somebody else's port.
+    /// A kubelet reports an address for its node that belongs to a port of another project.
     pub(super) fn claim(&mut self, name: &Name) {
         let ports: Vec<IpAddr> = self.router.ports.iter().copied().collect();
         if let Some(port) = ports.get(self.dice.random_range(0..ports.len().max(1))) {

@@ -164,14 +164,14 @@ impl Router {
         }
     }
 
-    /// Adds a route for somebody, whatever exists.
+    /// Adds a route for another client, even if the destination has one.
     pub(super) fn add(&mut self, route: Route, is_foreign: bool) {
         let entry = Entry { route, is_foreign, until: None };
         self.routes.entry(entry.route.destination).or_default().push(entry);
         self.version += 1;
     }
 
-    /// Deletes all routes of a destination for somebody.
+    /// Deletes all routes of a destination for another client.
     pub(super) fn remove(&mut self, destination: IpNet) {
         self.routes.remove(&destination);
         self.version += 1;
