@@ -112,7 +112,19 @@ pub async fn design(
     let search = floating::search(&wish, attached, may_be_left);
     let elsewhere = read::elsewhere(job, search).await?;
     let floating = floating::plan(&wish, &front_end.owner, attached, &elsewhere)?;
+    if let Some(misspelt) = &settings.misspelt_internal
+        && floating.iter().any(Step::makes_public)
+        && !was_public(job, &elsewhere)
+    {
+        return Err(refusal(std::slice::from_ref(misspelt)));
+    }
     Ok(Design { place, tree, wish, elsewhere, floating, notes })
+}
+
+/// Returns true if clients know a floating IP of the load balancer that was lost.
+fn was_public(job: &Job<'_>, elsewhere: &Elsewhere) -> bool {
+    let mut all = elsewhere.tagged.iter().chain(&elsewhere.wished);
+    all.any(|ip| job.wanted.shown.contains(&ip.address))
 }
 
 /// Creates what an owner does not have. `may_be_left` says that it had one before.
@@ -210,7 +222,10 @@ async fn request(job: &Job<'_>, place: &Place, tree: &Tree) -> Result<BalancerRo
 /// Returns true if the cloud refuses a creation because of one of these addresses.
 fn is_refused(addresses: &[String], error: &CloudError) -> bool {
     let is_refusal = matches!(error.kind, ErrorKind::Conflict | ErrorKind::Invalid);
-    is_refusal && !error.maybe_done && addresses.iter().any(|one| error.message.contains(one))
+    let is_named = addresses.iter().any(|one| error.message.contains(one));
+    // Octavia does not name the address if another network than before is configured.
+    let is_outside = error.message.contains("does not contain a subnet for VIP address");
+    is_refusal && !error.maybe_done && (is_named || is_outside)
 }
 
 /// Refuses a load balancer with settings that are not managed yet, or open to all clients although it
@@ -219,9 +234,8 @@ fn check(job: &Job<'_>, is_first: bool) -> Result<(), CloudError> {
     let (front_end, settings) = (&job.wanted.front_end, &job.settings);
     let misspelt = settings.misspelt_internal.as_slice();
     let refused = if is_first && !misspelt.is_empty() { misspelt } else { &settings.unmanaged };
-    if let Some(first) = refused.first() {
-        let lines = refused.iter().map(|given| format!("{}: {}", given.source, given.value));
-        return Err(invalid(first.source.to_string(), lines.collect::<Vec<_>>().join("; ")));
+    if !refused.is_empty() {
+        return Err(refusal(refused));
     }
     let is_open = !front_end.source_ranges.is_empty() && !job.features.allowed_cidrs();
     if is_open && job.cx.config.load_balancer.require_source_ranges {
@@ -231,6 +245,13 @@ fn check(job: &Job<'_>, is_first: bool) -> Result<(), CloudError> {
         return Err(invalid("spec.loadBalancerSourceRanges", what));
     }
     Ok(())
+}
+
+/// Returns the error about these settings, one line each.
+fn refusal(refused: &[Given]) -> CloudError {
+    let lines = refused.iter().map(|given| format!("{}: {}", given.source, given.value));
+    let first = refused.first().map(|given| given.source.to_string());
+    invalid(first.unwrap_or_default(), lines.collect::<Vec<_>>().join("; "))
 }
 
 /// Returns `TakenBack` if the load balancer that it replaces lost its monitors, otherwise `Added`.
@@ -354,5 +375,20 @@ mod tests {
         assert_eq!(check_time(call), Ok(()));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(check_time(call).is_err_and(|error| error.unsent && !error.maybe_done));
+    }
+
+    #[test]
+    fn an_address_of_another_network_is_refused_without_its_name() {
+        let addresses = ["10.0.0.7".to_owned()];
+        let error = |kind, text: &str| CloudError::new(kind, text);
+        for (text, expect) in [
+            ("Supplied network does not contain a subnet for VIP address specified.", true),
+            ("IP address 10.0.0.7 is in use", true),
+            ("the listener is not valid", false),
+        ] {
+            assert_eq!(is_refused(&addresses, &error(ErrorKind::Invalid, text)), expect, "{text}");
+        }
+        let unclear = error(ErrorKind::Invalid, "10.0.0.7").that_may_be_done();
+        assert!(!is_refused(&addresses, &unclear));
     }
 }

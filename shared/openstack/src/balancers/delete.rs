@@ -145,6 +145,8 @@ async fn release(
             (is_attached, false) if is_attached || floating::is_free(ip) => {
                 !apply::release(cx, &ip.id).await?
             }
+            // An earlier call may have detached it.
+            (false, true) => floating::is_free(ip),
             _ => false,
         };
         kept.extend(is_kept.then_some(ip.address));

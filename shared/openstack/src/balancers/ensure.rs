@@ -250,8 +250,8 @@ async fn floating_steps(
     let is_changing = front_end.digest.differs_from(names::digest(&seen.row.tags));
     steps.extend(floating::asked_for(&wish, &front_end.owner, attached, is_changing, &steps));
     // An internal load balancer must not become public by a misspelling.
-    if settings.misspelt_internal.is_some() {
-        steps.retain(|step| !step.creates_floating());
+    if settings.misspelt_internal.is_some() && attached.is_empty() {
+        steps.retain(|step| !step.makes_public());
     }
     if steps.iter().any(Step::creates_floating) {
         check_floating(settings)?;

@@ -209,7 +209,10 @@ async fn replace(
         }
     }
     cx.memory.change_before(&owner.uid, |before| {
-        before.vip = row.vip_address.or(before.vip);
+        if row.vip_address.is_some() {
+            // A refusal was about the address of an earlier load balancer.
+            (before.vip, before.refused) = (row.vip_address, None);
+        }
         before.taken_back = names::taken_back(&row.tags).or(before.taken_back);
     });
     let deletion = cx.octavia.delete(&row.id, true, cx.call).await;

@@ -64,6 +64,17 @@ impl Step {
         Self { line: line.into().replace(char::is_control, " "), act }
     }
 
+    /// Returns true if it gives a floating IP to a virtual address without one.
+    pub const fn makes_public(&self) -> bool {
+        let Act::Floating(act) = &self.act else { return false };
+        matches!(
+            act,
+            FloatingAct::Create(_)
+                | FloatingAct::Attach(_)
+                | FloatingAct::Wished { instead_of: None, .. }
+        )
+    }
+
     pub const fn creates_floating(&self) -> bool {
         matches!(self.act, Act::Floating(FloatingAct::Create(_)))
     }

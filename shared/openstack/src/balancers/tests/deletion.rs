@@ -158,6 +158,21 @@ async fn a_floating_ip_of_a_user_stays() {
     assert_eq!(proof.kept, Some(format!("floating IP {address}")));
 }
 
+/// The proof names what stays, also if an earlier call has detached it.
+#[tokio::test]
+async fn what_stays_is_named_after_several_calls_as_well() {
+    let rig = Rig::with(|options| {
+        options.load_balancer.cascade_delete = false;
+        options.networks.subnet_id = Some(ccm_openstack_client::scripted::uuid(1));
+    });
+    let keep = with(&wanted("web"), "loadbalancer.openstack.org/keep-floatingip", "true");
+    rig.settle(&keep).await;
+    let proof = rig.deleted(&rig.unwanted(&keep)).await;
+    let world = rig.cloud.world.lock();
+    let address = world.floating.ips[0]["floating_ip_address"].as_str().unwrap();
+    assert_eq!(proof.kept, Some(format!("floating IP {address}")));
+}
+
 /// Adds a second load balancer of the owner, with its own address: a former leader's creation that
 /// arrived late.
 fn add_twin(rig: &Rig) {

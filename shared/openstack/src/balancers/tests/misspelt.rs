@@ -95,6 +95,12 @@ async fn a_misspelt_internal_annotation_makes_nothing_public() {
         assert!(message.contains(key) && message.contains(INTERNAL), "{message}");
         rig.remove(&web.id);
         let known = Wanted { known: Some(web.id), ..misspelt };
+        // Without an address at clients, it may have been an internal one.
+        let error = rig.ensure(&known).await.unwrap_err();
+        assert!(error.message.contains(key), "{error}");
+        let shown = rig.cloud.world.lock().floating.ips[0]["floating_ip_address"].clone();
+        let shown = shown.as_str().unwrap().parse().unwrap();
+        let known = Wanted { shown: vec![shown], ..known };
         assert!(matches!(rig.ensure(&known).await, Ok(Progress::InProgress(_))));
     }
     // The misspelling does no harm: the correct annotation exists as well, or the misspelt one asks
@@ -141,6 +147,30 @@ async fn an_internal_load_balancer_stays_internal_by_a_misspelling() {
         // It becomes public when the annotation says so.
         rig.settle(&with(&wanted("web"), INTERNAL, "false")).await;
         assert_eq!(rig.cloud.world.lock().floating.ips.len(), 1);
+    }
+}
+
+/// A floating IP that the Service kept when it became internal is free, and would be attached again.
+#[tokio::test]
+async fn a_kept_floating_ip_makes_no_internal_load_balancer_public_by_a_misspelling() {
+    for (key, value) in [(INTERNAL, "True"), (MISSPELT, "true")] {
+        let rig = Rig::new();
+        let keep = annotated(&wanted("web"), "keep-floatingip", "true");
+        rig.settle(&keep).await;
+        let internal = rig.settle(&with(&keep, INTERNAL, "true")).await;
+        let is_free = |rig: &Rig| rig.cloud.world.lock().floating.ips[0]["port_id"].is_null();
+        assert!(is_free(&rig));
+        let rig = rig.restarted();
+        let misspelt = with(&keep, key, value);
+        let done = rig.settle(&misspelt).await;
+        assert_eq!((&done.id, done.ingress), (&internal.id, internal.ingress), "{key}={value}");
+        assert!(is_free(&rig), "{key}={value}");
+        // A lost one is not made again as a public one either.
+        rig.remove(&internal.id);
+        let known = Wanted { known: Some(internal.id), ..misspelt };
+        let error = rig.ensure(&known).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+        assert!(is_free(&rig), "{key}={value}");
     }
 }
 
