@@ -54,7 +54,7 @@ where
         }
         if !value.shorten() {
             return tracing::warn!(
-                "the data is the data is too long to be left to the next leader: {length} bytes"
+                "the data is too long to be left to the next leader: {length} bytes"
             );
         }
     }

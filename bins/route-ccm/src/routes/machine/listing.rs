@@ -40,7 +40,7 @@ pub(super) struct Listing {
     #[serde(default)]
     pub(super) seen_at: At,
     /// The destinations of changes that have failed but may be carried out, and the times of their
-    /// answers. A list that begins later shows them.
+    /// answers. A list that begins later shows them, unless the cloud is still making them.
     doubted: BTreeMap<IpNet, At>,
     /// When to list. It follows the end of the last list.
     list_at: At,
@@ -139,7 +139,9 @@ impl Listing {
             let is_conflict = answer.as_ref().is_err_and(is_conflict);
             let asked = answer.as_ref().err().filter(|error| error.kind == ErrorKind::Pending);
             let wait = match (is_conflict, self.conflicts) {
-                (false, _) => asked.and_then(|error| error.retry_after).unwrap_or(LOOK_AGAIN),
+                (false, _) => {
+                    asked.and_then(|error| error.retry_after).unwrap_or_default().max(LOOK_AGAIN)
+                }
                 (true, 0) => Duration::ZERO,
                 (true, before) => CONFLICTS.after(before),
             };

@@ -306,6 +306,7 @@ impl<'a> Decider<'a> {
                 self.push(change, Some(name), format!("it does not carry traffic: {defect}"));
             }
         } else {
+            self.planner.failures.forget_pending(route.destination.trunc());
             self.right.push(route);
         }
     }

@@ -96,6 +96,15 @@ impl Failures {
         self.failures.remove(&destination);
     }
 
+    /// Records that the destination has its route: the cloud has made the change that it was still
+    /// making.
+    pub fn forget_pending(&mut self, destination: IpNet) {
+        let kind = self.failures.get(&destination).and_then(|failure| failure.kind);
+        if kind == Some(ErrorKind::Pending) {
+            self.failures.remove(&destination);
+        }
+    }
+
     /// Records that the table was listed: it shows what others have changed.
     pub fn forget_conflicts(&mut self) {
         self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::Busy));

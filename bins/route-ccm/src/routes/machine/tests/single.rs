@@ -199,6 +199,25 @@ fn a_loss_that_waits_is_made_if_the_plan_still_has_it() {
     }
 }
 
+/// An approval does not make a list without nodes credible: the same one covers the loss before.
+#[test]
+fn a_list_without_nodes_stops_an_approved_loss() {
+    for is_empty in [false, true] {
+        let (one, two) = (node(1, &[CIDR]), node(2, &["10.120.2.0/24"]));
+        let mut bench = Bench::new(vec![one.clone(), two]);
+        bench.parameters.approval = Some(approves("*"));
+        bench.listed(0, &[(CIDR, 1), ("10.120.2.0/24", 2)]);
+        bench.nodes.remove(0);
+        bench.tell(1, Event::Gone { view: one, is_marked: false });
+        let call = waiting(bench.pass(2));
+        if is_empty {
+            bench.nodes.clear();
+        }
+        let (sent, withdrawn) = bench.sending(3, call);
+        assert_eq!((sent.is_empty(), withdrawn.is_empty()), (is_empty, !is_empty));
+    }
+}
+
 /// A change that the current plan makes only with another charge is not sent, because the next
 /// leader would not know about it.
 #[test]

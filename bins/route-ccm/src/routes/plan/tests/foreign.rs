@@ -97,6 +97,25 @@ fn a_change_that_the_cloud_is_still_making_is_sent_again_after_a_pause() {
     }
 }
 
+/// The list shows that the cloud has made the change: nothing waits for it any more.
+#[test]
+fn a_change_that_was_pending_holds_nothing_once_its_route_exists() {
+    let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
+    let planned = world.plan(at(0)).due().next().expect("a change").clone();
+    world.planner.sent(at(0), &planned);
+    let mut error = CloudError::new(ErrorKind::Pending, "the fabric is programmed");
+    error.retry_after = Some(Duration::from_mins(5));
+    world.planner.applied(at(0), &planned, &Err(error));
+    let routes = vec![route("10.120.1.0/24", instance(1))];
+    world.table = Table::from(RouteTable { routes, ..RouteTable::default() });
+    world.planner.listed(at(1), &world.table);
+    assert_eq!(world.due(at(1)), NOTHING);
+    // The route goes with its node at once, and does not wait for the pause.
+    world.nodes.push(node(2, &[]));
+    world.goes(1, true);
+    assert_eq!(world.due(at(2)).len(), 1, "{:?}", world.plan(at(2)));
+}
+
 /// A conflict is not a failure, and the next list shows the changes of others.
 #[test]
 fn a_change_that_met_another_one_is_sent_again_after_the_list() {
