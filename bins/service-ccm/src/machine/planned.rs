@@ -226,6 +226,10 @@ impl BalancerEntry {
 
     /// Returns true if a user has approved the deletion of the load balancer, or has changed the class.
     fn may_release(&mut self, service: &Service, classes: &Classes, now: At) -> bool {
+        // Without its details the class is unknown.
+        if service.details.is_none() {
+            return false;
+        }
         let class = class(service).unwrap_or_default();
         if classes.cover(service) {
             self.class = Some(class.into());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ccm_cloud::NodeSelector;
-use ccm_objects::Shared as Name;
+use ccm_objects::{Service, Shared as Name};
 
 use super::{Translator, provider::selector};
 use crate::machine::{
@@ -40,9 +40,12 @@ impl Translator {
             due.changes = changes;
             due.is_read = self.services.keep(Some(reading)) == service.rule;
             if door.read(|machine, _| machine.needs_room(service)) {
-                due.neighbours = self
-                    .services
-                    .matching(|one| one.key != service.key && one.names().0 == service.names().0);
+                let is_neighbour = |one: &Service| {
+                    one.details.is_some()
+                        && one.key != service.key
+                        && one.names().0 == service.names().0
+                };
+                due.neighbours = self.services.matching(is_neighbour);
             }
         }
         Event::Due(due)
