@@ -42,7 +42,7 @@ const FOREIGN: [(&str, &[&str]); 12] = [
             "type",
         ],
     ),
-    ("cargo", &["example", "nocapture", "release", "test"]),
+    ("cargo", &["example", "lib", "nocapture", "release", "test"]),
     ("cilium-operator", &["set-cilium-is-up-condition"]),
     ("the kubelet", &["node-ip", "node-labels", "provider-id"]),
     ("k3s", &["disable-cloud-controller"]),
@@ -341,6 +341,18 @@ fn every_file_exists() {
         let exists =
             [root(), folder].iter().any(|base| base.join(part).exists()) || any_crate_has(part);
         (is_path && is_plain && !exists).then(|| part.to_owned()).into_iter().collect()
+    });
+}
+
+/// The map names files by the ends of their paths.
+#[test]
+fn every_file_of_the_map_exists() {
+    let files = files(&["rs"]);
+    in_code("a source file does not end like this", |path, part| {
+        let is_of_map = path.ends_with("ARCHITECTURE.md") && part.ends_with(".rs");
+        let is_plain = !part.contains(|c: char| c.is_whitespace() || "<*{".contains(c));
+        let exists = files.iter().any(|file| file.ends_with(part));
+        (is_of_map && is_plain && !exists).then(|| part.to_owned()).into_iter().collect()
     });
 }
 
