@@ -344,16 +344,20 @@ fn every_file_exists() {
     });
 }
 
-/// The map names files by the ends of their paths.
+/// The map names source files by the ends of their paths, and others from the top.
 #[test]
 fn every_file_of_the_map_exists() {
-    let files = files(&["rs"]);
-    in_code("a source file does not end like this", |path, part| {
-        let is_of_map = path.ends_with("ARCHITECTURE.md") && part.ends_with(".rs");
+    let sources = files(&["rs"]);
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let is_missing = |part: &&str| {
+        let path = Path::new(part);
+        let is_source = path.extension().is_some_and(|ending| ending == "rs");
         let is_plain = !part.contains(|c: char| c.is_whitespace() || "<*{".contains(c));
-        let exists = files.iter().any(|file| file.ends_with(part));
-        (is_of_map && is_plain && !exists).then(|| part.to_owned()).into_iter().collect()
-    });
+        is_source && is_plain && !sources.iter().any(|file| file.ends_with(path))
+    };
+    let parts = text.lines().flat_map(code).filter(is_missing);
+    let broken: Vec<String> = parts.map(str::to_owned).collect();
+    check("ARCHITECTURE.md names a source file that does not exist", &broken);
 }
 
 fn any_crate_has(path: &str) -> bool {
