@@ -191,10 +191,9 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<NewCondition> {
         ));
     }
     let Some(address) = address(view, &shown, is_complete) else {
-        return Some((
-            Reason::NoAddress,
-            format!("load balancer {} has no address yet", balancer.id),
-        ));
+        let why =
+            if shown.ingress.is_empty() { "has no address yet" } else { "is not complete yet" };
+        return Some((Reason::NoAddress, format!("load balancer {} {why}", balancer.id)));
     };
     if let Some(why) = view.state.gap.as_ref().and_then(Gap::unseen) {
         let text = format!("the members of load balancer {} cannot be seen: {why}", balancer.id);
@@ -395,6 +394,8 @@ mod tests {
         assert!(change.ingress.is_none() && change.annotations.is_empty(), "{change:?}");
         let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.0).collect();
         assert_eq!(reasons, [Reason::NoAddress, Reason::QuotaExceeded]);
+        // The cloud shows an address, so the message does not deny it.
+        assert_eq!(change.conditions[0].1, "load balancer lb-1 is not complete yet");
         // It was complete before.
         let mut known = bare.clone();
         let details = known.details.as_mut().expect("details");
