@@ -107,3 +107,24 @@ fn an_observer_points_to_what_is_decided() {
     let fix = "the controller that leads does it, or this one with --mode=control";
     says(&world.node("n1"), ObjectState::Working, promise, fix);
 }
+
+#[test]
+fn a_route_of_nobody_says_whose_it_is() {
+    let routes = vec![
+        route("10.99.0.0/24", 1),
+        Route { target: None, ..route("10.120.2.0/24", 1) },
+        Route { owner: Some(owner("theirs", "x")), ..route("10.120.3.0/24", 1) },
+        route("10.120.4.0/24", 77),
+    ];
+    let world = listed(vec![node(1, &["10.120.1.0/24"])], routes);
+    for (cidr, state, cause, fix) in [
+        ("10.99.0.0/24", ObjectState::Foreign, "it is not inside --cluster-cidr", NOTHING),
+        ("10.120.2.0/24", ObjectState::Foreign, "it drops packets", NOTHING),
+        ("10.120.3.0/24", ObjectState::Foreign, "cluster test (UID theirs) is recorded", NOTHING),
+        ("10.120.4.0/24", ObjectState::Working, "asking the cloud if it exists", "wait"),
+        ("10.120.5.0/24", ObjectState::Unknown, "has no route", "check the CIDR"),
+        ("n1", ObjectState::Unknown, "is not a CIDR", "use kind=Route&name="),
+    ] {
+        says(&world.route(cidr), state, cause, fix);
+    }
+}
