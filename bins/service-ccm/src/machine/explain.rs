@@ -5,13 +5,13 @@ mod decided;
 mod reasons;
 mod seen;
 
-use ccm_base::At;
+use ccm_base::{At, message::line_about};
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_objects::{Service, ServicePort};
 use ccm_runtime::explain::{Explanation, ObjectState, moment};
 
 use self::seen::{balancer_in_words, there};
-use super::{Machine, entry::BalancerEntry, listed::line_about, page::not_served};
+use super::{Machine, entry::BalancerEntry, page::not_served};
 use crate::plan::{
     CallKind, Failed, Inputs, Known, List,
     evidence::{INSTANCE, Whose, class},
