@@ -22,7 +22,7 @@ pub(crate) mod text;
 use std::sync::Arc;
 
 use ccm_cloud::{Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
-use ccm_controller::brake::approval::is_marked;
+use ccm_controller::brake::approval::{self, is_marked};
 use ccm_controller::identity::is_confirmed;
 pub use ccm_objects::NodeChange;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
@@ -47,6 +47,11 @@ pub const TAINTS: &str = "taints";
 /// Returns true if a user has approved the changes of this node.
 pub fn is_approved(node: &Node) -> bool {
     is_marked(node.annotation(APPROVED), node.labels.get(APPROVED))
+}
+
+/// Returns the mark that approves the changes of this node, for texts that ask for it.
+pub fn approving_mark(node: &Node) -> String {
+    approval::to_set(APPROVED, node.annotation(APPROVED), node.labels.get(APPROVED))
 }
 
 /// How to handle a change of the first InternalIP of a Ready node in the cloud. Pods, probes

@@ -8,7 +8,7 @@ use ccm_objects::{Address, Node, OWN_ANNOTATIONS};
 
 use super::{
     APPROVED, Field, LABEL_POLICY, NodeChange, Note, Outcome, PROVIDER_ID, Plan, Step, TAINTS,
-    UNINITIALIZED, Wait, WaitReason,
+    UNINITIALIZED, Wait, WaitReason, approving_mark,
 };
 
 /// The reason of events about a provider ID that nothing confirms.
@@ -130,12 +130,13 @@ impl Note {
     }
 }
 
-/// Describes the change of a plan, and why the brake holds it.
-pub(crate) fn held(plan: &Plan, hold: Hold) -> String {
+/// Describes the change of a node's plan, and why the brake holds it.
+pub(crate) fn held(node: &Node, plan: &Plan, hold: Hold) -> String {
     let changes: Vec<_> = plan.changes().map(|(_, note)| note.to_string()).collect();
     let changes = changes.join("; ");
     format!(
-        "{changes}; held: {hold}, because too many Ready nodes would change; if the cloud is right, approve with the annotation or label {APPROVED}=yes"
+        "{changes}; held: {hold}, because too many Ready nodes would change; if the cloud is right, approve with the annotation or label {}",
+        approving_mark(node)
     )
 }
 

@@ -190,6 +190,20 @@ async fn the_plan_is_text_or_json() {
 }
 
 #[tokio::test]
+async fn a_misspelt_parameter_is_not_ignored() {
+    let pages = pages(&[]);
+    for (target, known) in [
+        ("/plan?nmae=x", "/plan has the parameters name and format, not \"nmae\""),
+        ("/explain?kind=Node&nmae=x", "/explain has the parameters kind, name and format, not"),
+        ("/record?nmae=x", "/record has the parameters name and anonymous, not"),
+    ] {
+        let (status, page) = get(&pages, target).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{page}");
+        assert!(page.starts_with(known), "{page}");
+    }
+}
+
+#[tokio::test]
 async fn pages_with_details_answer_on_loopback_only_unless_they_are_opened() {
     let mut pages = pages(&[]);
     let check = async |pages: &Pages, method: Method, path: &str, status: u16| {
