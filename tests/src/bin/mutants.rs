@@ -130,7 +130,14 @@ async fn build(copy: &Path, program: &str, list: &Mutants) -> Result<Vec<Target>
     let mut targets = Vec::new();
     let packages = list.packages.iter().flat_map(|package| ["-p", package]);
     let output = Command::new("cargo")
-        .args(["test", "--locked", "--no-run", "--message-format=json", "-p", program])
+        .args([
+            "test",
+            "--locked",
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+            "-p",
+            program,
+        ])
         .args(packages)
         .args(&list.tests)
         .env("CARGO_TARGET_DIR", repository().join("target/mutants/build"))
