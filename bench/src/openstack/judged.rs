@@ -68,7 +68,7 @@ impl Outage {
     async fn end(self, rig: &Rig, frozen: Option<Frozen>) -> Result<()> {
         drop(frozen);
         rig.log_in_as(&Account::of("k8s"))?;
-        rig.cloud.proxy.mend().await
+        rig.cloud.proxy.restore().await
     }
 }
 

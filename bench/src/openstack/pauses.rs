@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// Prints what reaches each service after one of them has answered 429.
 pub async fn measure(rig: &Rig) -> Result<()> {
     for service in [Service::Compute, Service::Network] {
-        rig.cloud.proxy.mend().await?;
+        rig.cloud.proxy.restore().await?;
         paused(rig, service).await?;
     }
     Ok(())

@@ -24,7 +24,7 @@ use crate::plans::{ObjectSteps, Plans};
 /// The state of an object, as a controller sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Fares {
+pub enum ObjectState {
     /// It is as it should be, as far as was seen last.
     Fine,
     /// Work is under way or due, and ends on its own.
@@ -40,7 +40,7 @@ pub enum Fares {
     Unknown,
 }
 
-impl fmt::Display for Fares {
+impl fmt::Display for ObjectState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Fine => "fine",
@@ -57,11 +57,11 @@ impl fmt::Display for Fares {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     /// The state of the object.
-    pub fares: Fares,
+    pub state: ObjectState,
     /// The reason, with the cloud's words and the ID of its request.
     pub cause: String,
     /// The fix: a change that a person can make, or the statement that nothing has to be done.
-    pub mend: String,
+    pub fix: String,
     /// The wanted state.
     pub wanted: Vec<String>,
     /// The state that the controller saw last, and when.
@@ -74,19 +74,19 @@ pub struct Explanation {
 
 impl Explanation {
     /// Creates one without details.
-    pub fn new(fares: Fares, cause: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { fares, cause: cause.into(), mend: mend.into(), ..Self::default() }
+    pub fn new(state: ObjectState, cause: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { state, cause: cause.into(), fix: fix.into(), ..Self::default() }
     }
 
     /// Returns the explanation of an object that is as it should be.
     pub fn fine(cause: impl Into<String>) -> Self {
-        Self::new(Fares::Fine, cause, NOTHING)
+        Self::new(ObjectState::Fine, cause, NOTHING)
     }
 
     /// Explains an object about which the cloud answers with this error. `cause` has the words of
     /// the error.
     pub fn of_error(error: &CloudError, cause: impl Into<String>) -> Self {
-        Self::new(fares(error), cause, mend(error))
+        Self::new(state_for_error(error), cause, fix_for_error(error))
     }
 
     /// Explains an object with a due step to the user of an observer. `found` begins the cause and
@@ -94,23 +94,23 @@ impl Explanation {
     pub fn observed(found: &str) -> Self {
         let separator = if found.is_empty() { "" } else { "; " };
         let promise = "--mode=observe does not write; the line decided says which step is due";
-        let mend = "the controller that leads does it, or this one with --mode=control";
-        Self::new(Fares::Working, format!("{found}{separator}{promise}"), mend)
+        let fix = "the controller that leads does it, or this one with --mode=control";
+        Self::new(ObjectState::Working, format!("{found}{separator}{promise}"), fix)
     }
 
     /// Explains that calls to the cloud are refused, if they are, with the reason and the fix.
     fn while_refused(self, refusal: Option<&(String, String)>) -> Self {
-        let Some((why, mend)) = refusal else { return self };
-        if matches!(self.fares, Fares::Foreign | Fares::Unknown) {
+        let Some((why, fix)) = refusal else { return self };
+        if matches!(self.state, ObjectState::Foreign | ObjectState::Unknown) {
             return self;
         }
         let cause = format!("{why}; at the last look: {}", self.cause);
-        Self { fares: Fares::Blocked, cause, mend: mend.clone(), ..self }
+        Self { state: ObjectState::Blocked, cause, fix: fix.clone(), ..self }
     }
 
     fn each_text(&mut self, change: impl Fn(&mut String)) {
         let lists = [&mut self.wanted, &mut self.there, &mut self.last];
-        let texts = [&mut self.cause, &mut self.mend, &mut self.next];
+        let texts = [&mut self.cause, &mut self.fix, &mut self.next];
         lists.into_iter().flatten().chain(texts).for_each(change);
     }
 }
@@ -121,30 +121,30 @@ pub const NOTHING: &str = "nothing has to be done";
 /// The fix of work that ends on its own.
 pub const WAIT: &str = "wait: nothing has to be done";
 
-/// Returns [`Fares::Working`] if this error of the cloud may end on its own, and [`Fares::Blocked`]
+/// Returns [`ObjectState::Working`] if this error of the cloud may end on its own, and [`ObjectState::Blocked`]
 /// if a person has to act.
-pub fn fares(error: &CloudError) -> Fares {
+pub fn state_for_error(error: &CloudError) -> ObjectState {
     match error.kind {
-        _ if error.unsent => Fares::Working,
+        _ if error.unsent => ObjectState::Working,
         ErrorKind::NotFound
         | ErrorKind::Unauthorized
         | ErrorKind::Forbidden
         | ErrorKind::QuotaExceeded
         | ErrorKind::Invalid
         | ErrorKind::Conflict
-        | ErrorKind::Unsupported => Fares::Blocked,
+        | ErrorKind::Unsupported => ObjectState::Blocked,
         ErrorKind::Throttled
         | ErrorKind::Busy
         | ErrorKind::Pending
         | ErrorKind::Stale
         | ErrorKind::Unavailable
         | ErrorKind::Timeout
-        | ErrorKind::Malformed => Fares::Working,
+        | ErrorKind::Malformed => ObjectState::Working,
     }
 }
 
 /// Returns the fix for an error of the cloud.
-pub fn mend(error: &CloudError) -> String {
+pub fn fix_for_error(error: &CloudError) -> String {
     let subject = error.subject.as_deref().map(|subject| format!(" ({subject})"));
     let subject = subject.unwrap_or_default();
     match error.kind {
@@ -181,20 +181,20 @@ pub fn mend(error: &CloudError) -> String {
 }
 
 /// Returns the state of an object whose write the API server does not accept, and the fix.
-pub fn refused_write(error: &ApiError) -> (Fares, &'static str) {
+pub fn refused_write(error: &ApiError) -> (ObjectState, &'static str) {
     match error {
         ApiError::Forbidden(_) => (
-            Fares::Blocked,
+            ObjectState::Blocked,
             "give the account of this program the right, or exempt it from the admission policy or webhook that the message names",
         ),
         ApiError::Invalid(_) => (
-            Fares::Blocked,
+            ObjectState::Blocked,
             "find what refuses it, for instance an admission webhook: the message comes from it",
         ),
         ApiError::Unauthorized | ApiError::Credentials(_) => {
-            (Fares::Blocked, "renew the credentials of this program for the API server")
+            (ObjectState::Blocked, "renew the credentials of this program for the API server")
         }
-        _ => (Fares::Working, "wait: it is tried again; if it lasts, look at the API server"),
+        _ => (ObjectState::Working, "wait: it is tried again; if it lasts, look at the API server"),
     }
 }
 
@@ -333,7 +333,8 @@ impl Explanations {
             })
             .collect();
         // Without a kind, only the explanations that know the name are of interest.
-        let is_known = |shown: &ShownExplanation<'_>| shown.explanation.fares != Fares::Unknown;
+        let is_known =
+            |shown: &ShownExplanation<'_>| shown.explanation.state != ObjectState::Unknown;
         if kind.is_none() && objects.iter().any(is_known) {
             objects.retain(is_known);
         }
@@ -346,7 +347,7 @@ impl Explanations {
         Ok(serde_json::to_string_pretty(&page).unwrap_or_default() + "\n")
     }
 
-    /// Returns the page as text. The first three lines about an object say how it fares, why, and
+    /// Returns the page as text. The first three lines about an object say its state, why, and
     /// how to fix it.
     pub fn text(&self, kind: Option<&str>, name: Option<&str>) -> Result<String, Unexplained> {
         let ExplainPage { standby, objects } = self.page(kind, name)?;
@@ -365,15 +366,15 @@ fn is_kind(kind: &str, given: &str) -> bool {
 impl ShownExplanation<'_> {
     fn text(&self, standby: bool) -> String {
         let Self { kind, name, controller, explanation, decided } = self;
-        let Explanation { fares, cause, mend, wanted, there, last, next } = explanation;
+        let Explanation { state, cause, fix, wanted, there, last, next } = explanation;
         let standby = if standby { " (standby: the leader knows more)" } else { "" };
         let name = one_line(name, LONGEST_LINE);
-        let head = format!("{kind} {name}, {controller}{standby}: {fares}\n");
+        let head = format!("{kind} {name}, {controller}{standby}: {state}\n");
         let list = |title, texts: &[String]| -> String {
             texts.iter().map(|text| line(title, text)).collect()
         };
         let decided = decided.iter().map(|decided| list("decided", &decided.in_words()));
-        [head, line("cause", cause), line("mend", mend)]
+        [head, line("cause", cause), line("fix", fix)]
             .into_iter()
             .chain([list("wanted", wanted), list("there", there), list("last", last)])
             .chain(decided)

@@ -117,7 +117,7 @@ impl SameCloud {
 
     /// Returns why calls are not made; `None` while they are.
     fn objection(&self, standing: &Standing) -> Option<String> {
-        standing.objection(&self.0.remedy).map(|(why, mend)| format!("{why}; {mend}"))
+        standing.objection(&self.0.remedy).map(|(why, fix)| format!("{why}; {fix}"))
     }
 
     /// Returns the reason why `Guarded` refuses calls now, and the fix. It does not record the

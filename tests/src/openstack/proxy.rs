@@ -128,7 +128,7 @@ impl FaultProxy {
     }
 
     /// Removes all faults and listens for every service.
-    pub async fn mend(&self) -> Result<()> {
+    pub async fn restore(&self) -> Result<()> {
         self.faults().clear();
         for service in self.shared.places.keys().copied() {
             let listens = self.listeners.lock().contains_key(&service);

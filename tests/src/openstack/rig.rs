@@ -146,7 +146,7 @@ impl Deref for Rig {
 impl Rig {
     /// Removes the proxy's faults, and load balancers of the previous scenario.
     pub async fn new(cloud: Arc<Cloud>, fixture: Fixture) -> Result<Self> {
-        cloud.proxy.mend().await?;
+        cloud.proxy.restore().await?;
         clear_balancers(&cloud.services, &[&cloud.user, &cloud.other]).await?;
         let rig = Self { fixture, cloud };
         rig.log_in_as(&Account::of("k8s"))?;

@@ -9,7 +9,7 @@ use ccm_cloud::{Claim, CloudError, Lookup, PowerState};
 use ccm_controller::brake::Usage;
 use ccm_kube::ApiError;
 use ccm_objects::Node;
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, moment, refused_write};
+use ccm_runtime::explain::{Explanation, NOTHING, ObjectState, moment, refused_write};
 
 use super::{Machine, last::Heard};
 use crate::policy::{
@@ -42,7 +42,7 @@ impl Machine {
     ) -> Explanation {
         let Some(node) = object else {
             return Explanation::new(
-                Fares::Unknown,
+                ObjectState::Unknown,
                 "the API server does not show a Node of this name",
                 "check the name; a node that lifecycle-ccm has deleted has an event: kubectl get events -A --field-selector reason=DeletingNode --sort-by=.lastTimestamp",
             );
@@ -71,20 +71,20 @@ impl Machine {
         let About { node, view, .. } = *about;
         if !view.selected {
             let why = why_left_out(node, false);
-            let mend = "nothing has to be done; to manage it, change its labels or --node-selector";
-            return Explanation::new(Fares::Foreign, why, mend);
+            let fix = "nothing has to be done; to manage it, change its labels or --node-selector";
+            return Explanation::new(ObjectState::Foreign, why, fix);
         }
         if view.claim == Claim::Foreign {
             let why = why_left_out(node, true);
-            let mend = "nothing has to be done if another controller looks after it; if not, check the provider, its project and region in --cloud-config: a provider ID cannot be changed, so a wrong one needs the node registered again";
-            return Explanation::new(Fares::Foreign, why, mend);
+            let fix = "nothing has to be done if another controller looks after it; if not, check the provider, its project and region in --cloud-config: a provider ID cannot be changed, so a wrong one needs the node registered again";
+            return Explanation::new(ObjectState::Foreign, why, fix);
         }
         if view.deleting {
-            let mend = format!(
+            let fix = format!(
                 "wait until the owner of its last finalizer removes it: kubectl get node {} -o jsonpath='{{.metadata.finalizers}}'",
                 node.name
             );
-            return Explanation::new(Fares::Working, kept(Reason::Deleting).text, mend);
+            return Explanation::new(ObjectState::Working, kept(Reason::Deleting).text, fix);
         }
         if view.is_well() {
             let fine = Explanation::fine("it is Ready, so the cloud is not asked about it");
@@ -98,7 +98,7 @@ impl Machine {
             }
             (Verdict::Keep(Reason::NotOurs), Ok(Lookup::NotOurs(why))) => {
                 let cause = format!("{}: {why}", kept(Reason::NotOurs).text);
-                Explanation::new(Fares::Foreign, cause, NOTHING)
+                Explanation::new(ObjectState::Foreign, cause, NOTHING)
             }
             (Verdict::Keep(Reason::NoAnswer), Err(error)) => unanswered(error),
             _ => self.gone(about, heard),
@@ -114,15 +114,15 @@ impl Machine {
                 let cause = format!(
                     "{not_ready}, and the cloud has not answered about it yet: the last lookup began {asked}"
                 );
-                let mend = "wait for the answer: a call takes no longer than --cloud-call-timeout";
-                Explanation::new(Fares::Working, cause, mend)
+                let fix = "wait for the answer: a call takes no longer than --cloud-call-timeout";
+                Explanation::new(ObjectState::Working, cause, fix)
             }
             (Some(_), None) => {
                 let cause = format!("{not_ready}, and the cloud was not asked about it yet");
-                Explanation::new(Fares::Working, cause, "wait for its turn")
+                Explanation::new(ObjectState::Working, cause, "wait for its turn")
             }
             (None, _) => Explanation::new(
-                Fares::Unknown,
+                ObjectState::Unknown,
                 format!("{not_ready}, and this replica has not looked it up yet"),
                 "wait for the first lookup; only the replica that leads looks up nodes: ask it, and if this one leads, see the line stores of /readyz?verbose",
             ),
@@ -144,13 +144,13 @@ impl Machine {
         } else if let Some(failed) = self.last.failure(&node.name, &node.uid, false) {
             refused(&format!("{due}, and failed"), &failed.error)
         } else if let Some(repeated) = repeated {
-            let mend = "find what reverts it: an admission webhook or policy, or another client that writes the node";
+            let fix = "find what reverts it: an admission webhook or policy, or another client that writes the node";
             let next = moment(about.now + repeated.wait, about.now);
             let next = format!("it is written again {next} at the earliest");
             let cause = format!("{due}: {repeated}");
-            Explanation { next, ..Explanation::new(Fares::Blocked, cause, mend) }
+            Explanation { next, ..Explanation::new(ObjectState::Blocked, cause, fix) }
         } else {
-            Explanation::new(Fares::Working, due, NOTHING)
+            Explanation::new(ObjectState::Working, due, NOTHING)
         })
     }
 
@@ -261,7 +261,7 @@ impl Machine {
 fn exists(node: &Node, power: PowerState) -> Explanation {
     let (not_ready, name) = (not_ready(node), &node.name);
     let is_off = node.taints.iter().any(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));
-    let (cause, mend) = match power {
+    let (cause, fix) = match power {
         PowerState::Stopped if is_off => (
             format!(
                 "its machine is shut down in the cloud, so it has the taint {}",
@@ -282,14 +282,14 @@ fn exists(node: &Node, power: PowerState) -> Explanation {
             "wait; if it lasts, check its machine in the cloud".to_owned(),
         ),
     };
-    Explanation::new(Fares::Fine, cause, mend)
+    Explanation::new(ObjectState::Fine, cause, fix)
 }
 
 /// Explains a node whose provider is not known.
 fn unclaimed(node: &Node) -> Explanation {
     let id = node.provider_id.as_deref().unwrap_or("none");
     Explanation::new(
-        Fares::Unknown,
+        ObjectState::Unknown,
         format!(
             "the provider has not reported its provider ID schemes yet, so lifecycle-ccm does not know which provider owns this node (provider ID {id})"
         ),
@@ -340,8 +340,8 @@ fn unanswered(error: &CloudError) -> Explanation {
 
 /// Explains a node for which the API server has not accepted a write.
 fn refused(what: &str, error: &ApiError) -> Explanation {
-    let (fares, mend) = refused_write(error);
-    Explanation::new(fares, format!("{what}: {error}"), mend)
+    let (state, fix) = refused_write(error);
+    Explanation::new(state, format!("{what}: {error}"), fix)
 }
 
 #[cfg(test)]

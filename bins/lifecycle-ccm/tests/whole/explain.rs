@@ -36,12 +36,12 @@ impl World {
 
     /// Checks that the page about this node begins with these lines, the last two of which contain the texts.
     #[track_caller]
-    fn check(&self, node: &str, [fares, cause, mend]: [&str; 3]) {
+    fn check(&self, node: &str, [state, cause, fix]: [&str; 3]) {
         let page = self.process.explain("Node", node);
         let lines: Vec<&str> = page.lines().collect();
-        assert_eq!(lines[0], format!("Node {node}, lifecycle-ccm: {fares}"), "{page}");
+        assert_eq!(lines[0], format!("Node {node}, lifecycle-ccm: {state}"), "{page}");
         assert!(lines[1].starts_with("cause:") && lines[1].contains(cause), "{page}");
-        assert!(lines[2].starts_with("mend:") && lines[2].contains(mend), "{page}");
+        assert!(lines[2].starts_with("fix:") && lines[2].contains(fix), "{page}");
     }
 }
 

@@ -1,8 +1,8 @@
-//! Explains a node on the page `/explain`: its state, the reason and the remedy. It reads the
+//! Explains a node on the page `/explain`: its state_for_error, the reason and the remedy. It reads the
 //! memory and the node in the store, and does not change them.
 
 mod braked;
-mod mends;
+mod fixes;
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use ccm_controller::{
     repeats::{Content, Repeated},
 };
 use ccm_objects::Node;
-use ccm_runtime::explain::{Explanation, Fares, fares, moment};
+use ccm_runtime::explain::{Explanation, ObjectState, moment, state_for_error};
 
 use super::{
     Machine, SeenNode,
@@ -57,7 +57,7 @@ impl Machine {
         let node = &*seen.node;
         let mut told = match &shown.why_left_out {
             Some(why) => left_out(node, why, shown.is_selected),
-            None if !self.leads => Explanation::new(Fares::Unknown, STANDBY, mends::STANDBY),
+            None if !self.leads => Explanation::new(ObjectState::Unknown, STANDBY, fixes::STANDBY),
             None => {
                 let own = self.own(seen, &shown.rivals);
                 let mut told = self.explain_own(&own, seen, now);
@@ -99,10 +99,10 @@ impl Machine {
         let node = own.node;
         if self.claim(seen).is_none() {
             let cause = unknown_schemes_error().message;
-            return Explanation::new(Fares::Working, cause, mends::CLOUD_SILENT);
+            return Explanation::new(ObjectState::Working, cause, fixes::CLOUD_SILENT);
         }
         if let Some(writing) = self.writing.get(&node.name) {
-            let told = Explanation::new(Fares::Working, writing.told(), mends::WAIT);
+            let told = Explanation::new(ObjectState::Working, writing.told(), fixes::WAIT);
             return Explanation { next: "when the API server has answered".to_owned(), ..told };
         }
         let told = match own.entry.and_then(|entry| entry.last.as_deref()) {
@@ -153,7 +153,7 @@ impl Machine {
         }
         if !addresses::have_ip(&node.addresses) && !self.params.policy.without_address {
             let cause = addresses::missing(instance);
-            return Explanation::new(Fares::Blocked, cause, mends::NO_ADDRESS);
+            return Explanation::new(ObjectState::Blocked, cause, fixes::NO_ADDRESS);
         }
         let agrees = format!("it is initialised and agrees with its instance {id}");
         if now.since(at) > self.params.period.saturating_mul(STALE_PERIODS) {
@@ -161,7 +161,7 @@ impl Machine {
                 "{agrees} as the cloud showed it {}, and the cloud has not shown it since",
                 moment(at, now)
             );
-            return Explanation::new(Fares::Working, cause, mends::CLOUD_SILENT);
+            return Explanation::new(ObjectState::Working, cause, fixes::CLOUD_SILENT);
         }
         Explanation::fine(format!("{agrees}, as the cloud showed it {}", moment(at, now)))
     }
@@ -175,7 +175,7 @@ impl Machine {
             false => "it differs from its instance, and its write is due",
         };
         let cause = format!("{what} ({id}: {reasons})");
-        let mut told = Explanation::new(Fares::Working, cause, mends::WAIT);
+        let mut told = Explanation::new(ObjectState::Working, cause, fixes::WAIT);
         told.next = match self.waiting() {
             0 => "within seconds".to_owned(),
             waiting => format!(
@@ -213,11 +213,11 @@ fn without_node(name: &str, is_listed: bool) -> Explanation {
     match is_listed {
         true => {
             let cause = format!("the API server does not show a node {name:?}");
-            Explanation::new(Fares::Unknown, cause, mends::NO_NODE)
+            Explanation::new(ObjectState::Unknown, cause, fixes::NO_NODE)
         }
         false => {
             let cause = "the nodes have not been listed yet";
-            Explanation::new(Fares::Unknown, cause, mends::NOT_LISTED)
+            Explanation::new(ObjectState::Unknown, cause, fixes::NOT_LISTED)
         }
     }
 }
@@ -228,13 +228,13 @@ fn left_out(node: &Node, why: &str, is_selected: bool) -> Explanation {
     } else {
         ""
     };
-    Explanation::new(Fares::Foreign, format!("{why}{waits}"), mends::left_out(is_selected))
+    Explanation::new(ObjectState::Foreign, format!("{why}{waits}"), fixes::left_out(is_selected))
 }
 
 /// Explains a node about which this leader does not have an answer of the cloud.
 fn not_asked(node: &Node) -> Explanation {
     let cause = "this leader does not have an answer of the cloud about this node yet";
-    let told = Explanation::new(Fares::Working, cause, mends::CLOUD_SILENT);
+    let told = Explanation::new(ObjectState::Working, cause, fixes::CLOUD_SILENT);
     let next = match node.is_uninitialised() {
         true => "it is being looked up".to_owned(),
         false => String::new(),
@@ -270,29 +270,29 @@ fn described(node: &Node) -> String {
 fn ended(node: &Node, last: &Last) -> Explanation {
     match &last.came {
         Came::Planned(outcome) if last.is_first => {
-            Explanation { fares: Fares::Working, ..planned(node, outcome) }
+            Explanation { state: ObjectState::Working, ..planned(node, outcome) }
         }
         Came::Planned(outcome) => planned(node, outcome),
         Came::Gone(proof) => {
             gone(node, format!("its instance is gone: {proof}; it is not written"))
         }
         Came::Unanswered(error) => {
-            let fares = fares(error);
-            let until = match fares {
-                Fares::Blocked => "that is fixed",
+            let state = state_for_error(error);
+            let until = match state {
+                ObjectState::Blocked => "that is fixed",
                 _ => "the cloud answers",
             };
             let what = if node.is_uninitialised() { "stays tainted" } else { "keeps what it has" };
             let cause = format!("{error}; it {what} until {until}");
-            Explanation::new(fares, cause, mends::cloud(node, error))
+            Explanation::new(state, cause, fixes::cloud(node, error))
         }
         Came::Refused(what, error) => {
             let cause = match error.is_uncertain() {
                 true => format!("the write of the {what} of the node has failed: {error}"),
                 false => format!("the API server refuses to write {what} of the node: {error}"),
             };
-            let (fares, mend) = mends::refused(node, error);
-            Explanation::new(fares, cause, mend)
+            let (state, fix) = fixes::refused(node, error);
+            Explanation::new(state, cause, fix)
         }
         Came::Observed => Explanation::observed(""),
     }
@@ -300,8 +300,8 @@ fn ended(node: &Node, last: &Last) -> Explanation {
 
 /// Explains a node whose instance is gone. lifecycle-ccm decides about a node that is not Ready.
 fn gone(node: &Node, cause: String) -> Explanation {
-    let fares = if node.is_ready() { Fares::Blocked } else { Fares::Working };
-    Explanation::new(fares, cause, mends::gone(node))
+    let state = if node.is_ready() { ObjectState::Blocked } else { ObjectState::Working };
+    Explanation::new(state, cause, fixes::gone(node))
 }
 
 /// Explains a node to which node-ccm may not write.
@@ -309,28 +309,30 @@ fn planned(node: &Node, outcome: &Outcome) -> Explanation {
     match outcome {
         Outcome::NotOurs(why) => {
             let cause = format!("the cloud says that another controller is responsible: {why}");
-            Explanation::new(Fares::Foreign, cause, mends::left_out(true))
+            Explanation::new(ObjectState::Foreign, cause, fixes::left_out(true))
         }
         Outcome::Waits(wait) => {
             let (event, what) = wait.reason.event();
             let cause = format!("it stays tainted {what}: {} ({event})", wait.message);
-            let (fares, mend) = match wait.reason {
-                WaitReason::InstanceNotFound => (Fares::Blocked, mends::not_found(node)),
-                WaitReason::NodeIp => (Fares::Blocked, mends::NODE_IP.to_owned()),
-                WaitReason::NoAddress => (Fares::Blocked, mends::NO_ADDRESS.to_owned()),
-                WaitReason::Identity => (Fares::Blocked, mends::identity(node)),
+            let (state, fix) = match wait.reason {
+                WaitReason::InstanceNotFound => (ObjectState::Blocked, fixes::not_found(node)),
+                WaitReason::NodeIp => (ObjectState::Blocked, fixes::NODE_IP.to_owned()),
+                WaitReason::NoAddress => (ObjectState::Blocked, fixes::NO_ADDRESS.to_owned()),
+                WaitReason::Identity => (ObjectState::Blocked, fixes::identity(node)),
                 WaitReason::Cloud(kind) => {
                     let error = CloudError::new(kind, "");
-                    (fares(&error), mends::cloud(node, &error))
+                    (state_for_error(&error), fixes::cloud(node, &error))
                 }
             };
-            Explanation::new(fares, cause, mend)
+            Explanation::new(state, cause, fix)
         }
-        Outcome::Unconfirmed(id) => {
-            Explanation::new(Fares::Blocked, outcome.to_string(), mends::unconfirmed(node, id))
-        }
+        Outcome::Unconfirmed(id) => Explanation::new(
+            ObjectState::Blocked,
+            outcome.to_string(),
+            fixes::unconfirmed(node, id),
+        ),
         Outcome::Doubted(_) => {
-            Explanation::new(Fares::Blocked, outcome.to_string(), mends::identity(node))
+            Explanation::new(ObjectState::Blocked, outcome.to_string(), fixes::identity(node))
         }
         other => gone(node, other.to_string()),
     }
@@ -339,15 +341,19 @@ fn planned(node: &Node, outcome: &Outcome) -> Explanation {
 /// Explains why node-ccm does not write the node, if a person should know.
 fn kept_as_it_is(node: &Node, plan: &Plan) -> Option<Explanation> {
     let why = |note: &Note| match note {
-        Note::NodeIpRefused(_) => Some((Fares::Blocked, mends::NODE_IP.to_owned())),
-        Note::InternalIpHeld { to, .. } => Some((Fares::Held, mends::internal_ip(to.is_some()))),
-        Note::Doubted(doubt) if doubt.holds() => Some((Fares::Blocked, mends::identity(node))),
+        Note::NodeIpRefused(_) => Some((ObjectState::Blocked, fixes::NODE_IP.to_owned())),
+        Note::InternalIpHeld { to, .. } => {
+            Some((ObjectState::Held, fixes::internal_ip(to.is_some())))
+        }
+        Note::Doubted(doubt) if doubt.holds() => {
+            Some((ObjectState::Blocked, fixes::identity(node)))
+        }
         _ => None,
     };
     let mut told = plan.notes.iter().filter_map(|note| {
-        let (fares, mend) = why(note)?;
+        let (state, fix) = why(note)?;
         let cause = format!("{note} ({})", note.event().0);
-        Some(Explanation::new(fares, cause, mend))
+        Some(Explanation::new(state, cause, fix))
     });
     told.next()
 }
@@ -366,9 +372,9 @@ impl Own<'_> {
             true => repeated.to_string(),
             false => text::repeated(self.node, plan, &repeated),
         };
-        let mend = mends::repeated(self.node, kind, *is_refused);
+        let fix = fixes::repeated(self.node, kind, *is_refused);
         let next = moment(now + *wait, now);
-        Some(Explanation { next, ..Explanation::new(Fares::Blocked, cause, mend) })
+        Some(Explanation { next, ..Explanation::new(ObjectState::Blocked, cause, fix) })
     }
 
     /// Adds the last answer of the cloud, and the notes of the plan.

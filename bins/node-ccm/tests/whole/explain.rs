@@ -6,12 +6,12 @@ use super::{edges::OFTEN, *};
 
 impl Whole {
     /// Checks that the first three lines of the page about this node begin like this.
-    fn explains(&self, name: &str, fares: &str, cause: &str, mend: &str) {
+    fn explains(&self, name: &str, state: &str, cause: &str, fix: &str) {
         let text = self.process.explain("Node", name);
         let expect = [
-            format!("Node {name}, node-ccm: {fares}"),
+            format!("Node {name}, node-ccm: {state}"),
             format!("cause:   {cause}"),
-            format!("mend:    {mend}"),
+            format!("fix:     {fix}"),
         ];
         let begins = |(line, expect): (&str, &String)| line.starts_with(&**expect);
         assert!(text.lines().zip(&expect).all(begins), "{expect:#?}\n{text}");
@@ -51,8 +51,8 @@ async fn before_the_first_list_and_on_a_standby() {
     let fault = whole.api.faults().add(Fault::new(refusal).verb(Verb::List).resource("nodes"));
     let prepared = NodeCcm::prepare(whole.context());
     assert!(timeout(Duration::from_mins(1), prepared).await.is_err());
-    let mend = "wait; if it lasts, the line nodes of /readyz?verbose says why";
-    whole.explains("node-00000", "unknown", "the nodes have not been listed yet", mend);
+    let fix = "wait; if it lasts, the line nodes of /readyz?verbose says why";
+    whole.explains("node-00000", "unknown", "the nodes have not been listed yet", fix);
     whole.api.faults().remove(fault);
 
     let whole = Whole::start(&[]).await;
@@ -70,7 +70,7 @@ async fn before_the_first_list_and_on_a_standby() {
         )),
         "{text}"
     );
-    assert!(text.contains("mend:    ask the replica that holds the Lease"), "{text}");
+    assert!(text.contains("fix:     ask the replica that holds the Lease"), "{text}");
     assert!(
         standby
             .explain("Node", "nobody")

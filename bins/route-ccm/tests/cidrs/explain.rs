@@ -9,10 +9,10 @@ use ccm_sim::{
 use super::*;
 
 /// Checks that the parts of routes and node-ipam on the page agree.
-fn fare_alike(replica: &Replica, name: &str, fares: &str) {
+fn fare_alike(replica: &Replica, name: &str, state: &str) {
     let page = replica.process.explain("Node", name);
     for part in ["node-ipam", "routes"] {
-        assert!(page.contains(&format!("Node {name}, {part}: {fares}\n")), "{fares}: {page}");
+        assert!(page.contains(&format!("Node {name}, {part}: {state}\n")), "{state}: {page}");
     }
 }
 
@@ -33,14 +33,14 @@ async fn the_routes_of_a_node_without_pod_cidrs_fare_like_these() {
     let leader = world.lead(&[&arguments[..], &["--cluster-cidr=10.64.0.0/10"]].concat()).await;
     sleep(Duration::from_secs(3)).await;
     let node = world.add(0);
-    for (kind, fares) in
+    for (kind, state) in
         [(ErrorKind::Forbidden, "blocked"), (ErrorKind::Timeout, "work is under way")]
     {
         let error = CloudError::new(kind, "no");
         let fault = CloudFault::new(Effect::Error(error)).on(Operation::Lookup);
         let fault = world.cloud.faults().add(fault);
         sleep(Duration::from_mins(10)).await;
-        fare_alike(&leader, &node, fares);
+        fare_alike(&leader, &node, state);
         world.cloud.faults().remove(fault);
     }
 }

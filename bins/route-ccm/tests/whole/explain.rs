@@ -8,14 +8,14 @@ use tokio::time::sleep;
 
 use crate::world::{World, cidr, name, node};
 
-/// Checks that the page has these parts in its first three lines: how it fares, the cause and the
+/// Checks that the page has these parts in its first three lines: its state, the cause and the
 /// fix.
-fn says(page: &str, [fares, cause, mend]: [&str; 3]) {
+fn says(page: &str, [state, cause, fix]: [&str; 3]) {
     let lines: Vec<&str> = page.lines().take(3).collect();
     let [first, second, third] = lines[..] else { panic!("{page}") };
-    assert!(first.ends_with(&format!(": {fares}")), "{fares:?}: {page}");
+    assert!(first.ends_with(&format!(": {state}")), "{state:?}: {page}");
     assert!(second.starts_with("cause:") && second.contains(cause), "{cause:?}: {page}");
-    assert!(third.starts_with("mend:") && third.contains(mend), "{mend:?}: {page}");
+    assert!(third.starts_with("fix:") && third.contains(fix), "{fix:?}: {page}");
 }
 
 fn explains(world: &World, kind: &str, name: &str, lines: [&str; 3]) -> String {

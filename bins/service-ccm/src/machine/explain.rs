@@ -8,7 +8,7 @@ mod seen;
 use ccm_base::At;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_objects::{Service, ServicePort};
-use ccm_runtime::explain::{Explanation, Fares, moment};
+use ccm_runtime::explain::{Explanation, ObjectState, moment};
 
 use self::seen::{balancer_in_words, there};
 use super::{Machine, entry::BalancerEntry, listed::line_about, page::not_served};
@@ -43,7 +43,7 @@ impl Machine {
         explanation.wanted = self.asks_for(service);
         explanation.there = there(about);
         explanation.last = entry.map(|entry| last(entry, now)).unwrap_or_default();
-        explanation.next = self.next_time(about, explanation.fares);
+        explanation.next = self.next_time(about, explanation.state);
         explanation
     }
 
@@ -72,7 +72,7 @@ impl Machine {
             true => self.has_not_looked(shown),
             false => shown.unwrap_or_else(|| {
                 let cause = "this replica does not lead, and does not ask the cloud";
-                Explanation::new(Fares::Unknown, cause, "ask the leader")
+                Explanation::new(ObjectState::Unknown, cause, "ask the leader")
             }),
         }
     }
@@ -89,14 +89,14 @@ impl Machine {
             if state.duplicate.as_deref() == Some(id) {
                 let cause =
                     format!("Service {name} has two load balancers, and this one is deleted");
-                return Explanation::new(Fares::Working, cause, ask(name));
+                return Explanation::new(ObjectState::Working, cause, ask(name));
             }
             let adoptable = state.adoptable.as_ref().is_some_and(|(one, _)| one == id);
             let foreign = state.foreign.as_ref().is_some_and(|one| one.id == id);
             if adoptable || foreign {
                 let cause =
                     format!("another controller made it, and Service {name} has or names it");
-                return Explanation::new(Fares::Foreign, cause, ask(name));
+                return Explanation::new(ObjectState::Foreign, cause, ask(name));
             }
         }
         self.without_service(id, now)
@@ -114,7 +114,7 @@ impl Machine {
                 }
                 false => "ask the leader, or wait for its first list",
             };
-            return Explanation::new(Fares::Unknown, cause, fix);
+            return Explanation::new(ObjectState::Unknown, cause, fix);
         };
         let owner = &orphan.owner;
         let cause = format!(
@@ -131,7 +131,7 @@ impl Machine {
         Explanation {
             there: vec![seen("first", first), seen("last", last)],
             next: "with each list of the cloud's load balancers".to_owned(),
-            ..Explanation::new(Fares::Held, cause, fix)
+            ..Explanation::new(ObjectState::Held, cause, fix)
         }
     }
 
@@ -141,7 +141,7 @@ impl Machine {
         let is_anothers = self.parameters.classes.whose(service) == Whose::Anothers;
         if let Some(lease) = service.annotation(INSTANCE).filter(|_| is_anothers) {
             let cause = format!("{why}; the service-ccm with the Lease {lease} serves it");
-            return Explanation::new(Fares::Foreign, cause, "ask its page /explain");
+            return Explanation::new(ObjectState::Foreign, cause, "ask its page /explain");
         }
         let option = match class(service) {
             Some(class) => {
@@ -152,7 +152,7 @@ impl Machine {
             None => "set --serve-classless-services=true, or a class of --load-balancer-classes"
                 .to_owned(),
         };
-        Explanation::new(Fares::Foreign, why, option)
+        Explanation::new(ObjectState::Foreign, why, option)
     }
 
     /// Explains a Service that this leader has not planned yet.
@@ -164,7 +164,7 @@ impl Machine {
             }
             None => {
                 let cause = "this process has not seen yet what the cloud has";
-                Explanation::new(Fares::Working, cause, "wait for the first list")
+                Explanation::new(ObjectState::Working, cause, "wait for the first list")
             }
         };
         if let Some(shown) = shown {
@@ -192,20 +192,22 @@ impl Machine {
         lines
     }
 
-    fn next_time(&self, about: About<'_>, fares: Fares) -> String {
-        let state = about.entry.map(|entry| &entry.state);
-        let failed = state.iter().flat_map(|state| &state.failed);
+    fn next_time(&self, about: About<'_>, state: ObjectState) -> String {
+        let memory = about.entry.map(|entry| &entry.state);
+        let failed = memory.iter().flat_map(|memory| &memory.failed);
         let tries = failed.map(|failed| (failed.due(about.inputs), "the call is made again"));
-        let pending = state.and_then(|state| state.pending.as_ref());
+        let pending = memory.and_then(|memory| memory.pending.as_ref());
         let looks =
             pending.map(|pending| (pending.check_at, "service-ccm looks at the cloud's work"));
         match tries.chain(looks).min() {
             Some((at, what)) if at > about.now => format!("{what} {}", moment(at, about.now)),
             Some((at, what)) => format!("{what} now: due {}", moment(at, about.now)),
             None if !self.leads => "when this replica leads".to_owned(),
-            None => match fares {
-                Fares::Foreign | Fares::Unknown => "when the Service changes".to_owned(),
-                Fares::Held => {
+            None => match state {
+                ObjectState::Foreign | ObjectState::Unknown => {
+                    "when the Service changes".to_owned()
+                }
+                ObjectState::Held => {
                     "twice a minute, and when the Service or the nodes change".to_owned()
                 }
                 _ => "when the Service, the nodes, the settings or the cloud's list change"
@@ -226,7 +228,7 @@ impl Machine {
             true => left.unwrap_or_else(|| "check namespace and name".to_owned()),
             false => "a Service is NAMESPACE/NAME".to_owned(),
         };
-        Explanation::new(Fares::Unknown, cause, fix)
+        Explanation::new(ObjectState::Unknown, cause, fix)
     }
 }
 
@@ -243,13 +245,13 @@ fn of_service(name: &str, entry: &BalancerEntry) -> Explanation {
         let cause = format!("it is the load balancer of Service {name}: {}", told.cause);
         return Explanation { cause, ..told };
     }
-    let (fares, what) = match &entry.state.known {
-        Known::There(balancer) => (seen::fares(balancer), balancer_in_words(balancer)),
-        _ => (Fares::Working, "it has not been seen yet".to_owned()),
+    let (state, what) = match &entry.state.known {
+        Known::There(balancer) => (seen::state_for(balancer), balancer_in_words(balancer)),
+        _ => (ObjectState::Working, "it has not been seen yet".to_owned()),
     };
     let cause = format!("it is the load balancer of Service {name}: {what}");
     let fix = format!("/explain?kind=Service&name={name} says how the Service is");
-    Explanation::new(fares, cause, fix)
+    Explanation::new(state, cause, fix)
 }
 
 /// Explains a Service that should go, or has another type now, and whose finalizer belongs to
@@ -261,19 +263,19 @@ fn leaves_it(service: &Service) -> Explanation {
             .to_owned(),
     };
     let fix = "the controller that has set the finalizer should remove it; if that controller is gone, the events of the Service have the command";
-    Explanation::new(Fares::Foreign, cause, fix)
+    Explanation::new(ObjectState::Foreign, cause, fix)
 }
 
 /// Explains a Service that does not ask for a load balancer, and does not have one to remove.
 fn asks_for_none(service: &Service) -> Explanation {
     match service.deleting {
         true => Explanation::new(
-            Fares::Foreign,
+            ObjectState::Foreign,
             "it is being deleted, and does not have service-ccm's finalizer any more",
             "if it stays, another controller has to remove its own finalizer: see metadata.finalizers",
         ),
         false => Explanation::new(
-            Fares::Foreign,
+            ObjectState::Foreign,
             "its type is not LoadBalancer",
             "set spec.type to LoadBalancer if it should have one",
         ),

@@ -24,10 +24,10 @@ impl World {
         let page = self.running().explain("Service", &name);
         let head = format!("Service {name}, service-ccm: {}", lines[0]);
         let found: Vec<&str> = page.lines().take(3).collect();
-        let [first, cause, mend] = found[..] else { panic!("{page}") };
+        let [first, cause, fix] = found[..] else { panic!("{page}") };
         let (titled, [_, why, what]) =
-            ([cause.starts_with("cause:"), mend.starts_with("mend:")], lines);
-        let is_right = first == head && cause.contains(why) && mend.contains(what);
+            ([cause.starts_with("cause:"), fix.starts_with("fix:")], lines);
+        let is_right = first == head && cause.contains(why) && fix.contains(what);
         assert!(is_right && titled == [true; 2], "{lines:#?} is not in\n{page}");
     }
 
@@ -68,7 +68,7 @@ async fn of_services_that_nobody_changes() {
         ],
     );
     let page = world.running().explain("Service", "web-0");
-    assert!(page.contains("mend:    a Service is NAMESPACE/NAME"), "{page}");
+    assert!(page.contains("fix:     a Service is NAMESPACE/NAME"), "{page}");
     world.api.create(service("inner", json!({"type": "ClusterIP"}))).unwrap();
     let spec = json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/nobody"});
     world.api.create(service("unserved", spec)).unwrap();

@@ -25,22 +25,24 @@ fn explanations() -> Explanations {
             there: vec!["no route".to_owned()],
             last: vec!["the cloud said\nno".to_owned()],
             next: "at once".to_owned(),
-            ..Explanation::new(Fares::Held, "the budget is used up", "approve it")
+            ..Explanation::new(ObjectState::Held, "the budget is used up", "approve it")
         },
-        _ => Explanation::new(Fares::Unknown, format!("no node {name:?}"), "check the name"),
+        _ => Explanation::new(ObjectState::Unknown, format!("no node {name:?}"), "check the name"),
     });
-    all.add("node-ipam", "Node", |_| Explanation::new(Fares::Unknown, "no such node", "none"));
+    all.add("node-ipam", "Node", |_| {
+        Explanation::new(ObjectState::Unknown, "no such node", "none")
+    });
     all.add("service-ccm", "Service", |_| Explanation::fine("it serves"));
     all
 }
 
 #[test]
-fn the_first_three_lines_say_how_it_is_and_why_and_what_mends_it() {
+fn the_first_three_lines_say_how_it_is_and_why_and_what_fixes_it() {
     let text = explanations().text(Some("node"), Some("n1")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[..3],
-        ["Node n1, routes: held", "cause:   the budget is used up", "mend:    approve it"]
+        ["Node n1, routes: held", "cause:   the budget is used up", "fix:     approve it"]
     );
     assert_eq!(
         lines[3..6],
@@ -74,7 +76,7 @@ fn json_has_the_same() {
     assert_eq!((first["kind"].as_str(), first["name"].as_str()), (Some("Node"), Some("n1")));
     assert_eq!(first["controller"], "routes");
     assert_eq!(
-        (first["fares"].as_str(), first["mend"].as_str()),
+        (first["state"].as_str(), first["fix"].as_str()),
         (Some("held"), Some("approve it"))
     );
     assert_eq!(first["decided"]["steps"][0]["held"], "the budget is used up");
@@ -98,46 +100,47 @@ fn moments_have_their_distance() {
 }
 
 #[test]
-fn each_error_of_the_cloud_has_a_mend_of_its_own() {
+fn each_error_of_the_cloud_has_a_fix_of_its_own() {
     for kind in ErrorKind::ALL {
         let error = CloudError::new(*kind, "no");
-        assert!(mend(&error).len() > 10, "{kind}");
+        assert!(fix_for_error(&error).len() > 10, "{kind}");
     }
     let error = CloudError {
         subject: Some("floatingip".to_owned()),
         ..CloudError::new(ErrorKind::QuotaExceeded, "no")
     };
-    assert!(mend(&error).contains("(floatingip)"));
+    assert!(fix_for_error(&error).contains("(floatingip)"));
 }
 
 #[test]
 fn another_cloud_is_the_cause_of_everything_that_is_ours() {
     let refusal = Some(("another cloud".to_owned(), "approve it".to_owned()));
-    for fares in [Fares::Fine, Fares::Working, Fares::Held, Fares::Blocked] {
-        let told = Explanation::new(fares, "it was so", "do that");
+    for state in [ObjectState::Fine, ObjectState::Working, ObjectState::Held, ObjectState::Blocked]
+    {
+        let told = Explanation::new(state, "it was so", "do that");
         let refused = told.clone().while_refused(refusal.as_ref());
         let cause = "another cloud; at the last look: it was so";
-        assert_eq!(refused, Explanation::new(Fares::Blocked, cause, "approve it"));
+        assert_eq!(refused, Explanation::new(ObjectState::Blocked, cause, "approve it"));
         assert_eq!(told.clone().while_refused(None), told);
     }
-    for fares in [Fares::Foreign, Fares::Unknown] {
-        let told = Explanation::new(fares, "it was so", "do that");
+    for state in [ObjectState::Foreign, ObjectState::Unknown] {
+        let told = Explanation::new(state, "it was so", "do that");
         assert_eq!(told.clone().while_refused(refusal.as_ref()), told);
     }
 }
 
 #[test]
 fn what_ends_by_itself_is_not_blocked() {
-    let fares_of = |kind| fares(&CloudError::new(kind, "no"));
+    let state_of = |kind| state_for_error(&CloudError::new(kind, "no"));
     for kind in [ErrorKind::QuotaExceeded, ErrorKind::Forbidden, ErrorKind::NotFound] {
-        assert_eq!(fares_of(kind), Fares::Blocked, "{kind}");
+        assert_eq!(state_of(kind), ObjectState::Blocked, "{kind}");
     }
     for kind in [ErrorKind::Throttled, ErrorKind::Timeout, ErrorKind::Busy] {
-        assert_eq!(fares_of(kind), Fares::Working, "{kind}");
+        assert_eq!(state_of(kind), ObjectState::Working, "{kind}");
     }
     let unsent = CloudError { unsent: true, ..CloudError::new(ErrorKind::Invalid, "no time left") };
-    assert_eq!(fares(&unsent), Fares::Working);
-    let (forbidden, mend) = refused_write(&ApiError::Forbidden("no right".to_owned()));
-    assert!(forbidden == Fares::Blocked && mend.contains("the right"), "{mend}");
-    assert_eq!(refused_write(&ApiError::Timeout).0, Fares::Working);
+    assert_eq!(state_for_error(&unsent), ObjectState::Working);
+    let (forbidden, fix) = refused_write(&ApiError::Forbidden("no right".to_owned()));
+    assert!(forbidden == ObjectState::Blocked && fix.contains("the right"), "{fix}");
+    assert_eq!(refused_write(&ApiError::Timeout).0, ObjectState::Working);
 }

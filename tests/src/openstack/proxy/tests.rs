@@ -225,6 +225,6 @@ async fn a_paused_service_is_gone_until_it_comes_back() {
     bed.servers().await.unwrap_err();
     assert!(bed.get(Service::Identity, "/").await.is_ok(), "the others stay");
     bed.break_with(Effect::Cut);
-    bed.proxy.mend().await.unwrap();
+    bed.proxy.restore().await.unwrap();
     assert!(bed.servers().await.unwrap().status.is_success());
 }

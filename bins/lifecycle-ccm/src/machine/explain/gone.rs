@@ -1,7 +1,9 @@
 //! Nodes whose instances the cloud reports as gone.
 
 use ccm_base::At;
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, fares, mend, moment};
+use ccm_runtime::explain::{
+    Explanation, NOTHING, ObjectState, fix_for_error, moment, state_for_error,
+};
 
 use super::{About, Heard, Machine, refused};
 use crate::policy::{
@@ -26,16 +28,18 @@ impl Machine {
             }
             // The cloud says "gone", but that does not count as evidence.
             Verdict::Keep(Reason::NoAnswer) => Explanation::new(
-                Fares::Working,
+                ObjectState::Working,
                 format!(
                     "{}: it came too late, or its proof is too weak",
                     kept(Reason::NoAnswer).text
                 ),
                 NO_EVIDENCE,
             ),
-            Verdict::Keep(reason) => {
-                Explanation::new(Fares::Working, kept(reason).text, "wait for the next lookup")
-            }
+            Verdict::Keep(reason) => Explanation::new(
+                ObjectState::Working,
+                kept(reason).text,
+                "wait for the next lookup",
+            ),
         }
     }
 
@@ -47,7 +51,7 @@ impl Machine {
         if watched.is_some_and(|(record, _)| record.deleted) {
             let cause =
                 "the API server has accepted its deletion, and the watch has not shown it yet";
-            return Explanation::new(Fares::Working, cause, NOTHING);
+            return Explanation::new(ObjectState::Working, cause, NOTHING);
         }
         if self.observes {
             return Explanation::observed(&due);
@@ -60,7 +64,7 @@ impl Machine {
                 let what = format!("{GONE}, but the deletion of the node {failed_how}");
                 refused(&what, &failed.error)
             }
-            None => Explanation::new(Fares::Working, due, NOTHING),
+            None => Explanation::new(ObjectState::Working, due, NOTHING),
         }
     }
 
@@ -76,7 +80,7 @@ impl Machine {
             );
         }
         let cause = with(format!("{GONE}; {why}"), &heard.decision.evidence);
-        let mend = match why {
+        let fix = match why {
             Doubt::Newborn => "wait: answers count when it is older than --node-grace-period".to_owned(),
             Doubt::Unconfirmed if self.is_reported(about.view) => NOTHING.to_owned(),
             Doubt::Unconfirmed => format!(
@@ -88,14 +92,14 @@ impl Machine {
             Doubt::NotListed => return self.not_listed(about, cause),
             Doubt::Listed => "wait; if it lasts, the list of the cloud contradicts its answer by ID: report that to its support".to_owned(),
         };
-        Explanation::new(Fares::Working, cause, mend)
+        Explanation::new(ObjectState::Working, cause, fix)
     }
 
     /// Explains a node whose absence no list of the fleet has confirmed.
     fn not_listed(&self, about: &About<'_>, cause: String) -> Explanation {
         if !about.view.has_id && !self.decider.lists() {
             return Explanation::new(
-                Fares::Blocked,
+                ObjectState::Blocked,
                 format!(
                     "{cause}; the cloud cannot list its instances, and without a list lifecycle-ccm never deletes a node without a provider ID"
                 ),
@@ -104,12 +108,12 @@ impl Machine {
         }
         match self.last.fleet() {
             Some((_, error)) => Explanation::new(
-                fares(error),
+                state_for_error(error),
                 format!("{GONE}; {}: {error}", Doubt::NotListed),
-                mend(error),
+                fix_for_error(error),
             ),
             None => Explanation::new(
-                Fares::Working,
+                ObjectState::Working,
                 cause,
                 "wait: the fleet is checked with the next lookups",
             ),
@@ -126,10 +130,14 @@ impl Machine {
             _ => None,
         };
         match held {
-            Some((why, mend)) => Explanation::new(Fares::Held, with(why, evidence), mend),
+            Some((why, fix)) => Explanation::new(ObjectState::Held, with(why, evidence), fix),
             None => {
                 let cause = format!("{GONE}; its deletion may no longer be held");
-                Explanation::new(Fares::Working, with(cause, evidence), "wait for the next lookup")
+                Explanation::new(
+                    ObjectState::Working,
+                    with(cause, evidence),
+                    "wait for the next lookup",
+                )
             }
         }
     }
@@ -137,17 +145,17 @@ impl Machine {
     fn held_by_breaker(&self, about: &About<'_>, heard: &Heard) -> Option<(String, String)> {
         let Breaker::Open { cause, .. } = self.decider.breaker() else { return None };
         let why = format!("{}: {cause}", but_held(heard));
-        let mend = format!(
+        let fix = format!(
             "check project, region and credentials in --cloud-config: the breaker closes on its own when the cloud shows the fleet again; only if the machine is really gone: {} (many at once: docs/how-to/operations.md, Approve what is held)",
             approve(about)
         );
-        (!about.view.approved).then_some((why, mend))
+        (!about.view.approved).then_some((why, fix))
     }
 
     /// Returns the annotation or the flag that keeps the node, and the remedy.
     fn held_by_setting(&self, about: &About<'_>, reason: Reason) -> Option<(String, String)> {
         let (view, name, policy) = (about.view, &about.node.name, &self.parameters.policy);
-        let mend = match reason {
+        let fix = match reason {
             Reason::Protected if view.protected => {
                 format!(
                     "{NOTHING}; to allow its deletion: kubectl annotate node {name} {PROTECTED}-"
@@ -161,13 +169,13 @@ impl Machine {
             ),
             _ => return None,
         };
-        Some((kept(reason).text, mend))
+        Some((kept(reason).text, fix))
     }
 }
 
 fn held_by_budget(about: &About<'_>, heard: &Heard, until: Option<At>) -> Option<(String, String)> {
     let approve = approve(about);
-    let mend = match until {
+    let fix = match until {
         _ if about.view.approved => return None,
         Some(until) if until <= about.now => return None,
         Some(until) => format!(
@@ -176,7 +184,7 @@ fn held_by_budget(about: &About<'_>, heard: &Heard, until: Option<At>) -> Option
         ),
         None => format!("raise --node-deletion-budget, or approve this one: {approve}"),
     };
-    Some((but_held(heard), mend))
+    Some((but_held(heard), fix))
 }
 
 fn but_held(heard: &Heard) -> String {
@@ -193,16 +201,20 @@ fn without_answer(heard: &Heard, cause: String) -> Explanation {
     match &heard.said.result {
         Err(error) => {
             let why = format!("{GONE}; {}: {error}", Doubt::NoAnswer);
-            Explanation::new(fares(error), with(why, &heard.decision.evidence), mend(error))
+            Explanation::new(
+                state_for_error(error),
+                with(why, &heard.decision.evidence),
+                fix_for_error(error),
+            )
         }
-        Ok(_) => Explanation::new(Fares::Working, cause, NO_EVIDENCE),
+        Ok(_) => Explanation::new(ObjectState::Working, cause, NO_EVIDENCE),
     }
 }
 
 /// Returns the cloud denies an instance whose machine lives.
 fn denied(cause: String, evidence: &Evidence) -> Explanation {
-    let mend = "check project, region and credentials in --cloud-config: the cloud reports a running machine as gone";
-    Explanation::new(Fares::Blocked, with(cause, evidence), mend)
+    let fix = "check project, region and credentials in --cloud-config: the cloud reports a running machine as gone";
+    Explanation::new(ObjectState::Blocked, with(cause, evidence), fix)
 }
 
 /// The fix for an answer that is too late or proves nothing.

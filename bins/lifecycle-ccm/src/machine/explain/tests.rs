@@ -27,17 +27,17 @@ fn lines_of(machine: &Machine, object: Option<&Node>, now: At) -> [String; 3] {
         true => "provider ID sim://a is odd".to_owned(),
         false => "--node-selector does not select it".to_owned(),
     };
-    let Explanation { fares, cause, mend, .. } = machine.explain(object, &why_left_out, now);
+    let Explanation { state, cause, fix, .. } = machine.explain(object, &why_left_out, now);
     assert_eq!(serde_json::to_string(machine).unwrap(), before, "it only reads");
-    [fares.to_string(), cause, mend]
+    [state.to_string(), cause, fix]
 }
 
 /// Checks that each line contains this.
 #[track_caller]
-fn check(lines: &[String; 3], [fares, cause, mend]: [&str; 3]) {
-    assert_eq!(lines[0], fares, "{lines:?}");
+fn check(lines: &[String; 3], [state, cause, fix]: [&str; 3]) {
+    assert_eq!(lines[0], state, "{lines:?}");
     assert!(lines[1].contains(cause), "{:?} lacks {cause:?}", lines[1]);
-    assert!(lines[2].contains(mend), "{:?} lacks {mend:?}", lines[2]);
+    assert!(lines[2].contains(fix), "{:?} lacks {fix:?}", lines[2]);
 }
 
 fn changed(change: impl FnOnce(&mut Node)) -> Arc<Node> {
@@ -303,8 +303,8 @@ fn a_deletion_that_was_decided() {
     pass(&mut machine, at(1000));
     pass(&mut machine, at(1021));
     let observed = "shows 10 of 11 nodes; --mode=observe does not write; the line decided says which step is due";
-    let mend = "the controller that leads does it, or this one with --mode=control";
-    check(&lines(&machine, at(1022)), ["work is under way", observed, mend]);
+    let fix = "the controller that leads does it, or this one with --mode=control";
+    check(&lines(&machine, at(1022)), ["work is under way", observed, fix]);
 }
 
 #[test]

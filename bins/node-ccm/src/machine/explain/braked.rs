@@ -2,9 +2,9 @@
 
 use ccm_base::At;
 use ccm_controller::brake::Hold;
-use ccm_runtime::explain::{Explanation, Fares, moment};
+use ccm_runtime::explain::{Explanation, ObjectState, moment};
 
-use super::{Machine, Own, mends};
+use super::{Machine, Own, fixes};
 use crate::{
     machine::Pause,
     plan::{Plan, text},
@@ -21,13 +21,14 @@ impl Machine {
         let changes = own.plan.as_ref().filter(|plan| plan.needs_brake());
         let Some(Pause::Held(hold)) = self.would_pause(node, now) else {
             let cause = |plan: &Plan| format!("{}; the brake is released", of(plan));
-            return changes.map(|plan| Explanation::new(Fares::Working, cause(plan), mends::WAIT));
+            return changes
+                .map(|plan| Explanation::new(ObjectState::Working, cause(plan), fixes::WAIT));
         };
         let cause = match changes {
             Some(plan) => text::held(plan, hold),
             None => format!("a change of this Ready node is held: {hold}"),
         };
-        let told = Explanation::new(Fares::Held, cause, mends::held(node, hold));
+        let told = Explanation::new(ObjectState::Held, cause, fixes::held(node, hold));
         let of = self.brake(now).cause.map(|cause| {
             format!("{} of {} Ready nodes would change", cause.changes, cause.population)
         });
@@ -54,7 +55,7 @@ impl Machine {
         let Some(Pause::Gathers(until)) = self.would_pause(node, now) else { return None };
         let cause =
             format!("{}; changes of other nodes that come with it are gathered first", of(plan));
-        let told = Explanation::new(Fares::Working, cause, mends::WAIT);
+        let told = Explanation::new(ObjectState::Working, cause, fixes::WAIT);
         Some(Explanation { next: moment(until, now), ..told })
     }
 }

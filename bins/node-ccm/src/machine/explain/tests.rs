@@ -113,8 +113,8 @@ fn with(shown: NodeFacts) -> Explanation {
 }
 
 fn check(told: &Explanation, expect: [&str; 3]) {
-    let fares = told.fares.to_string();
-    assert_eq!([&*fares, &*told.cause, &*told.mend], expect, "{told:#?}");
+    let state = told.state.to_string();
+    assert_eq!([&*state, &*told.cause, &*told.fix], expect, "{told:#?}");
 }
 
 /// Returns a Ready node of this name in this zone.
@@ -241,8 +241,8 @@ fn it_is_said_what_came_last_and_when_the_next_try_is() {
 fn it_is_said_when_budget_is_free_again() {
     let machine = over_budget();
     let told = machine.explain("one", &shown(ready()), at(20));
-    assert_eq!(told.fares, Fares::Held, "{told:?}");
-    assert!(told.mend.starts_with("wait: it changes on its own when budget is free again; "));
+    assert_eq!(told.state, ObjectState::Held, "{told:?}");
+    assert!(told.fix.starts_with("wait: it changes on its own when budget is free again; "));
     let cause = "the zone of this Ready node changes from z1 to z2; held: the budget is used up until 1970-01-01T01:16:46.000Z, because";
     assert!(told.cause.starts_with(cause), "{told:?}");
     let next = "with the first lookup of all nodes after budget is free again at 1970-01-01T01:16:46Z, in 59 min";
@@ -259,18 +259,18 @@ fn it_is_said_when_budget_is_free_again() {
 fn a_failure_is_forgotten_when_it_is_over() {
     let mut machine = machine();
     work(&mut machine, &ready(), failed(ErrorKind::Forbidden), 0);
-    let fares = |machine: &Machine| machine.explain("one", &shown(ready()), at(NOW)).fares;
-    assert_eq!(fares(&machine), Fares::Blocked);
+    let state = |machine: &Machine| machine.explain("one", &shown(ready()), at(NOW)).state;
+    assert_eq!(state(&machine), ObjectState::Blocked);
     work(&mut machine, &ready(), found(whole("one")), 30);
-    assert_eq!(fares(&machine), Fares::Fine);
+    assert_eq!(state(&machine), ObjectState::Fine);
     // A lookup of all nodes says so as well.
     work(&mut machine, &ready(), failed(ErrorKind::Forbidden), 40);
-    assert_eq!(fares(&machine), Fares::Blocked);
+    assert_eq!(state(&machine), ObjectState::Blocked);
     let (ago, instances) = (Duration::ZERO, vec![whole("one")]);
     machine.apply(Event::Found { ago, instances }, at(50));
     let found = KnownAnswer::Found(whole("one").provider_id);
     machine.apply(Event::Compare { seen: seen(ready()), answer: found }, at(50));
-    assert_eq!(fares(&machine), Fares::Fine);
+    assert_eq!(state(&machine), ObjectState::Fine);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn nodes_with_the_same_provider_id_are_named() {
     let rival = Arc::new(Node { name: "two".into(), uid: "two".into(), ..ready() });
     let shown = NodeFacts { rivals: vec![rival], ..shown(ready()) };
     let told = with_shown(ready(), shown, NOW);
-    assert_eq!(told.fares, Fares::Fine, "its name is the instance's");
+    assert_eq!(told.state, ObjectState::Fine, "its name is the instance's");
     assert_eq!(told.there.last().unwrap(), "other nodes have its provider ID: two");
     let renamed = Instance { name: "two".to_owned(), ..whole("one") };
     let mut machine = machine();
@@ -286,7 +286,7 @@ fn nodes_with_the_same_provider_id_are_named() {
     let rival = Arc::new(Node { name: "two".into(), uid: "two".into(), ..ready() });
     let told =
         machine.explain("one", &NodeFacts { rivals: vec![rival], ..self::shown(ready()) }, at(NOW));
-    assert_eq!(told.fares, Fares::Blocked);
+    assert_eq!(told.state, ObjectState::Blocked);
     assert!(
         told.cause.starts_with("sim://one is the instance of two: delete that node"),
         "{told:?}"

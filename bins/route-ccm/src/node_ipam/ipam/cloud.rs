@@ -14,18 +14,18 @@ pub struct Unusable {
     /// The problem, in words.
     pub cause: String,
     /// The fix, for a person.
-    pub mend: String,
+    pub fix: String,
 }
 
 impl Unusable {
-    fn new(cause: String, mend: impl Into<String>) -> Self {
-        Self { cause, mend: mend.into() }
+    fn new(cause: String, fix: impl Into<String>) -> Self {
+        Self { cause, fix: fix.into() }
     }
 }
 
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.cause, self.mend)
+        write!(f, "{}: {}", self.cause, self.fix)
     }
 }
 
@@ -66,8 +66,8 @@ pub fn given(instance: &Instance, config: &Config) -> Result<Vec<IpNet>, Unusabl
                 let cause = format!(
                     "the cloud does not name an {family} pod CIDR of instance {name}, only {shown}"
                 );
-                let mend = format!("assign it one, or remove {cluster} from --cluster-cidr");
-                return Err(Unusable::new(cause, mend));
+                let fix = format!("assign it one, or remove {cluster} from --cluster-cidr");
+                return Err(Unusable::new(cause, fix));
             }
             Some(one) if !cluster.contains(one) => {
                 let cause = format!(

@@ -97,8 +97,8 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.parts()) {
             (_, (what, None)) => f.write_str(&what),
-            (Self::Wide { .. }, (what, Some(mend))) => write!(f, "{what}; {mend}"),
-            (_, (what, Some(mend))) => write!(f, "{what}: {mend}"),
+            (Self::Wide { .. }, (what, Some(fix))) => write!(f, "{what}; {fix}"),
+            (_, (what, Some(fix))) => write!(f, "{what}: {fix}"),
         }
     }
 }

@@ -7,7 +7,7 @@ use ccm_base::{At, Backoff};
 use ccm_controller::queue::Pace;
 use ccm_kube::ApiError;
 use ccm_objects::Node;
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, WAIT, moment, refused_write};
+use ccm_runtime::explain::{Explanation, NOTHING, ObjectState, WAIT, moment, refused_write};
 use ipnet::IpNet;
 
 use super::{
@@ -37,7 +37,7 @@ impl Machine {
         let mut explanation = match (&self.core, node) {
             (Some(core), None) => core.no_node(name, now),
             (None, None) => Explanation::new(
-                Fares::Unknown,
+                ObjectState::Unknown,
                 format!("the API server does not show a node {name:?}"),
                 "check the name",
             ),
@@ -92,9 +92,9 @@ impl Machine {
         match wrong.or(problems.first()) {
             Some(problem) => match problem.parts() {
                 (what, None) => Explanation::fine(what),
-                (cause, Some(mend)) => Explanation {
+                (cause, Some(fix)) => Explanation {
                     last: problems.iter().map(ToString::to_string).collect(),
-                    ..Explanation::new(Fares::Blocked, cause, mend)
+                    ..Explanation::new(ObjectState::Blocked, cause, fix)
                 },
             },
             None => {
@@ -115,12 +115,12 @@ impl Machine {
     fn not_yet(&self) -> Explanation {
         match self.leads {
             true => Explanation::new(
-                Fares::Working,
+                ObjectState::Working,
                 "the node does not have podCIDRs, and node-ipam reads all nodes before it assigns any",
                 "wait: that takes seconds",
             ),
             false => Explanation::new(
-                Fares::Unknown,
+                ObjectState::Unknown,
                 "the node does not have podCIDRs, and this replica does not lead, so it does not assign any",
                 "ask the replica that leads",
             ),
@@ -142,7 +142,7 @@ impl Machine {
             (Some((at, Failed::NotStored)), _) => Explanation {
                 last: vec![format!("the write was answered {}", moment(*at, now))],
                 next: WITHIN.to_owned(),
-                ..Explanation::new(Fares::Blocked, why.unwrap_or_default(), NOT_STORED)
+                ..Explanation::new(ObjectState::Blocked, why.unwrap_or_default(), NOT_STORED)
             },
             (Some((at, failed)), _) => self.of_cloud(core, node, failed, *at, now),
             (None, _) if is_cloud => self.asked(core, node),
@@ -159,12 +159,12 @@ impl Machine {
                 let cause = format!("cannot look up its instance: {error}");
                 (Explanation::of_error(error, cause), again(Pace::of(error.class(), WAITS)))
             }
-            Failed::Unusable(Unusable { cause, mend }) => {
-                (Explanation::new(Fares::Blocked, cause, mend), usual)
+            Failed::Unusable(Unusable { cause, fix }) => {
+                (Explanation::new(ObjectState::Blocked, cause, fix), usual)
             }
             Failed::NoInstance => {
                 let cause = "the cloud does not have an instance for it";
-                (Explanation::new(Fares::Blocked, cause, NO_INSTANCE), usual)
+                (Explanation::new(ObjectState::Blocked, cause, NO_INSTANCE), usual)
             }
             Failed::Refused(refusal) if core.still(refusal) => {
                 (refused(refusal), WITHIN.to_owned())
@@ -178,7 +178,11 @@ impl Machine {
     /// Explains a node for which the cloud decides and has not failed.
     fn asked(&self, core: &Core, node: &Node) -> Explanation {
         self.reserved_for(core, node).unwrap_or_else(|| {
-            Explanation::new(Fares::Working, "the cloud is being asked for its instance", WAIT)
+            Explanation::new(
+                ObjectState::Working,
+                "the cloud is being asked for its instance",
+                WAIT,
+            )
         })
     }
 
@@ -192,7 +196,7 @@ impl Machine {
             "podCIDRs {} are being written, and the API server has not answered yet",
             join(cidrs)
         );
-        is_pending.then(|| Explanation::new(Fares::Working, cause, WAIT))
+        is_pending.then(|| Explanation::new(ObjectState::Working, cause, WAIT))
     }
 
     /// Explains a node by the answer of a copy of the allocator.
@@ -202,7 +206,7 @@ impl Machine {
                 let cidrs = join(&reservation.cidrs);
                 let cause =
                     format!("the node waits for its turn, and would get podCIDRs {cidrs} now");
-                Explanation::new(Fares::Working, cause, WAIT)
+                Explanation::new(ObjectState::Working, cause, WAIT)
             }),
             Err(refusal) => {
                 let next = match (&refusal, core.allocator.next_release()) {
@@ -234,12 +238,12 @@ impl Core {
     fn not_written(&self, node: &Node, error: &ApiError, at: At, now: At) -> Explanation {
         let kept = self.allocator.reserved(&node.uid).map(|(cidrs, _)| join(cidrs));
         let kept = kept.unwrap_or_default();
-        let (fares, mend) = refused_write(error);
+        let (state, fix) = refused_write(error);
         let cause = format!("the write of podCIDRs {kept} has failed: {error}");
         Explanation {
             last: vec![format!("the write failed {}", moment(at, now))],
             next: format!("the write is repeated {}", Pace::of(error.class(), WAITS)),
-            ..Explanation::new(fares, cause, mend)
+            ..Explanation::new(state, cause, fix)
         }
     }
 
@@ -249,10 +253,10 @@ impl Core {
             let cause = format!(
                 "the API server does not show a node {name:?}, and no block is held for a node of this name that this leader has seen"
             );
-            return Explanation::new(Fares::Unknown, cause, "check the name");
+            return Explanation::new(ObjectState::Unknown, cause, "check the name");
         };
         let (blocks, since) = (join(blocks), moment(since, now));
-        let (until, mend) = match waiting.first() {
+        let (until, fix) = match waiting.first() {
             Some(cidr) => (
                 format!("no route leads to {}", join(waiting)),
                 format!("wait; the page kind=Route&name={cidr} says what keeps the route"),
@@ -262,27 +266,27 @@ impl Core {
         let cause = format!(
             "the node is gone ({since}), and its blocks {blocks} are not given to another node until {until}"
         );
-        Explanation::new(Fares::Working, cause, mend)
+        Explanation::new(ObjectState::Working, cause, fix)
     }
 }
 
 /// Explains why the allocator does not assign blocks now.
 fn refused(refusal: &Refusal) -> Explanation {
-    let blocked = |cause, mend| Explanation::new(Fares::Blocked, cause, mend);
+    let blocked = |cause, fix| Explanation::new(ObjectState::Blocked, cause, fix);
     match refusal {
         Refusal::Stopped(rival) => blocked(rival.cause(), Rival::MEND),
         Refusal::Exhausted(exhausted) => blocked(exhausted.cause(), Exhausted::MEND),
         Refusal::Taken(problem) => {
-            let (cause, mend) = problem.parts();
-            blocked(cause, mend.unwrap_or(NOTHING))
+            let (cause, fix) = problem.parts();
+            blocked(cause, fix.unwrap_or(NOTHING))
         }
         Refusal::RoutesUnknown => Explanation::new(
-            Fares::Working,
+            ObjectState::Working,
             format!("blocks are not given before the first list of routes: {refusal}"),
             "wait for the first list; routes says on this page why it is missing",
         ),
         Refusal::Assigned => Explanation::new(
-            Fares::Working,
+            ObjectState::Working,
             "the node has got podCIDRs, and the nodes as they are read here do not show that yet",
             WAIT,
         ),
@@ -292,7 +296,7 @@ fn refused(refusal: &Refusal) -> Explanation {
 
 fn foreign(why: &str) -> Explanation {
     let cause = format!("the node does not get podCIDRs: {why}");
-    Explanation::new(Fares::Foreign, cause, NOTHING)
+    Explanation::new(ObjectState::Foreign, cause, NOTHING)
 }
 
 #[cfg(test)]

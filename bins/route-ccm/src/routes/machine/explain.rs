@@ -9,7 +9,7 @@ use std::time::Duration;
 use ccm_base::At;
 use ccm_cloud::Route;
 use ccm_objects::ObjectRef;
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, moment};
+use ccm_runtime::explain::{Explanation, NOTHING, ObjectState, moment};
 use ipnet::IpNet;
 
 use self::{changes::failed, whose::there};
@@ -87,7 +87,11 @@ impl Machine {
     pub(crate) fn explain_route(&self, name: &str, asked: &Asked, now: At) -> Explanation {
         let Some(destination) = network(name.trim()).map(|cidr| cidr.trunc()) else {
             let cause = format!("{name:?} is not a CIDR");
-            return Explanation::new(Fares::Unknown, cause, "use kind=Route&name=10.244.1.0/24");
+            return Explanation::new(
+                ObjectState::Unknown,
+                cause,
+                "use kind=Route&name=10.244.1.0/24",
+            );
         };
         let Some(about) = self.about(asked, now) else { return self.unlisted(asked, now) };
         let view = about.node_with(destination);
@@ -115,7 +119,7 @@ impl Machine {
     fn left_out(&self, view: &NodeView, about: Option<&About<'_>>, asked: &Asked) -> Explanation {
         let held = about.and_then(|about| self.elsewhere(view, about).into_iter().next());
         let why = asked.left_out.as_deref().unwrap_or("it is excluded");
-        let mend = match view.left_out {
+        let fix = match view.left_out {
             Some(LeftOut::NotSelected) => {
                 "nothing has to be done; if it should get routes, change its labels or --node-selector"
             }
@@ -124,7 +128,11 @@ impl Machine {
             }
         };
         held.unwrap_or_else(|| {
-            Explanation::new(Fares::Foreign, format!("the node does not get routes: {why}"), mend)
+            Explanation::new(
+                ObjectState::Foreign,
+                format!("the node does not get routes: {why}"),
+                fix,
+            )
         })
     }
 
@@ -141,18 +149,20 @@ impl Machine {
                 "the node is being deleted without podCIDRs, and does not get a route any more",
             ),
             // Node IPAM may wait for the list.
-            Some(ipam) if ipam.fares == Fares::Working && !is_listed => self.unlisted(asked, now),
+            Some(ipam) if ipam.state == ObjectState::Working && !is_listed => {
+                self.unlisted(asked, now)
+            }
             Some(ipam) => {
                 let cause = format!("{cause}; node-ipam says: {}", ipam.cause);
-                Explanation::new(ipam.fares, cause, &*ipam.mend)
+                Explanation::new(ipam.state, cause, &*ipam.fix)
             }
-            None if !self.leads => Explanation::new(Fares::Unknown, cause, ask_leader(asked)),
+            None if !self.leads => Explanation::new(ObjectState::Unknown, cause, ask_leader(asked)),
             None if self.progress.is_bare(now, &view.node.name) => {
-                Explanation::new(Fares::Blocked, cause, ASSIGN)
+                Explanation::new(ObjectState::Blocked, cause, ASSIGN)
             }
             None => {
                 let cause = "the node does not have podCIDRs yet, and its routes follow them";
-                Explanation::new(Fares::Working, cause, "wait: another program assigns them")
+                Explanation::new(ObjectState::Working, cause, "wait: another program assigns them")
             }
         }
     }
@@ -165,18 +175,18 @@ impl Machine {
             false => NOT_LISTED.to_owned(),
         };
         let cause = format!("the API server does not show a node {name:?}; {unlisted}");
-        Explanation::new(Fares::Unknown, cause, "check the name")
+        Explanation::new(ObjectState::Unknown, cause, "check the name")
     }
 
     /// Explains a node while route-ccm has not listed the cloud's routes yet.
     fn unlisted(&self, asked: &Asked, now: At) -> Explanation {
         if !self.leads {
-            return Explanation::new(Fares::Unknown, NOT_LISTED, ask_leader(asked));
+            return Explanation::new(ObjectState::Unknown, NOT_LISTED, ask_leader(asked));
         }
         let why = self.listing.why_unlisted();
         let mut explanation = match &self.listing.error {
             Some(error) => Explanation::of_error(error, why),
-            None => Explanation::new(Fares::Working, why, "wait for the first list"),
+            None => Explanation::new(ObjectState::Working, why, "wait for the first list"),
         };
         explanation.next = self.listing.next_list(now);
         explanation
@@ -187,7 +197,7 @@ impl Machine {
         let unreadable = about.problems(view).filter(|one| matches!(one, Problem::Unreadable(_)));
         let unreadable = unreadable.map(of_problem);
         let parts: Vec<_> = own.chain(unreadable).chain(self.elsewhere(view, about)).collect();
-        let is_fine = parts.iter().all(|part| part.fares == Fares::Fine);
+        let is_fine = parts.iter().all(|part| part.state == ObjectState::Fine);
         let condition = is_fine.then(|| self.condition_differs(view, about)).flatten();
         condition.or_else(|| worst(parts)).unwrap_or_default()
     }
@@ -201,11 +211,14 @@ impl Machine {
         let status = due.status.as_str();
         if let Err(repeated) = self.may_write(now, name, due.status, due.moves) {
             let cause = format!("all routes exist, but {repeated}");
-            let mend = format!(
+            let fix = format!(
                 "find what sets {NETWORK_UNAVAILABLE} of the node again, a network plugin or an admission policy: kubectl get node {name} -o yaml --show-managed-fields"
             );
             let next = format!("the condition is written {}", moment(now + repeated.wait, now));
-            return Some(Explanation { next, ..Explanation::new(Fares::Blocked, cause, mend) });
+            return Some(Explanation {
+                next,
+                ..Explanation::new(ObjectState::Blocked, cause, fix)
+            });
         }
         let cause = format!(
             "all routes exist, but the condition {NETWORK_UNAVAILABLE}={status} is not written yet"
@@ -213,8 +226,8 @@ impl Machine {
         if self.fixed.is_observing {
             return Some(Explanation::observed(&cause));
         }
-        let mend = "wait; if it lasts, the log says `cannot write NetworkUnavailable`, with the API server's words";
-        Some(Explanation::new(Fares::Working, cause, mend))
+        let fix = "wait; if it lasts, the log says `cannot write NetworkUnavailable`, with the API server's words";
+        Some(Explanation::new(ObjectState::Working, cause, fix))
     }
 
     /// Returns the routes that lead to a node and have another destination than its pod CIDRs, if
@@ -233,8 +246,8 @@ impl Machine {
                 "the API server does not show a node {name:?}, and route-ccm does not plan anything for routes of it, by {}",
                 self.listing.known_by(about.now)
             );
-            let mend = "check the name; a route is explained by kind=Route&name=CIDR";
-            Explanation::new(Fares::Unknown, cause, mend)
+            let fix = "check the name; a route is explained by kind=Route&name=CIDR";
+            Explanation::new(ObjectState::Unknown, cause, fix)
         })
     }
 
@@ -265,19 +278,19 @@ impl Machine {
             let mut explanation = of_problem(problem);
             match problem {
                 Problem::Lent { .. } => {
-                    explanation.fares = Fares::Fine;
+                    explanation.state = ObjectState::Fine;
                     explanation.cause =
                         format!("its route exists, by {seen}; {}", explanation.cause);
                 }
                 Problem::Outside(cidr) if there.is_some() => {
-                    explanation.fares = Fares::Fine;
+                    explanation.state = ObjectState::Fine;
                     explanation.cause = format!(
                         "its route exists, by {seen}, but route-ccm would not create it again: pod CIDR {cidr} is not inside --cluster-cidr"
                     );
                 }
                 Problem::WiderThanMost { .. } => {
                     let approve = about.approve(Some(&view.node.labels));
-                    explanation.mend =
+                    explanation.fix =
                         format!("set --max-pod-cidr; or, if this one is right: {approve}");
                 }
                 _ => {}
@@ -299,15 +312,15 @@ impl Machine {
                 failed(&format!("the change of the route of {cidr}"), failure, about)
             }
             _ if lack.has_failed => {
-                let mend =
-                    lack.mend.as_deref().unwrap_or("fix the problem in the cause in the cloud");
-                Explanation::new(Fares::Blocked, &*lack.cause, mend)
+                let fix =
+                    lack.fix.as_deref().unwrap_or("fix the problem in the cause in the cloud");
+                Explanation::new(ObjectState::Blocked, &*lack.cause, fix)
             }
             _ => {
                 let next = self.planner.asks_at(about.now).map(|at| moment(at, about.now));
                 let next = next.map(|at| format!("the cloud is asked again {at}"));
-                let mend = "wait: the cloud is asked again automatically; a target is gone if it says so twice, at least a minute apart";
-                let explanation = Explanation::new(Fares::Working, &*lack.cause, mend);
+                let fix = "wait: the cloud is asked again automatically; a target is gone if it says so twice, at least a minute apart";
+                let explanation = Explanation::new(ObjectState::Working, &*lack.cause, fix);
                 Explanation { next: next.unwrap_or_default(), ..explanation }
             }
         }
@@ -368,19 +381,19 @@ impl About<'_> {
 
 /// Explains a problem of a pod CIDR.
 fn of_problem(problem: &Problem) -> Explanation {
-    Explanation::new(Fares::Blocked, problem.cause(), problem.mend())
+    Explanation::new(ObjectState::Blocked, problem.cause(), problem.fix())
 }
 
 /// Explains a node that lacks data from node-ccm.
 fn of_node_ccm(lack: &Lack, view: &NodeView) -> Explanation {
-    let fares = match view.node.is_uninitialised() {
-        true => Fares::Working,
-        false => Fares::Blocked,
+    let state = match view.node.is_uninitialised() {
+        true => ObjectState::Working,
+        false => ObjectState::Blocked,
     };
-    let (mend, name) = (lack.mend.as_deref().unwrap_or_default(), &view.node.name);
-    let mend =
-        format!("{mend}: ask the page /explain?kind=Node&name={name} of node-ccm why it has not");
-    Explanation::new(fares, &*lack.cause, mend)
+    let (fix, name) = (lack.fix.as_deref().unwrap_or_default(), &view.node.name);
+    let fix =
+        format!("{fix}: ask the page /explain?kind=Node&name={name} of node-ccm why it has not");
+    Explanation::new(state, &*lack.cause, fix)
 }
 
 /// Returns the advice of a replica that does not lead.
@@ -395,16 +408,16 @@ fn ask_leader(asked: &Asked) -> String {
 
 /// Returns the part that needs a person most, followed by the other parts.
 fn worst(mut parts: Vec<Explanation>) -> Option<Explanation> {
-    let rank = |part: &Explanation| match part.fares {
-        Fares::Blocked => 4,
-        Fares::Held => 3,
-        Fares::Working => 2,
-        _ => u8::from(part.mend != NOTHING),
+    let rank = |part: &Explanation| match part.state {
+        ObjectState::Blocked => 4,
+        ObjectState::Held => 3,
+        ObjectState::Working => 2,
+        _ => u8::from(part.fix != NOTHING),
     };
     let most = parts.iter().map(rank).max()?;
     let place = parts.iter().position(|part| rank(part) == most)?;
     let mut chosen = parts.remove(place);
-    let also = parts.iter().map(|part| format!("{} as well: {}", part.fares, part.cause));
+    let also = parts.iter().map(|part| format!("{} as well: {}", part.state, part.cause));
     chosen.last.extend(also);
     Some(chosen)
 }

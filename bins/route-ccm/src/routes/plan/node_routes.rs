@@ -25,7 +25,7 @@ pub struct Lack {
     /// The cause, in words.
     pub cause: String,
     /// The fix for a person, if the plan knows it.
-    pub mend: Option<String>,
+    pub fix: Option<String>,
     /// The subject of the cause.
     pub source: LackSource,
     /// True if a call or a check has failed. Then the condition shows it at once.
@@ -46,7 +46,7 @@ pub enum LackSource {
 impl Lack {
     /// Returns the lack of a route that is being made, or waits for something normal.
     pub fn pending(cause: impl Into<String>) -> Self {
-        Self { cause: cause.into(), mend: None, source: LackSource::Routes, has_failed: false }
+        Self { cause: cause.into(), fix: None, source: LackSource::Routes, has_failed: false }
     }
 
     /// Returns the lack of a route that cannot be made for now.
@@ -56,10 +56,10 @@ impl Lack {
 
     /// Returns the state of a node that lacks data that the cloud needs.
     pub fn of_node(problem: &Problem) -> Self {
-        let (cause, mend) = (problem.cause(), Some(problem.mend()));
+        let (cause, fix) = (problem.cause(), Some(problem.fix()));
         match problem {
-            Problem::UnreadableId(_) => Self { mend, ..Self::failed(cause) },
-            _ => Self { mend, source: LackSource::Node, ..Self::pending(cause) },
+            Problem::UnreadableId(_) => Self { fix, ..Self::failed(cause) },
+            _ => Self { fix, source: LackSource::Node, ..Self::pending(cause) },
         }
     }
 }
@@ -67,7 +67,7 @@ impl Lack {
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.cause)?;
-        self.mend.iter().try_for_each(|mend| write!(f, "; {mend}"))
+        self.fix.iter().try_for_each(|fix| write!(f, "; {fix}"))
     }
 }
 

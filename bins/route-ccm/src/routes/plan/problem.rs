@@ -137,8 +137,8 @@ impl Problem {
     }
 
     /// Returns the fix, for a person.
-    pub fn mend(&self) -> String {
-        let mend = match self {
+    pub fn fix(&self) -> String {
+        let fix = match self {
             // The pod CIDRs of a node cannot be changed.
             Self::Unreadable(_) | Self::Overlaps { .. } | Self::TooWide { .. } => {
                 "delete this Node, so that it registers again and gets another pod CIDR"
@@ -163,7 +163,7 @@ impl Problem {
             }
             Self::NoAddress(_) => "node-ccm sets the addresses that the cloud has",
         };
-        mend.to_owned()
+        fix.to_owned()
     }
 
     /// Returns true if a route could be made, and what its node says of itself is not believed.
@@ -181,6 +181,6 @@ pub const LONGEST_ID: usize = 100;
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = if matches!(self, Self::WiderThanMost { .. }) { ':' } else { ';' };
-        write!(f, "{}{mark} {}", self.cause(), self.mend())
+        write!(f, "{}{mark} {}", self.cause(), self.fix())
     }
 }

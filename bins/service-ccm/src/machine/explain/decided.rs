@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_runtime::explain::{Explanation, Fares, WAIT, mend, moment, refused_write};
+use ccm_runtime::explain::{Explanation, ObjectState, WAIT, fix_for_error, moment, refused_write};
 
 use super::{
     About, call, has_failed, leaves_it,
@@ -33,11 +33,11 @@ impl Machine {
         if let Some(why) = &last.held_release {
             let command = approve(service, RELEASE_APPROVED);
             let fix = format!("serve it again as the cause says; or let it be deleted: {command}");
-            return Explanation::new(Fares::Held, why, fix);
+            return Explanation::new(ObjectState::Held, why, fix);
         }
         if let Some(why) = &last.unclaimed {
             let fix = "if no controller removes it: the command at the end of the cause";
-            return Explanation::new(Fares::Blocked, why, fix);
+            return Explanation::new(ObjectState::Blocked, why, fix);
         }
         if last.is_not_ours {
             return match about.asks() {
@@ -64,12 +64,12 @@ impl Machine {
 fn wrong(about: About<'_>, entry: &BalancerEntry, last: &LastPlan) -> Option<Explanation> {
     if let Some((why, _)) = &last.held_replacement {
         let fix = fix_for(Reason::ReplacementHeld, about.service);
-        return Some(Explanation::new(Fares::Held, why, fix));
+        return Some(Explanation::new(ObjectState::Held, why, fix));
     }
     let failed = last.failure(&entry.state);
     let condition = last.condition(PROVISIONING);
     let (reason, message) =
-        condition.filter(|(reason, _)| reasons::fares(*reason) != Fares::Fine)?;
+        condition.filter(|(reason, _)| reasons::state_for(*reason) != ObjectState::Fine)?;
     // Another cause, such as a mistake in the Service, may come first.
     if let Some(failed) = failed.filter(|failed| message.contains(&failed.error.to_string())) {
         let cause = format!("{}: {}", has_failed(failed), failed.error);
@@ -83,7 +83,7 @@ fn wrong(about: About<'_>, entry: &BalancerEntry, last: &LastPlan) -> Option<Exp
     }
     let cause = format!("{}: {message}", reason.as_str());
     let fix = of_others(about, entry, reason).unwrap_or_else(|| fix_for(reason, about.service));
-    Some(Explanation::new(reasons::fares(reason), cause, fix))
+    Some(Explanation::new(reasons::state_for(reason), cause, fix))
 }
 
 /// Returns the fix for a load balancer that another controller made.
@@ -104,9 +104,9 @@ fn of_others(about: About<'_>, entry: &BalancerEntry, reason: Reason) -> Option<
 /// Explains a write that the API server has refused, or that does not last.
 fn not_written(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
     if let Some((what, error)) = entry.refused_write.as_deref() {
-        let (fares, fix) = refused_write(error);
+        let (state, fix) = refused_write(error);
         let cause = format!("the API server does not accept the write {what}: {error}");
-        return Some(Explanation::new(fares, cause, fix));
+        return Some(Explanation::new(state, cause, fix));
     }
     let repeated = entry.state.repeats.waiting(about.now).next()?;
     let fix = match repeated::is_call(&repeated.kind) {
@@ -117,7 +117,7 @@ fn not_written(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
             "find out who undoes it: another controller, an admission webhook or policy (kubectl get service -o yaml --show-managed-fields)"
         }
     };
-    Some(Explanation::new(Fares::Blocked, repeated.to_string(), fix))
+    Some(Explanation::new(ObjectState::Blocked, repeated.to_string(), fix))
 }
 
 /// Explains work of the cloud, a call that is under way, or a call that is repeated soon.
@@ -129,16 +129,16 @@ fn under_way(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
             true => "wait; if it lasts, ask the operator of the cloud about this load balancer",
             false => WAIT,
         };
-        return Some(Explanation::new(Fares::Working, cause, fix));
+        return Some(Explanation::new(ObjectState::Working, cause, fix));
     }
     if let Some(asked) = entry.asked.values().min_by_key(|asked| asked.began) {
         let since = moment(asked.began, about.now);
         let cause = format!("{} is under way (begun {since})", call(asked.call));
-        return Some(Explanation::new(Fares::Working, cause, WAIT));
+        return Some(Explanation::new(ObjectState::Working, cause, WAIT));
     }
     let failed = entry.last_plan.failure(&entry.state)?;
     let cause = format!("{}: {}", has_failed(failed), failed.error);
-    Some(Explanation::new(Fares::Working, cause, mend(&failed.error)))
+    Some(Explanation::new(ObjectState::Working, cause, fix_for_error(&failed.error)))
 }
 
 /// Says if the load balancer serves.
@@ -148,22 +148,22 @@ fn serving(about: About<'_>, last: &LastPlan) -> Option<Explanation> {
     let cause = format!("{}: {message}", reason.as_str());
     if reason == Reason::MembersHeld && last.is_last_held {
         let fix = "make another node a member: the last one never leaves";
-        return Some(Explanation::new(Fares::Held, cause, fix));
+        return Some(Explanation::new(ObjectState::Held, cause, fix));
     }
-    if reasons::fares(reason) != Fares::Fine {
+    if reasons::state_for(reason) != ObjectState::Fine {
         let fix = fix_for(reason, about.service);
-        return Some(Explanation::new(reasons::fares(reason), cause, fix));
+        return Some(Explanation::new(reasons::state_for(reason), cause, fix));
     }
     if last.is_due {
         let cause = "its load balancer serves, and a step is due: the line decided says which";
-        return Some(Explanation::new(Fares::Working, cause, WAIT));
+        return Some(Explanation::new(ObjectState::Working, cause, WAIT));
     }
     let (second, remark) = provisioning?;
     let cause = match second {
         Reason::PartlyProvisioned => format!("{cause}; but not all that it asks for: {remark}"),
         _ => cause,
     };
-    Some(Explanation::new(Fares::Fine, cause, fix_for(second, about.service)))
+    Some(Explanation::new(ObjectState::Fine, cause, fix_for(second, about.service)))
 }
 
 /// Explains a Service that has changed since, or that does not have a load balancer yet.
@@ -174,5 +174,5 @@ fn behind(last: &LastPlan) -> Explanation {
         }
         None => "service-ccm has not seen yet that the load balancer matches the Service",
     };
-    Explanation::new(Fares::Working, cause, WAIT)
+    Explanation::new(ObjectState::Working, cause, WAIT)
 }

@@ -2,7 +2,7 @@
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_objects::Service;
-use ccm_runtime::explain::{Explanation, Fares, NOTHING, WAIT, mend};
+use ccm_runtime::explain::{Explanation, NOTHING, ObjectState, WAIT, fix_for_error};
 use strum::VariantArray as _;
 
 use crate::plan::{
@@ -12,7 +12,7 @@ use crate::plan::{
 
 /// Explains a Service by its conditions: a problem first, then if it serves.
 pub(super) fn shown(service: &Service) -> Option<Explanation> {
-    let wrong = told(service, PROVISIONING).filter(|told| told.fares != Fares::Fine);
+    let wrong = told(service, PROVISIONING).filter(|told| told.state != ObjectState::Fine);
     wrong.or_else(|| told(service, SERVING)).or_else(|| told(service, PROVISIONING))
 }
 
@@ -27,20 +27,20 @@ fn told(service: &Service, kind: &str) -> Option<Explanation> {
         // Another version has written this condition. One condition is true if something is wrong,
         // the other one if the load balancer serves.
         let is_good = (&*condition.status == "True") == (kind == SERVING);
-        let fares = if is_good { Fares::Fine } else { Fares::Working };
+        let state = if is_good { ObjectState::Fine } else { ObjectState::Working };
         return Some(Explanation::new(
-            fares,
+            state,
             cause,
             "this version does not know the reason: ask the leader",
         ));
     };
-    Some(Explanation::new(fares(*reason), cause, fix_for(*reason, service)))
+    Some(Explanation::new(state_for(*reason), cause, fix_for(*reason, service)))
 }
 
-/// Returns how a Service fares whose condition has this reason.
-pub(super) const fn fares(reason: Reason) -> Fares {
+/// Returns the state of a Service whose condition has this reason.
+pub(super) const fn state_for(reason: Reason) -> ObjectState {
     match reason {
-        Reason::Provisioned | Reason::PartlyProvisioned | Reason::Serving => Fares::Fine,
+        Reason::Provisioned | Reason::PartlyProvisioned | Reason::Serving => ObjectState::Fine,
         Reason::Creating
         | Reason::WaitingForCloud
         | Reason::Throttled
@@ -49,9 +49,9 @@ pub(super) const fn fares(reason: Reason) -> Fares {
         | Reason::BeingDeleted
         | Reason::LoadBalancerGone
         | Reason::NotConfirmed
-        | Reason::NoAddress => Fares::Working,
-        Reason::ReplacementHeld | Reason::MembersHeld => Fares::Held,
-        Reason::Elsewhere => Fares::Foreign,
+        | Reason::NoAddress => ObjectState::Working,
+        Reason::ReplacementHeld | Reason::MembersHeld => ObjectState::Held,
+        Reason::Elsewhere => ObjectState::Foreign,
         Reason::InvalidConfiguration
         | Reason::LimitReached
         | Reason::QuotaExceeded
@@ -62,13 +62,13 @@ pub(super) const fn fares(reason: Reason) -> Fares {
         | Reason::WaitingForAdoption
         | Reason::DeletionFailed
         | Reason::AddressRefused
-        | Reason::NoMembers => Fares::Blocked,
+        | Reason::NoMembers => ObjectState::Blocked,
     }
 }
 
 /// Returns the fix for a reason.
 pub(super) fn fix_for(reason: Reason, service: &Service) -> String {
-    let of_cloud = |kind| mend(&CloudError::new(kind, ""));
+    let of_cloud = |kind| fix_for_error(&CloudError::new(kind, ""));
     match reason {
         Reason::Provisioned | Reason::Serving => NOTHING.to_owned(),
         Reason::PartlyProvisioned => "correct the problem in the cause, or leave it: the rest serves".to_owned(),

@@ -3,7 +3,7 @@
 use ccm_base::At;
 use ccm_cloud::{Cure, IngressAddress, LoadBalancer, Phase};
 use ccm_objects::service_keys;
-use ccm_runtime::explain::{Fares, moment};
+use ccm_runtime::explain::{ObjectState, moment};
 
 use super::{super::entry::BalancerEntry, About};
 use crate::plan::Known;
@@ -42,13 +42,13 @@ fn seen(entry: &BalancerEntry, now: At) -> Vec<String> {
     lines
 }
 
-/// Returns how a load balancer fares, apart from its Service.
-pub(super) const fn fares(balancer: &LoadBalancer) -> Fares {
+/// Returns the state of a load balancer, apart from its Service.
+pub(super) const fn state_for(balancer: &LoadBalancer) -> ObjectState {
     match &balancer.phase {
-        Phase::Ready => Fares::Fine,
-        Phase::Pending(_) => Fares::Working,
-        Phase::Failed { cure: Cure::Person, .. } => Fares::Blocked,
-        Phase::Failed { .. } => Fares::Working,
+        Phase::Ready => ObjectState::Fine,
+        Phase::Pending(_) => ObjectState::Working,
+        Phase::Failed { cure: Cure::Person, .. } => ObjectState::Blocked,
+        Phase::Failed { .. } => ObjectState::Working,
     }
 }
 

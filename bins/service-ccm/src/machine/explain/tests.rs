@@ -34,12 +34,12 @@ fn without_a_memory_the_conditions_count() {
         let service = showing(*reason);
         let shown = reasons::shown(&service).unwrap();
         assert_eq!(shown.cause, format!("{}: the leader's words", reason.as_str()));
-        assert_ne!(shown.fares, Fares::Unknown, "{shown:?}");
-        let is_fine = shown.fares == Fares::Fine;
+        assert_ne!(shown.state, ObjectState::Unknown, "{shown:?}");
+        let is_fine = shown.state == ObjectState::Fine;
         let is_good =
             matches!(reason, Reason::Provisioned | Reason::PartlyProvisioned | Reason::Serving);
         assert_eq!(is_fine, is_good, "{shown:?}");
-        assert_eq!(shown.mend == NOTHING, matches!(reason, Reason::Provisioned | Reason::Serving));
+        assert_eq!(shown.fix == NOTHING, matches!(reason, Reason::Provisioned | Reason::Serving));
     }
 }
 
@@ -50,38 +50,38 @@ fn what_a_process_says_that_has_not_looked_yet() {
     let mut machine = machine();
     let explain = |machine: &Machine, service: &Service| {
         let told = machine.explain("shop/web", Some(service), At::default());
-        (told.fares, told.cause)
+        (told.state, told.cause)
     };
     let standby = explain(&machine, &service);
-    assert_eq!(standby, (Fares::Fine, "Serving: the leader's words".to_owned()));
+    assert_eq!(standby, (ObjectState::Fine, "Serving: the leader's words".to_owned()));
     machine.leads = true;
-    let (fares, cause) = explain(&machine, &service);
-    assert_eq!(fares, Fares::Working, "{cause}");
+    let (state, cause) = explain(&machine, &service);
+    assert_eq!(state, ObjectState::Working, "{cause}");
     assert!(cause.starts_with("the provider offers no load balancers now: "), "{cause}");
     machine.offer = Ok(std::sync::Arc::new(crate::machine::event::Offer {
         traits: ccm_cloud::LoadBalancerTraits::default(),
         selector: ccm_cloud::NodeSelector::default(),
     }));
-    let (fares, cause) = explain(&machine, &service);
-    assert_eq!(fares, Fares::Working, "{cause}");
+    let (state, cause) = explain(&machine, &service);
+    assert_eq!(state, ObjectState::Working, "{cause}");
     assert!(cause.ends_with("the Service shows Serving: the leader's words"), "{cause}");
     let refused = CloudError::new(ErrorKind::Unauthorized, "the token is over");
     machine.audits.error = Some(refused);
-    let (fares, cause) = explain(&machine, &service);
-    assert_eq!(fares, Fares::Blocked, "{cause}");
+    let (state, cause) = explain(&machine, &service);
+    assert_eq!(state, ObjectState::Blocked, "{cause}");
     assert!(cause.contains("unauthorized: the token is over"), "{cause}");
     // Its class changes, and then it is deleted.
     if let Some(details) = &mut service.details {
         details.class = Some("example.com/other".into());
     }
-    assert_eq!(explain(&machine, &service).0, Fares::Foreign);
+    assert_eq!(explain(&machine, &service).0, ObjectState::Foreign);
     service.deleting = true;
     machine.balancers.list = List::Compared;
-    let (fares, cause) = explain(&machine, &service);
-    assert_eq!(fares, Fares::Foreign, "{cause}");
+    let (state, cause) = explain(&machine, &service);
+    assert_eq!(state, ObjectState::Foreign, "{cause}");
     assert!(cause.contains("the controller of the class example.com/other"), "{cause}");
     // The API server does not show a Service with this name.
-    assert_eq!(machine.explain("shop/web", None, At::default()).fares, Fares::Unknown);
+    assert_eq!(machine.explain("shop/web", None, At::default()).state, ObjectState::Unknown);
 }
 
 /// A write that is refused, and what takes it back.
@@ -99,14 +99,14 @@ fn a_write_that_the_api_server_refuses() {
     entry.refused_write =
         Some(Box::new(("status".to_owned(), ApiError::Forbidden("no right".to_owned()))));
     let told = machine.explain("shop/web", Some(&service), At::default());
-    assert_eq!(told.fares, Fares::Blocked, "{told:?}");
+    assert_eq!(told.state, ObjectState::Blocked, "{told:?}");
     assert!(
         told.cause.contains("the write status: ") && told.cause.contains("no right"),
         "{told:?}"
     );
-    assert!(told.mend.contains("give the account of this program the right"), "{told:?}");
+    assert!(told.fix.contains("give the account of this program the right"), "{told:?}");
     // If the cloud does not keep a change, the cause is not a webhook.
-    for (kind, mend) in [
+    for (kind, fix) in [
         ("addresses", "an admission webhook or policy"),
         ("ensure", "find in the cloud why it does not last"),
         ("step PENDING_CREATE", "find in the cloud why it does not last"),
@@ -119,6 +119,6 @@ fn a_write_that_the_api_server_refuses() {
             repeats.made(At::default(), kind, Content::of(&1));
         }
         let told = machine.explain("shop/web", Some(&service), At::default());
-        assert!(told.cause.contains(kind) && told.mend.contains(mend), "{told:?}");
+        assert!(told.cause.contains(kind) && told.fix.contains(fix), "{told:?}");
     }
 }

@@ -11,7 +11,7 @@ async fn an_object_is_explained_as_text_and_as_json() {
     let (status, text) = get(&pages, "/explain?name=a").await;
     assert_eq!((status, &*text), (400, "this program does not explain objects\n"));
     pages.explanations.add("toy", "Node", |name| Explanation::fine(format!("{name:?} runs")));
-    let page = "Node a/b, toy: fine\ncause:   \"a/b\" runs\nmend:    nothing has to be done\n";
+    let page = "Node a/b, toy: fine\ncause:   \"a/b\" runs\nfix:     nothing has to be done\n";
     for query in ["name=a%2Fb", "kind=Node&name=a/b", "kind=nodes&name=a/b&format=text"] {
         assert_eq!(
             get(&pages, &format!("/explain?{query}")).await,
@@ -20,7 +20,7 @@ async fn an_object_is_explained_as_text_and_as_json() {
         );
     }
     let (status, json) = get(&pages, "/explain?name=a&format=json").await;
-    assert!(status == 200 && json.contains("\"fares\": \"fine\""), "{json}");
+    assert!(status == 200 && json.contains("\"state\": \"fine\""), "{json}");
     let request = to(&Method::GET, "/explain?name=a").header(header::ACCEPT, "application/json");
     let answer_of = pages.answer(&request.body(()).unwrap(), true);
     assert_eq!(answer_of.headers()[header::CONTENT_TYPE], "application/json");

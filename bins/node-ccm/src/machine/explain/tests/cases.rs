@@ -1,4 +1,4 @@
-//! The first three lines of the page: how a node fares, the cause and the fix.
+//! The first three lines of the page: the state of a node, the cause and the fix.
 
 use super::*;
 

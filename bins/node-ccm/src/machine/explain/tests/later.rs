@@ -18,10 +18,10 @@ fn only_the_cloud_takes_back_what_it_has_said() {
         work(&mut machine, &ready(), answer, 300);
         work_from_memory(&mut machine, &ready(), found(whole("one")), 0, 340);
         let told = explained(&machine, &ready(), 350);
-        assert_eq!(told.fares, Fares::Blocked, "{told:?}");
+        assert_eq!(told.state, ObjectState::Blocked, "{told:?}");
         assert!(told.cause.starts_with(cause), "{told:?}");
         work(&mut machine, &ready(), found(whole("one")), 400);
-        assert_eq!(explained(&machine, &ready(), 410).fares, Fares::Fine);
+        assert_eq!(explained(&machine, &ready(), 410).state, ObjectState::Fine);
     }
 }
 
@@ -30,12 +30,12 @@ fn only_the_cloud_takes_back_what_it_has_said() {
 fn an_older_answer_that_comes_later_takes_nothing_back() {
     let mut machine = machine();
     work(&mut machine, &ready(), gone(), 300);
-    for (ago, fares) in [(30, Fares::Blocked), (5, Fares::Fine)] {
+    for (ago, state) in [(30, ObjectState::Blocked), (5, ObjectState::Fine)] {
         let (ago, instances) = (Duration::from_secs(ago), vec![whole("one")]);
         machine.apply(Event::Found { ago, instances }, at(320));
         let answer = KnownAnswer::Found(whole("one").provider_id);
         machine.apply(Event::Compare { seen: seen(ready()), answer }, at(320));
-        assert_eq!(explained(&machine, &ready(), 330).fares, fares);
+        assert_eq!(explained(&machine, &ready(), 330).state, state);
     }
 }
 
@@ -47,21 +47,21 @@ fn a_write_that_was_refused_is_over_when_the_node_agrees() {
     work(&mut machine, &not_ready, moved("one"), 0);
     let answer = Err(Some(ApiError::Forbidden("policy X".to_owned())));
     machine.apply(Event::Written { name: "one".into(), answer }, at(1));
-    assert_eq!(explained(&machine, &not_ready, 2).fares, Fares::Blocked);
+    assert_eq!(explained(&machine, &not_ready, 2).state, ObjectState::Blocked);
     let instances = vec![whole("one")];
     machine.apply(Event::Found { ago: Duration::ZERO, instances }, at(10));
     let answer = KnownAnswer::Found(whole("one").provider_id);
     machine.apply(Event::Compare { seen: seen(not_ready.clone()), answer }, at(10));
-    assert_eq!(explained(&machine, &not_ready, 11).fares, Fares::Fine);
+    assert_eq!(explained(&machine, &not_ready, 11).state, ObjectState::Fine);
 }
 
 #[test]
 fn the_first_answer_that_there_is_no_instance_needs_nobody() {
     let mut machine = machine();
-    for (failures, second, fares) in [(0, 0, Fares::Working), (1, 10, Fares::Blocked)] {
+    for (failures, second, state) in [(0, 0, ObjectState::Working), (1, 10, ObjectState::Blocked)] {
         work_from_memory(&mut machine, &tainted("one"), gone(), failures, second);
         let told = explained(&machine, &tainted("one"), second + 1);
-        assert_eq!(told.fares, fares, "{told:?}");
+        assert_eq!(told.state, state, "{told:?}");
         assert!(told.cause.ends_with("(InstanceNotFound)"), "{told:?}");
     }
 }
@@ -89,7 +89,7 @@ fn a_change_that_is_taken_back_is_not_gathered() {
     let answer = Ok(Arc::new(ready()));
     machine.apply(Event::Written { name: "one".into(), answer }, at(7));
     let told = explained(&machine, &ready(), 8);
-    assert_eq!(told.fares, Fares::Blocked, "{told:?}");
+    assert_eq!(told.state, ObjectState::Blocked, "{told:?}");
     assert!(told.cause.contains("was answered as done, but the answer does not show it"));
 }
 
@@ -119,7 +119,7 @@ fn in_observe_mode_a_node_is_fine_when_nothing_is_due() {
     let nameless = Node { provider_id: None, ..tainted("one") };
     work(&mut machine, &nameless, found(whole("one")), 0);
     work(&mut machine, &ready(), found(whole("one")), 10);
-    assert_eq!(explained(&machine, &ready(), 20).fares, Fares::Fine);
+    assert_eq!(explained(&machine, &ready(), 20).state, ObjectState::Fine);
 }
 
 #[test]
@@ -131,6 +131,6 @@ fn a_conflict_that_lasts_names_the_node() {
     machine.apply(Event::Conflicts { node, what }, at(10));
     let told = explained(&machine, &tainted("one"), 20);
     let cause = "the API server refuses to write labels of the node: the object has changed since it was read";
-    let mend = "wait; if it lasts, find out who writes the node so often: kubectl get node one -o yaml --show-managed-fields";
-    check(&told, ["work is under way", cause, mend]);
+    let fix = "wait; if it lasts, find out who writes the node so often: kubectl get node one -o yaml --show-managed-fields";
+    check(&told, ["work is under way", cause, fix]);
 }

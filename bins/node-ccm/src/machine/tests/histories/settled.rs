@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_cloud::{AddressKind, Instance};
 use ccm_controller::brake::approval::{KEYS, SELECTOR, SetApproval, UNTIL};
 use ccm_objects::{Node, Shared as Name, node_keys::ZONE};
-use ccm_runtime::explain::Fares;
+use ccm_runtime::explain::ObjectState;
 
 use super::{
     super::super::*,
@@ -67,7 +67,7 @@ impl World {
             };
             let told = self.told(node);
             let is_due = node.is_uninitialised() || node.provider_id.is_none();
-            let is_fine = told.fares == Fares::Fine;
+            let is_fine = told.state == ObjectState::Fine;
             assert!(!(is_due && is_fine), "Explained: {told:?} of {node:?}, {instance:?}");
         }
     }
@@ -232,7 +232,7 @@ impl World {
         let fits = asked.is_empty() && internal.is_some() && !holds;
         if fits && agrees(node, instance) && self.is_alone(node, instance) {
             let told = self.told(&Arc::new(node.clone()));
-            assert_eq!(told.fares, Fares::Fine, "Explained: {told:?}: {}", shown());
+            assert_eq!(told.state, ObjectState::Fine, "Explained: {told:?}: {}", shown());
         }
     }
 

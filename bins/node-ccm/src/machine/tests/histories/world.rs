@@ -14,7 +14,7 @@ use ccm_controller::{
     queue::LONG_RETRY,
 };
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::explain::{Explanation, Fares};
+use ccm_runtime::explain::{Explanation, ObjectState};
 use ccm_tests::{dice::Dice, queue::Queue};
 
 use super::{
@@ -288,11 +288,11 @@ impl World {
             is_listed: true,
         };
         let told = self.machine.explain(&node.name, &shown, self.now);
-        let has_words = !told.cause.is_empty() && !told.mend.is_empty();
+        let has_words = !told.cause.is_empty() && !told.fix.is_empty();
         assert!(has_words, "Explained: {told:?}");
         let may_be_fine = !node.is_uninitialised() && !is_left_out;
-        assert!(told.fares != Fares::Fine || may_be_fine, "Explained: {told:?}");
-        let is_standby = is_left_out || told.fares == Fares::Unknown;
+        assert!(told.state != ObjectState::Fine || may_be_fine, "Explained: {told:?}");
+        let is_standby = is_left_out || told.state == ObjectState::Unknown;
         assert!(self.machine.leads || is_standby, "Standby: it has looked at no node: {told:?}");
         told
     }

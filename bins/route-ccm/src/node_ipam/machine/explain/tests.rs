@@ -13,10 +13,10 @@ use super::{
     *,
 };
 
-fn says(explained: &Explanation, fares: Fares, cause: &str, mend: &str) {
-    assert_eq!(explained.fares, fares, "{explained:#?}");
+fn says(explained: &Explanation, state: ObjectState, cause: &str, fix: &str) {
+    assert_eq!(explained.state, state, "{explained:#?}");
     assert!(explained.cause.contains(cause), "{cause:?}: {explained:#?}");
-    assert!(explained.mend.contains(mend), "{mend:?}: {explained:#?}");
+    assert!(explained.fix.contains(fix), "{fix:?}: {explained:#?}");
 }
 
 /// Returns the explanation of a node, a minute after the begin. It changes nothing.
@@ -33,22 +33,37 @@ fn a_node_with_pod_cidrs_is_compared_with_the_others() {
     let own = node("a", &["10.0.0.0/24"]);
     let machine = begun(vec![Arc::clone(&own)]);
     let fine = "podCIDRs 10.0.0.0/24, inside of --cluster-cidr 10.0.0.0/24";
-    says(&explain(&machine, &own), Fares::Fine, fine, NOTHING);
-    says(&explain(&machine, &node("new", &["10.0.0.0/24"])), Fares::Fine, "not compared", NOTHING);
-    for (other, fares, cause, mend) in [
-        ("10.9.0.0/24", Fares::Blocked, "is not in --cluster-cidr 10.0.0.0/24", "add its network"),
-        ("10.0.0.0/24", Fares::Blocked, "overlaps 10.0.0.0/24 of node a", "delete one of the"),
-        ("x", Fares::Blocked, "is not a network", "delete the node"),
+    says(&explain(&machine, &own), ObjectState::Fine, fine, NOTHING);
+    says(
+        &explain(&machine, &node("new", &["10.0.0.0/24"])),
+        ObjectState::Fine,
+        "not compared",
+        NOTHING,
+    );
+    for (other, state, cause, fix) in [
+        (
+            "10.9.0.0/24",
+            ObjectState::Blocked,
+            "is not in --cluster-cidr 10.0.0.0/24",
+            "add its network",
+        ),
+        (
+            "10.0.0.0/24",
+            ObjectState::Blocked,
+            "overlaps 10.0.0.0/24 of node a",
+            "delete one of the",
+        ),
+        ("x", ObjectState::Blocked, "is not a network", "delete the node"),
     ] {
         let other = node("b", &[other]);
         let machine = begun(vec![Arc::clone(&own), Arc::clone(&other)]);
-        says(&explain(&machine, &other), fares, cause, mend);
+        says(&explain(&machine, &other), state, cause, fix);
     }
     let half = node("b", &["10.0.0.0/25"]);
     let machine = begun(vec![Arc::clone(&half)]);
     says(
         &explain(&machine, &half),
-        Fares::Fine,
+        ObjectState::Fine,
         "is not a block of /24 as --node-cidr-mask",
         NOTHING,
     );
@@ -61,36 +76,41 @@ fn a_node_without_pod_cidrs_says_what_it_waits_for() {
     let full = "10.0.0.0/24 has no free IPv4 block of /24: all 1 are taken";
     let larger = "set --cluster-cidr to a larger network that contains it";
     // The same holds before its turn.
-    says(&explain(&machine, &new), Fares::Blocked, full, larger);
+    says(&explain(&machine, &new), ObjectState::Blocked, full, larger);
     turn(&mut machine, &new, at(1));
-    says(&explain(&machine, &new), Fares::Blocked, full, larger);
+    says(&explain(&machine, &new), ObjectState::Blocked, full, larger);
     machine.apply(Event::Gone(Arc::clone(&there)), at(50));
     let held = explain(&machine, &new);
-    says(&held, Fares::Blocked, "also by 1 node that is gone", larger);
+    says(&held, ObjectState::Blocked, "also by 1 node that is gone", larger);
     assert!(held.next.starts_with("blocks of nodes that are gone become free at"), "{held:?}");
     let gone = machine.explain("a", None, None, at(60));
-    says(&gone, Fares::Working, "its blocks 10.0.0.0/24 are not given to another node", "wait");
+    says(
+        &gone,
+        ObjectState::Working,
+        "its blocks 10.0.0.0/24 are not given to another node",
+        "wait",
+    );
     machine.apply(Event::Time, at(90));
     let turns = "the node waits for its turn, and would get podCIDRs 10.0.0.0/24 now";
-    says(&explain(&machine, &new), Fares::Working, turns, "wait");
+    says(&explain(&machine, &new), ObjectState::Working, turns, "wait");
     turn(&mut machine, &new, at(91));
     says(
         &explain(&machine, &new),
-        Fares::Working,
+        ObjectState::Working,
         "podCIDRs 10.0.0.0/24 are being written",
         "wait",
     );
     let unknown = machine.explain("x", None, None, at(60));
     says(
         &unknown,
-        Fares::Unknown,
+        ObjectState::Unknown,
         "does not show a node \"x\", and no block is held for a node of this name that this leader has seen",
         "check the name",
     );
     let going = Arc::new(Node { deleting: true, ..Node::clone(&new) });
     says(
         &explain(&machine, &going),
-        Fares::Fine,
+        ObjectState::Fine,
         "is being deleted, and does not get podCIDRs",
         NOTHING,
     );
@@ -106,34 +126,34 @@ fn a_refused_write_says_who_refuses_it_until_it_succeeds() {
         let (asked, node, cidrs) = (Arc::clone(&new), Some(Arc::clone(&new)), cidrs.clone());
         machine.apply(Event::Written(Box::new(Written { asked, cidrs, node, answer })), at(2));
     };
-    for (error, fares, cause, mend) in [
+    for (error, state, cause, fix) in [
         (
             ApiError::Forbidden("no".to_owned()),
-            Fares::Blocked,
+            ObjectState::Blocked,
             "forbidden: no",
             "the right, or exempt it",
         ),
         (
             ApiError::Invalid("no".to_owned()),
-            Fares::Blocked,
+            ObjectState::Blocked,
             "as invalid: no",
             "find what refuses it",
         ),
-        (ApiError::Unauthorized, Fares::Blocked, "the credentials", "renew the credentials"),
-        (ApiError::Timeout, Fares::Working, "no response in time", "wait"),
+        (ApiError::Unauthorized, ObjectState::Blocked, "the credentials", "renew the credentials"),
+        (ApiError::Timeout, ObjectState::Working, "no response in time", "wait"),
     ] {
         write(&mut machine, Err(Some(error)));
         let explained = explain(&machine, &new);
-        says(&explained, fares, "the write of podCIDRs 10.0.0.0/24 has failed", mend);
-        says(&explained, fares, cause, mend);
+        says(&explained, state, "the write of podCIDRs 10.0.0.0/24 has failed", fix);
+        says(&explained, state, cause, fix);
         assert!(explained.next.starts_with("the write is repeated "), "{explained:?}");
     }
     write(&mut machine, Ok(Arc::clone(&new)));
     let dropped = "the API server did not store podCIDRs 10.0.0.0/24";
-    says(&explain(&machine, &new), Fares::Blocked, dropped, "mutatingwebhookconfigurations");
+    says(&explain(&machine, &new), ObjectState::Blocked, dropped, "mutatingwebhookconfigurations");
     let done = node("b", &["10.0.0.0/24"]);
     write(&mut machine, Ok(Arc::clone(&done)));
-    says(&explain(&machine, &done), Fares::Fine, "podCIDRs 10.0.0.0/24", NOTHING);
+    says(&explain(&machine, &done), ObjectState::Fine, "podCIDRs 10.0.0.0/24", NOTHING);
     assert!(machine.core.as_ref().is_some_and(|core| core.failed.is_empty()));
 }
 
@@ -142,7 +162,7 @@ fn the_words_of_the_cloud_are_shown_while_they_are_the_last() {
     let new = node("b", &[]);
     let mut machine = begun(vec![Arc::clone(&new)]);
     machine.fixed.config.allocator = AllocatorType::CloudAllocator;
-    says(&explain(&machine, &new), Fares::Working, "the cloud is being asked", "wait");
+    says(&explain(&machine, &new), ObjectState::Working, "the cloud is being asked", "wait");
     let found = |answer| {
         let (asked, node) = (Arc::clone(&new), Some(Arc::clone(&new)));
         Event::Found(Box::new(Found { asked, node, answer, failures: 2 }))
@@ -150,7 +170,12 @@ fn the_words_of_the_cloud_are_shown_while_they_are_the_last() {
     let error = CloudError::new(ErrorKind::Forbidden, "not you").with_request_id("r-1");
     machine.apply(found(Err(error)), at(1));
     let words = "cannot look up its instance: forbidden: not you (request r-1)";
-    says(&explain(&machine, &new), Fares::Blocked, words, "give the cloud user the permission");
+    says(
+        &explain(&machine, &new),
+        ObjectState::Blocked,
+        words,
+        "give the cloud user the permission",
+    );
     let proof = ccm_cloud::AbsenceProof {
         method: ccm_cloud::ProofMethod::ById,
         evidence: String::new(),
@@ -160,14 +185,14 @@ fn the_words_of_the_cloud_are_shown_while_they_are_the_last() {
     machine.apply(found(Ok(Lookup::Gone(proof))), at(2));
     says(
         &explain(&machine, &new),
-        Fares::Blocked,
+        ObjectState::Blocked,
         "does not have an instance for it",
         "delete the Node",
     );
     machine.apply(Event::NotOurs(Arc::clone(&new)), at(3));
-    says(&explain(&machine, &new), Fares::Foreign, "its instance is not its own", NOTHING);
+    says(&explain(&machine, &new), ObjectState::Foreign, "its instance is not its own", NOTHING);
     let anothers = machine.explain("b", Some(&new), Some("provider ID k3s://a"), at(60));
-    says(&anothers, Fares::Foreign, "provider ID k3s://a", NOTHING);
+    says(&anothers, ObjectState::Foreign, "provider ID k3s://a", NOTHING);
 }
 
 /// Answers with an instance of these pod CIDRs.
@@ -191,23 +216,23 @@ fn what_keeps_a_node_from_what_the_cloud_has_assigned_is_named() {
     let unlisted = "blocks are not given before the first list of routes";
     for second in [1, 2] {
         found(&mut machine, &new, &["10.0.0.0/24"], at(second));
-        says(&explain(&machine, &new), Fares::Working, unlisted, "wait for the first list");
+        says(&explain(&machine, &new), ObjectState::Working, unlisted, "wait for the first list");
     }
     machine.apply(Event::RoutesAre { destinations: Vec::new(), read: at(2) }, at(3));
-    says(&explain(&machine, &new), Fares::Working, "the cloud is being asked", "wait");
+    says(&explain(&machine, &new), ObjectState::Working, "the cloud is being asked", "wait");
     found(&mut machine, &new, &[], at(4));
     let none = "the cloud does not name a pod CIDR of instance one";
     let assign = "assign it one, or set --cidr-allocator-type=RangeAllocator";
-    says(&explain(&machine, &new), Fares::Blocked, none, assign);
+    says(&explain(&machine, &new), ObjectState::Blocked, none, assign);
     let other = Event::Changed { before: None, after: node("a", &["10.0.0.0/25"]) };
     machine.apply(other, at(4));
     found(&mut machine, &new, &["10.0.0.0/24"], at(5));
     let taken = explain(&machine, &new);
-    says(&taken, Fares::Blocked, "overlaps 10.0.0.0/25 of node a", "delete one of the nodes");
+    says(&taken, ObjectState::Blocked, "overlaps 10.0.0.0/25 of node a", "delete one of the nodes");
     machine.apply(Event::Gone(node("a", &["10.0.0.0/25"])), at(6));
     found(&mut machine, &new, &["10.0.0.0/24"], at(7));
     let written = "podCIDRs 10.0.0.0/24 are being written";
-    says(&explain(&machine, &new), Fares::Working, written, "wait");
+    says(&explain(&machine, &new), ObjectState::Working, written, "wait");
 }
 
 #[test]
@@ -222,7 +247,7 @@ fn an_observer_points_to_what_is_decided() {
             AllocatorType::RangeAllocator => drop(turn(&mut machine, &new, at(1))),
         }
         let promise = "--mode=observe does not write; the line decided says which step is due";
-        says(&explain(&machine, &new), Fares::Working, promise, "with --mode=control");
+        says(&explain(&machine, &new), ObjectState::Working, promise, "with --mode=control");
     }
 }
 
@@ -233,11 +258,16 @@ fn a_replica_that_does_not_lead_says_so() {
     machine.core = None;
     says(
         &explain(&machine, &bare),
-        Fares::Working,
+        ObjectState::Working,
         "reads all nodes before it assigns any",
         "wait",
     );
     machine.leads = false;
-    says(&explain(&machine, &bare), Fares::Unknown, "does not lead", "ask the replica that leads");
-    says(&explain(&machine, &has), Fares::Fine, "this replica does not lead", NOTHING);
+    says(
+        &explain(&machine, &bare),
+        ObjectState::Unknown,
+        "does not lead",
+        "ask the replica that leads",
+    );
+    says(&explain(&machine, &has), ObjectState::Fine, "this replica does not lead", NOTHING);
 }

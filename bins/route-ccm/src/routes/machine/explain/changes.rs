@@ -6,7 +6,7 @@ use ccm_controller::brake::{
     approval::{SELECTOR, UNTIL},
 };
 use ccm_objects::Labels;
-use ccm_runtime::explain::{Explanation, Fares, WAIT, moment, since};
+use ccm_runtime::explain::{Explanation, ObjectState, WAIT, moment, since};
 use ipnet::IpNet;
 
 use super::{About, Machine};
@@ -32,7 +32,7 @@ impl Machine {
                     let cause = format!(
                         "the change of the route of {destination} was sent {sent}, and the cloud has not answered yet"
                     );
-                    Explanation { next, ..Explanation::new(Fares::Working, cause, WAIT) }
+                    Explanation { next, ..Explanation::new(ObjectState::Working, cause, WAIT) }
                 }
             });
         }
@@ -42,13 +42,13 @@ impl Machine {
             Some(held @ (Held::NewlyInside { .. } | Held::LeftOut { .. })) => {
                 let cause = format!("{} is held: {held}", named(planned));
                 Explanation::new(
-                    Fares::Held,
+                    ObjectState::Held,
                     cause,
                     format!("if it should be deleted: {}", self.approve(planned, about)),
                 )
             }
             Some(held @ Held::NoRoom) => Explanation::new(
-                Fares::Blocked,
+                ObjectState::Blocked,
                 format!("{} is held: {held}", named(planned)),
                 "raise the quota of the cloud's route table, or remove routes that are not needed; a deleted route of this cluster also makes room",
             ),
@@ -64,7 +64,7 @@ impl Machine {
             return Explanation::observed("");
         }
         let cause = format!("{} is due ({}), and not sent yet", named(planned), planned.why);
-        Explanation::new(Fares::Working, cause, WAIT)
+        Explanation::new(ObjectState::Working, cause, WAIT)
     }
 
     /// Explains a change that the brake holds.
@@ -75,7 +75,7 @@ impl Machine {
         let asks = asks.map(|at| {
             format!("route-ccm asks the cloud if a target is gone {}", moment(at, about.now))
         });
-        let (cause, mend, free) = match hold {
+        let (cause, fix, free) = match hold {
             Hold::Breaker => (
                 format!("{words} is held ({why}): the API server's list has no nodes at all"),
                 format!(
@@ -99,7 +99,7 @@ impl Machine {
             ),
         };
         let next: Vec<String> = free.into_iter().chain(asks).collect();
-        Explanation { next: next.join("; "), ..Explanation::new(Fares::Held, cause, mend) }
+        Explanation { next: next.join("; "), ..Explanation::new(ObjectState::Held, cause, fix) }
     }
 
     fn approve(&self, planned: &Planned, about: &About<'_>) -> String {
@@ -152,12 +152,12 @@ pub(super) fn failed(what: &str, failure: &Failure, about: &About<'_>) -> Explan
             Explanation::of_error(&CloudError::new(*kind, ""), cause)
         }
         None if retry.times > 0 => Explanation::new(
-            Fares::Working,
+            ObjectState::Working,
             format!("the route exists, but does not carry traffic ({what}): {error}"),
             "wait: it is repaired automatically; if it lasts, fix the problem in the cause in the cloud",
         ),
         None => Explanation::new(
-            Fares::Blocked,
+            ObjectState::Blocked,
             format!("the cloud does not keep the change: {error}"),
             "find out who undoes it in the cloud: another controller, another cluster or a person",
         ),

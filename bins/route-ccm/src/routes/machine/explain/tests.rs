@@ -165,33 +165,38 @@ fn listed(nodes: Vec<NodeView>, routes: Vec<Route>) -> World {
 }
 
 /// Checks that the first three lines have these words.
-fn says(explained: &Explanation, fares: Fares, cause: &str, mend: &str) {
-    assert_eq!(explained.fares, fares, "{explained:#?}");
+fn says(explained: &Explanation, state: ObjectState, cause: &str, fix: &str) {
+    assert_eq!(explained.state, state, "{explained:#?}");
     assert!(explained.cause.contains(cause), "{cause:?}: {explained:#?}");
-    assert!(explained.mend.contains(mend), "{mend:?}: {explained:#?}");
+    assert!(explained.fix.contains(fix), "{fix:?}: {explained:#?}");
 }
 
 #[test]
 fn before_the_first_list_the_page_says_only_what_nodes_say() {
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"]), node(2, &[])], Vec::new());
     world.pass(0);
-    says(&world.node("n1"), Fares::Working, "the routes are not listed yet", "wait");
-    says(&world.node("n2"), Fares::Blocked, "has no podCIDRs", "--allocate-node-cidrs=true");
+    says(&world.node("n1"), ObjectState::Working, "the routes are not listed yet", "wait");
+    says(&world.node("n2"), ObjectState::Blocked, "has no podCIDRs", "--allocate-node-cidrs=true");
     let typo = "the API server does not show a node \"n3\"; the routes are not listed yet";
-    says(&world.node("n3"), Fares::Unknown, typo, "check the name");
-    for (kind, fares, mend) in [
-        (ErrorKind::Forbidden, Fares::Blocked, "give the cloud user the permission"),
-        (ErrorKind::Unavailable, Fares::Working, "wait"),
+    says(&world.node("n3"), ObjectState::Unknown, typo, "check the name");
+    for (kind, state, fix) in [
+        (ErrorKind::Forbidden, ObjectState::Blocked, "give the cloud user the permission"),
+        (ErrorKind::Unavailable, ObjectState::Working, "wait"),
     ] {
         let error = CloudError::new(kind, "no").with_request_id("r-1");
         world.listed(1, Err(error));
         let explained = world.route("10.120.1.0/24");
         let cause = format!("cannot list the routes: {kind}: no (request r-1)");
-        says(&explained, fares, &cause, mend);
+        says(&explained, state, &cause, fix);
         assert!(explained.next.starts_with("a list is due since 1970-01-12T13:4"), "{explained:?}");
     }
     world.machine.leads = false;
-    says(&world.node("n1"), Fares::Unknown, "this replica does not lead", "get lease route-ccm");
+    says(
+        &world.node("n1"),
+        ObjectState::Unknown,
+        "this replica does not lead",
+        "get lease route-ccm",
+    );
 }
 
 #[test]
@@ -200,18 +205,18 @@ fn a_list_that_fails_later_is_named_with_what_was_seen_before() {
     let explained = world.node("n1");
     let fine = "the route of 10.120.1.0/24 to 10.0.0.1 exists, by the list of the cloud's routes that began at 1970-01-12T13:46:40Z, 1 min ago, and the answers since";
     assert_eq!(explained.cause, fine);
-    says(&explained, Fares::Fine, fine, NOTHING);
+    says(&explained, ObjectState::Fine, fine, NOTHING);
     world.listed(50, Err(CloudError::new(ErrorKind::Timeout, "late")));
     let cause = "1 min ago, and the answers since; the last list has failed (at 1970-01-12T13:47:30Z, 10 s ago): timeout: late";
-    says(&world.node("n1"), Fares::Fine, cause, NOTHING);
+    says(&world.node("n1"), ObjectState::Fine, cause, NOTHING);
 }
 
-type Case = (Vec<NodeView>, Vec<Route>, Fares, &'static str, &'static str);
+type Case = (Vec<NodeView>, Vec<Route>, ObjectState, &'static str, &'static str);
 
 /// Checks the explanation of the first node after the first list.
 fn each_says<const N: usize>(cases: [Case; N]) {
-    for (nodes, routes, fares, cause, mend) in cases {
-        says(&listed(nodes, routes).node("n1"), fares, cause, mend);
+    for (nodes, routes, state, cause, fix) in cases {
+        says(&listed(nodes, routes).node("n1"), state, cause, fix);
     }
 }
 
@@ -231,14 +236,20 @@ fn a_node_that_lacks_what_a_route_needs_names_who_gives_it() {
     let two = node(1, &["10.120.1.0/24", "fd00::/64"]);
     let node_ccm = "/explain?kind=Node&name=n1 of node-ccm";
     each_says([
-        (vec![bare], vec![], Fares::Blocked, "no InternalIP", node_ccm),
-        (vec![new], vec![], Fares::Working, "no InternalIP", node_ccm),
+        (vec![bare], vec![], ObjectState::Blocked, "no InternalIP", node_ccm),
+        (vec![new], vec![], ObjectState::Working, "no InternalIP", node_ccm),
         // The IPv6 route needs a person.
-        (vec![two], vec![route("10.120.1.0/24", 1)], Fares::Blocked, "of family IPv6", node_ccm),
+        (
+            vec![two],
+            vec![route("10.120.1.0/24", 1)],
+            ObjectState::Blocked,
+            "of family IPv6",
+            node_ccm,
+        ),
         (
             vec![own()],
             vec![],
-            Fares::Working,
+            ObjectState::Working,
             "the change `create 10.120.1.0/24 to n1` is due",
             "wait",
         ),
@@ -255,8 +266,8 @@ fn an_unreadable_provider_id_is_named() {
     world.list();
     let explained = world.node("n1");
     let cause = "provider ID \"SIM://i-1\" does not have the form <scheme>://<id>";
-    says(&explained, Fares::Blocked, cause, "delete this Node");
-    assert!(!explained.mend.contains("node-ccm"), "{explained:#?}");
+    says(&explained, ObjectState::Blocked, cause, "delete this Node");
+    assert!(!explained.fix.contains("node-ccm"), "{explained:#?}");
     assert!(explained.wanted[0].contains("\"SIM://i-1\" is not a provider ID"), "{explained:#?}");
 }
 
@@ -272,7 +283,7 @@ fn a_pod_cidr_without_a_route_says_what_is_wrong_with_it() {
     let most = vec![own(), small(2), small(3), small(4)];
     let outside = || vec![node(1, &["10.99.1.0/24"])];
     let there = vec![route("10.99.1.0/24", 1)];
-    let blocked = Fares::Blocked;
+    let blocked = ObjectState::Blocked;
     let stays = "and the answers since, but route-ccm would not create it again: pod CIDR 10.99.1.0/24 is not inside --cluster-cidr";
     let set = "set --max-pod-cidr; or, if this one is right: kubectl -n kube-system annotate lease route-ccm --overwrite 'quartet.dev/approved-selector=kubernetes.io/hostname=n1'";
     let id = "delete the Node to which the machine does not belong";
@@ -283,7 +294,7 @@ fn a_pod_cidr_without_a_route_says_what_is_wrong_with_it() {
         (most, vec![], blocked, "until a person approves it", set),
         (vec![node(1, &["x"])], vec![], blocked, "not a CIDR such as", "delete this Node"),
         (outside(), vec![], blocked, "not inside", "extend --cluster-cidr"),
-        (outside(), there, Fares::Fine, stays, "extend --cluster-cidr"),
+        (outside(), there, ObjectState::Fine, stays, "extend --cluster-cidr"),
     ]);
 }
 
@@ -293,9 +304,15 @@ fn a_route_of_others_in_the_way_is_named() {
     let foreign = Route { target: None, ..route("10.120.1.0/24", 1) };
     let unknown = route("10.120.1.0/24", 77);
     each_says([
-        (vec![own()], vec![lent], Fares::Fine, "made by cluster test", "check --cluster-uid"),
-        (vec![own()], vec![foreign], Fares::Blocked, "to nothing, of another owner", "remove it"),
-        (vec![own()], vec![unknown], Fares::Working, "asking the cloud", "wait"),
+        (vec![own()], vec![lent], ObjectState::Fine, "made by cluster test", "check --cluster-uid"),
+        (
+            vec![own()],
+            vec![foreign],
+            ObjectState::Blocked,
+            "to nothing, of another owner",
+            "remove it",
+        ),
+        (vec![own()], vec![unknown], ObjectState::Working, "asking the cloud", "wait"),
     ]);
 }
 
@@ -306,7 +323,7 @@ fn a_change_that_the_cloud_is_still_making_says_so() {
     world.answer(59, Err(CloudError::new(ErrorKind::Pending, "the fabric is programmed")));
     let explained = world.node("n1");
     let cause = "the cloud is still making the change `create 10.120.1.0/24 to n1`: pending: the fabric is programmed";
-    says(&explained, Fares::Working, cause, "wait: the cloud is still making the change");
+    says(&explained, ObjectState::Working, cause, "wait: the cloud is still making the change");
     assert!(
         explained.next.starts_with("it is tried again at 1970-01-12T13:47:41Z"),
         "{explained:?}"
@@ -320,21 +337,26 @@ fn a_change_that_is_sent_or_fails_says_so() {
     world.answer(2, Err(error));
     for explained in [world.node("n1"), world.route("10.120.1.0/24")] {
         let cause = "the change `create 10.120.1.0/24 to n1` has failed once: quota_exceeded: no more (request r-2)";
-        says(&explained, Fares::Blocked, cause, "raise the quota of the cloud project");
+        says(&explained, ObjectState::Blocked, cause, "raise the quota of the cloud project");
         assert_eq!(explained.next, "it is tried again at 1970-01-12T13:51:42Z, in 4 min");
     }
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], Vec::new());
     world.pass(2);
     let explained = world.node("n1");
-    says(&explained, Fares::Working, "the cloud has not answered yet", "nothing has to be done");
+    says(
+        &explained,
+        ObjectState::Working,
+        "the cloud has not answered yet",
+        "nothing has to be done",
+    );
     assert!(explained.next.starts_with("a call to the cloud is under way"), "{explained:?}");
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], Vec::new());
     let late = CloudError::new(ErrorKind::Timeout, "late");
     world.answer(2, Err(late));
-    says(&world.node("n1"), Fares::Working, "has failed once: timeout: late", "wait");
+    says(&world.node("n1"), ObjectState::Working, "has failed once: timeout: late", "wait");
     world.pass(70);
     let explained = world.node("n1");
-    says(&explained, Fares::Working, "has failed once: timeout: late", "wait");
+    says(&explained, ObjectState::Working, "has failed once: timeout: late", "wait");
     assert!(explained.next.starts_with("a call to the cloud is under way"), "{explained:?}");
 }
 
@@ -342,22 +364,27 @@ fn a_change_that_is_sent_or_fails_says_so() {
 fn a_route_without_traffic_or_room_or_that_does_not_last_says_so() {
     let broken = Route { defect: Some("the port is down".to_owned()), ..route("10.120.1.0/24", 1) };
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], vec![broken.clone()]);
-    says(&world.node("n1"), Fares::Working, "does not carry traffic: the port is down", "wait");
+    says(
+        &world.node("n1"),
+        ObjectState::Working,
+        "does not carry traffic: the port is down",
+        "wait",
+    );
     world.answer(2, Ok(AppliedChange { route: Some(broken), ..AppliedChange::default() }));
     says(
         &world.node("n1"),
-        Fares::Working,
+        ObjectState::Working,
         "does not carry traffic",
         "fix the problem in the cause",
     );
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], Vec::new());
     world.room = Some(0);
     world.list();
-    says(&world.node("n1"), Fares::Blocked, "no room for another route", "raise the quota");
+    says(&world.node("n1"), ObjectState::Blocked, "no room for another route", "raise the quota");
     let mut world = listed(vec![node(1, &["10.120.1.0/24"])], Vec::new());
     world.machine.planner.failures.postpone(net("10.120.1.0/24"), at(90), "something undoes it");
     let kept = "the cloud does not keep the change: something undoes it";
-    says(&world.node("n1"), Fares::Blocked, kept, "find out who undoes it in the cloud");
+    says(&world.node("n1"), ObjectState::Blocked, kept, "find out who undoes it in the cloud");
 }
 
 /// Returns the command that approves a change, for a node or for all.
@@ -380,42 +407,57 @@ fn what_is_held_names_the_approval() {
     let moved = Event::Changed { before: Some(before), after: now };
     world.machine.apply(moved, at(1));
     world.asked.pass.parameters.budget.limit = Limit::Count(0);
-    says(&world.node("n1"), Fares::Held, "--route-loss=0 does not allow any deletion", &of_one);
     says(
         &world.node("n1"),
-        Fares::Held,
+        ObjectState::Held,
+        "--route-loss=0 does not allow any deletion",
+        &of_one,
+    );
+    says(
+        &world.node("n1"),
+        ObjectState::Held,
         "--route-loss=0 does not allow any deletion",
         "raise --route-loss",
     );
     says(
         &world.route("10.120.1.0/24"),
-        Fares::Held,
+        ObjectState::Held,
         "the change `replace 10.120.1.0/24 of n1: 10.0.1.1 -> 10.0.0.1` is held",
         &of_one,
     );
     // The API server's list is empty.
     world.asked.pass.nodes.clear();
-    says(&world.node("n1"), Fares::Held, "the API server's list has no nodes at all", &of_one);
+    says(
+        &world.node("n1"),
+        ObjectState::Held,
+        "the API server's list has no nodes at all",
+        &of_one,
+    );
     // This leader has not seen the node, but the note contains its name.
     let recorded = Route { owner: Some(owner("ours", "n8")), ..route("10.120.8.0/24", 8) };
     let mut world = listed(vec![node(1, &[])], vec![recorded]);
     world.asked.pass.parameters.budget.limit = Limit::Count(0);
     let all = approval("*") + " (this approves all routes that are held: look at /plan first)";
-    says(&world.node("n8"), Fares::Held, "the change `delete 10.120.8.0/24 to 10.0.0.8` is", &all);
-    says(&world.node("n9"), Fares::Unknown, "does not show a node \"n9\"", "check the name");
+    says(
+        &world.node("n8"),
+        ObjectState::Held,
+        "the change `delete 10.120.8.0/24 to 10.0.0.8` is",
+        &all,
+    );
+    says(&world.node("n9"), ObjectState::Unknown, "does not show a node \"n9\"", "check the name");
     // The node is excluded.
     let left_out = NodeView { left_out: Some(LeftOut::NotSelected), ..node(1, &["10.120.1.0/24"]) };
     let mut world = listed(vec![left_out.clone()], Vec::new());
     world.asked.left_out = Some("--node-selector does not select it".to_owned());
-    says(&world.node("n1"), Fares::Foreign, "--node-selector does not select it", NOTHING);
+    says(&world.node("n1"), ObjectState::Foreign, "--node-selector does not select it", NOTHING);
     let world = listed(vec![left_out], vec![route("10.120.1.0/24", 1)]);
-    says(&world.node("n1"), Fares::Held, "node n1 does not match --node-selector", &of_one);
+    says(&world.node("n1"), ObjectState::Held, "node n1 does not match --node-selector", &of_one);
     // It is inside only since the setting was changed.
     let mut world = World::new(vec![node(1, &[])], vec![route("10.120.1.0/24", 1)]);
     world.machine.apply(term(vec![net("10.119.0.0/16")]), at(0));
     world.list();
     let newly = "inside --cluster-cidr only since that was changed";
-    says(&world.route("10.120.1.0/24"), Fares::Held, newly, &of_one);
+    says(&world.route("10.120.1.0/24"), ObjectState::Held, newly, &of_one);
 }
 
 #[test]
@@ -423,9 +465,9 @@ fn a_condition_that_is_taken_back_is_named() {
     let view = with(&node(1, &["10.120.1.0/24"]), |node| node.conditions = vec![available("True")]);
     let mut world = listed(vec![view.clone()], vec![route("10.120.1.0/24", 1)]);
     let due = "all routes exist, but the condition NetworkUnavailable=False is not written yet";
-    says(&world.node("n1"), Fares::Working, due, "wait");
+    says(&world.node("n1"), ObjectState::Working, due, "wait");
     world.pass(2);
-    says(&world.node("n1"), Fares::Working, due, "wait");
+    says(&world.node("n1"), ObjectState::Working, due, "wait");
     let shown = with(&view, |node| {
         node.conditions.iter_mut().for_each(|one| one.status = "False".into());
     });
@@ -440,27 +482,6 @@ fn a_condition_that_is_taken_back_is_named() {
         world.machine.apply(Event::Written(Box::new(written)), at(59));
     }
     let explained = world.node("n1");
-    says(&explained, Fares::Blocked, "something undoes it", "kubectl get node n1");
+    says(&explained, ObjectState::Blocked, "something undoes it", "kubectl get node n1");
     assert!(explained.next.starts_with("the condition is written at"), "{explained:?}");
-}
-
-#[test]
-fn a_route_of_nobody_says_whose_it_is() {
-    let routes = vec![
-        route("10.99.0.0/24", 1),
-        Route { target: None, ..route("10.120.2.0/24", 1) },
-        Route { owner: Some(owner("theirs", "x")), ..route("10.120.3.0/24", 1) },
-        route("10.120.4.0/24", 77),
-    ];
-    let world = listed(vec![node(1, &["10.120.1.0/24"])], routes);
-    for (cidr, fares, cause, mend) in [
-        ("10.99.0.0/24", Fares::Foreign, "it is not inside --cluster-cidr", NOTHING),
-        ("10.120.2.0/24", Fares::Foreign, "it drops packets", NOTHING),
-        ("10.120.3.0/24", Fares::Foreign, "cluster test (UID theirs) is recorded", NOTHING),
-        ("10.120.4.0/24", Fares::Working, "asking the cloud if it exists", "wait"),
-        ("10.120.5.0/24", Fares::Unknown, "has no route", "check the CIDR"),
-        ("n1", Fares::Unknown, "is not a CIDR", "use kind=Route&name="),
-    ] {
-        says(&world.route(cidr), fares, cause, mend);
-    }
 }

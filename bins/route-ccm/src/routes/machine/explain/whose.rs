@@ -1,7 +1,7 @@
 //! Explains the routes of a destination that do not belong to a node.
 
 use ccm_cloud::Route;
-use ccm_runtime::explain::{Explanation, Fares};
+use ccm_runtime::explain::{Explanation, ObjectState};
 use ipnet::IpNet;
 
 use super::{About, Machine};
@@ -32,12 +32,12 @@ impl Machine {
         let open = titles().find(|title| matches!(title, Title::Open(_)));
         match foreign.or(open).or(titles().next()) {
             Some(Title::Foreign(why)) => Explanation::new(
-                Fares::Foreign,
+                ObjectState::Foreign,
                 format!("the route belongs to another owner and is never touched: {why}"),
                 "nothing has to be done; if it is not needed, remove it in the cloud",
             ),
             Some(Title::Open(why)) => Explanation::new(
-                Fares::Working,
+                ObjectState::Working,
                 why,
                 "wait: if the cloud says twice, at least a minute apart, that its target does not exist, the route is deleted",
             ),
@@ -45,7 +45,7 @@ impl Machine {
                 "the route belongs to this cluster ({why}) and does not change"
             )),
             None => Explanation::new(
-                Fares::Unknown,
+                ObjectState::Unknown,
                 format!("{destination} has no route, and no node has this pod CIDR, by {seen}"),
                 "check the CIDR; a node is explained by kind=Node&name=NAME",
             ),

@@ -89,6 +89,6 @@ pub(super) fn foreign(route: &Route) -> Lack {
         None => "of another owner".to_owned(),
     };
     let cause = format!("there is a route of {destination} to {target}, {whose}");
-    let mend = Some("remove it, or give the node another pod CIDR".to_owned());
-    Lack { mend, ..Lack::failed(cause) }
+    let fix = Some("remove it, or give the node another pod CIDR".to_owned());
+    Lack { fix, ..Lack::failed(cause) }
 }

@@ -9,7 +9,7 @@ use std::{
 use ccm_base::At;
 use ccm_cloud::{NodeSelector, Unwanted};
 use ccm_objects::{Node, Service, Shared as Name};
-use ccm_runtime::explain::{Explanation, Fares};
+use ccm_runtime::explain::{Explanation, ObjectState};
 
 use super::{
     cloud::Cloud,
@@ -266,26 +266,23 @@ impl Rules {
     /// Checks that each explanation has a cause and a fix, and a Service without an address is
     /// never fine. When nothing is left to do, each Service is fine, or asks for nothing.
     pub(super) fn explained(&self, service: &Service, told: &Explanation) {
-        assert!(
-            !told.cause.is_empty() && !told.mend.is_empty(),
-            "Explained: {service:?}: {told:?}"
-        );
-        assert_ne!(told.fares, Fares::Unknown, "Explained: {service:?}: {told:?}");
+        assert!(!told.cause.is_empty() && !told.fix.is_empty(), "Explained: {service:?}: {told:?}");
+        assert_ne!(told.state, ObjectState::Unknown, "Explained: {service:?}: {told:?}");
         let asks = asks_for_one(service);
         let has_address =
             service.details.as_ref().is_some_and(|details| !details.ingress.is_empty());
-        let is_fine = told.fares == Fares::Fine;
+        let is_fine = told.state == ObjectState::Fine;
         // It may not have been planned since then.
         let has_changed = self.classes.has_changed(&service.uid) && !self.is_quiet;
         let is_right = !is_fine || has_changed || asks && has_address;
         assert!(is_right, "Explained: {service:?}: {told:?}");
         if self.is_quiet {
             let expected = match asks {
-                true if is_full(service) => Fares::Blocked,
-                true => Fares::Fine,
-                false => Fares::Foreign,
+                true if is_full(service) => ObjectState::Blocked,
+                true => ObjectState::Fine,
+                false => ObjectState::Foreign,
             };
-            assert_eq!(told.fares, expected, "Explained: {service:?}: {told:?}");
+            assert_eq!(told.state, expected, "Explained: {service:?}: {told:?}");
         }
     }
 

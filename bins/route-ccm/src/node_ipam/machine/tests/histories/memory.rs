@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use ccm_objects::{Node, Shared as Name};
-use ccm_runtime::explain::{Explanation, Fares};
+use ccm_runtime::explain::{Explanation, ObjectState};
 use ipnet::IpNet;
 
 use super::{super::super::needs_cidrs, Kind, rules::Rules, servers::is_anothers, world::World};
 
 impl Rules {
     fn explained(&mut self, node: &Node, told: &Explanation, writes: bool) {
-        let (is_fine, says) = (told.fares == Fares::Fine, || format!("{node:?}: {told:?}"));
-        let has_words = !told.cause.is_empty() && !told.mend.is_empty();
+        let (is_fine, says) = (told.state == ObjectState::Fine, || format!("{node:?}: {told:?}"));
+        let has_words = !told.cause.is_empty() && !told.fix.is_empty();
         self.must(has_words, "Explained", || format!("no words: {}", says()));
         let may_be_fine = !node.pod_cidrs.is_empty() || node.deleting;
         self.must(!is_fine || may_be_fine, "Explained", || format!("fine: {}", says()));
@@ -97,7 +97,7 @@ impl World {
 
     fn waits_for_the_cloud(&self, node: &Node) -> bool {
         let told = self.machine.explain(&node.name, Some(node), None, self.now);
-        !is_anothers(node) && told.fares != Fares::Foreign
+        !is_anothers(node) && told.state != ObjectState::Foreign
     }
 
     /// Checks that the page explains each node that the machine has seen, and says so of each other
@@ -111,7 +111,7 @@ impl World {
             let mut ends = self.model.ends.values().filter(|end| end.record.name == name);
             let is_over = ends.clone().all(|end| end.is_over(self.now));
             let is_held = ends.next().is_some();
-            let is_so = (told.fares == Fares::Working) == is_held
+            let is_so = (told.state == ObjectState::Working) == is_held
                 || is_over && is_held
                 || !self.model.has_begun;
             return self.must(is_so, "Explained", || format!("{name}, held {is_held}: {told:?}"));

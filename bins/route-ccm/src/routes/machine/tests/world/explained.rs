@@ -1,7 +1,7 @@
 //! The page `/explain`.
 
 use ccm_objects::ObjectRef;
-use ccm_runtime::explain::{Explanation, Fares};
+use ccm_runtime::explain::{Explanation, ObjectState};
 
 use super::*;
 use crate::routes::{machine::Asked, plan::condition::NETWORK_UNAVAILABLE};
@@ -28,26 +28,26 @@ impl World {
     }
 
     fn explained(&mut self, what: &str, explanation: &Explanation) {
-        if explanation.cause.is_empty() || explanation.mend.is_empty() {
+        if explanation.cause.is_empty() || explanation.fix.is_empty() {
             self.rules.breaks(Rule::Explained, format!("{what}: {explanation:?}"));
         }
     }
 
     /// Explains a node. One that is said to be fine has its routes, as far as the process can know, and the condition
     /// says so.
-    fn explain_node(&mut self, name: &Name) -> Fares {
+    fn explain_node(&mut self, name: &Name) -> ObjectState {
         let asked = self.asked(name);
         let explanation = self.machine.explain_node(name, &asked, self.now);
         self.explained(name, &explanation);
         let node = self.store.get(name).map(|view| Arc::clone(&view.node));
-        if let Some(node) = node.filter(|_| explanation.fares == Fares::Fine) {
+        if let Some(node) = node.filter(|_| explanation.state == ObjectState::Fine) {
             self.check_available(&node, Rule::Explained);
             if node.condition(NETWORK_UNAVAILABLE) != Some("False") {
                 let how = format!("{name} is fine with {:?}: {explanation:?}", node.conditions);
                 self.rules.breaks(Rule::Explained, how);
             }
         }
-        explanation.fares
+        explanation.state
     }
 
     /// Does the same for a route.
@@ -55,7 +55,7 @@ impl World {
         let explanation =
             self.machine.explain_route(&destination.to_string(), &self.asked(""), self.now);
         self.explained(&destination.to_string(), &explanation);
-        let is_fine = explanation.fares == Fares::Fine;
+        let is_fine = explanation.state == ObjectState::Fine;
         let routes = self.router.to(destination);
         if is_fine && routes.is_empty() && !self.rules.is_touched(self.now, destination) {
             let how = format!("the route of {destination} is fine: {explanation:?}");
@@ -66,10 +66,10 @@ impl World {
     /// Explains all nodes in the end: those that are fine, and no others, are said to be so.
     pub(super) fn explain_all(&mut self) {
         for (name, node) in self.nodes.clone() {
-            let fares = self.explain_node(&name);
+            let state = self.explain_node(&name);
             let is_fine = !node.pod_cidrs.is_empty() && self.is_fine(&node);
-            if is_fine != (fares == Fares::Fine) {
-                self.rules.breaks(Rule::Explained, format!("{name} is said to be {fares:?}"));
+            if is_fine != (state == ObjectState::Fine) {
+                self.rules.breaks(Rule::Explained, format!("{name} is said to be {state:?}"));
             }
         }
     }

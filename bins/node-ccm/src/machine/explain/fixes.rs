@@ -7,7 +7,7 @@ use ccm_controller::brake::{
 };
 use ccm_kube::ApiError;
 use ccm_objects::Node;
-use ccm_runtime::explain::{Fares, NOTHING, mend, refused_write};
+use ccm_runtime::explain::{NOTHING, ObjectState, fix_for_error, refused_write};
 
 use crate::plan::{APPROVED, Field, LABEL_POLICY, PROVIDER_ID, TAINTS};
 
@@ -34,7 +34,7 @@ pub(super) fn cloud(node: &Node, error: &CloudError) -> String {
         (ErrorKind::Conflict, None) => "; or say which instance it is: spec.providerID of the node",
         _ => "",
     };
-    format!("{}{by_id}", mend(error))
+    format!("{}{by_id}", fix_for_error(error))
 }
 
 /// Returns the remedy for a new node whose instance the cloud does not find.
@@ -113,16 +113,16 @@ pub(super) fn internal_ip(has_other: bool) -> String {
 }
 
 /// Returns the remedy for a write that the API server does not accept.
-pub(super) fn refused(node: &Node, error: &ApiError) -> (Fares, String) {
-    let (fares, mend) = refused_write(error);
-    let mend = match error {
+pub(super) fn refused(node: &Node, error: &ApiError) -> (ObjectState, String) {
+    let (state, fix) = refused_write(error);
+    let fix = match error {
         ApiError::Conflict => format!(
             "wait; if it lasts, find out who writes the node so often: kubectl get node {} -o yaml --show-managed-fields",
             node.name
         ),
-        _ => mend.to_owned(),
+        _ => fix.to_owned(),
     };
-    (fares, mend)
+    (state, fix)
 }
 
 /// Returns the remedy for a write that does not last.
