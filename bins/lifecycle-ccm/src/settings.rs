@@ -17,7 +17,7 @@ use crate::{
 /// The settings, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LifecycleSettings {
-    /// What the machine decides by.
+    /// The parameters of the machine.
     #[serde(flatten)]
     pub parameters: Parameters,
     /// The time limit of one call to the cloud.
