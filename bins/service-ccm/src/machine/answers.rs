@@ -95,10 +95,7 @@ impl Machine {
                 let was_unlisted = entry.was_unlisted(asked);
                 let mut effects = done(self, asked, value, now);
                 effects.push(Effect::queue(lane, service, Turn::Well));
-                effects.extend(match was_unlisted {
-                    true => Some(log(LogLevel::Warn, service, UNLISTED.to_owned())),
-                    false => self.called(asked, now),
-                });
+                effects.extend(self.confirmed_again(asked, was_unlisted, now));
                 effects.extend(self.report_done(asked, now));
                 effects
             }
@@ -168,6 +165,14 @@ impl Machine {
             _ => entry.deleted(),
         }
         proof.kept.map(|kept| tell(&asked.service, Tell::Kept(kept))).into_iter().collect()
+    }
+
+    /// Records a call that has ended well, unless it shows only that a list lacked the load balancer.
+    fn confirmed_again(&mut self, asked: &Asked, was_unlisted: bool, now: At) -> Option<Effect> {
+        match was_unlisted {
+            true => Some(log(LogLevel::Warn, &asked.service, UNLISTED.to_owned())),
+            false => self.called(asked, now),
+        }
     }
 
     /// Records a call that the provider has confirmed, and reports it if it does not last.

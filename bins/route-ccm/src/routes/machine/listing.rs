@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, mem, time::Duration};
 
 use ccm_base::{At, Backoff, Waits, message::line_about};
 use ccm_cloud::{AppliedChange, CloudError, ErrorKind, RouteChange, RouteTable};
-use ccm_controller::retries::Retry;
 use ccm_runtime::explain::{moment, since};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::routes::plan::{
     failures::{WAITS, is_conflict},
     in_flight::InFlight,
+    retry::Retry,
     table::Table,
 };
 
