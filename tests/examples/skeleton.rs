@@ -84,7 +84,6 @@ impl Program for Skeleton {
         binary: "skeleton-ccm",
         controller: "skeleton-controller",
         alias: "skeleton",
-        lease: "skeleton-ccm",
         port: 10298,
         event_component: "skeleton-controller",
     };

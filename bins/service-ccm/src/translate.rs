@@ -83,6 +83,6 @@ fn changed<K>(change: &Change<K>) -> Changed<K> {
 /// Returns the name of a program with this Lease on Services. The default Lease has no name: most
 /// Services belong to it, and an upgrade writes nothing to them.
 fn instance<P: Program>(election: &ElectionSettings) -> Option<String> {
-    let is_default = election.lease == P::IDENTITY.lease && election.namespace == "kube-system";
+    let is_default = election.lease == P::IDENTITY.binary && election.namespace == "kube-system";
     (!is_default).then(|| format!("{}/{}", election.namespace, election.lease))
 }

@@ -29,8 +29,8 @@
 //!
 //! # What a machine has to respect
 //!
-//! A replay has the same effects if the events, the memory and the machine follow these rules. [`replay::survives`]
-//! finds most of what breaks them.
+//! A replay has the same effects if the events, the memory and the machine follow these rules. Replay
+//! the records of a program's tests to find what breaks them.
 //!
 //! * No iteration over a `HashMap` or `HashSet` may decide about effects or their order, because
 //!   the order differs from process to process: use `BTreeMap` and `BTreeSet`, or sort. Addresses

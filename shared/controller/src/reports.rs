@@ -92,15 +92,9 @@ pub struct LogLine<'a> {
     pub key: &'a str,
     /// True if it was reported before: then it is a line for debugging.
     pub is_news: bool,
-    /// True if it is a warning.
-    pub warning: bool,
-    /// The decision.
-    pub verdict: Option<&'a str>,
-    /// The reason.
-    pub reason: Option<&'a str>,
-    /// The evidence.
-    pub proof: Option<&'a str>,
-    /// The text of the report.
+    /// The report.
+    pub report: &'a Report<'a>,
+    /// Its text, in one line.
     pub text: &'a str,
 }
 
@@ -112,7 +106,7 @@ macro_rules! log_here {
         $crate::log_here!(module_path!())
     };
     ($target:expr) => {
-        |line: &$crate::reports::LogLine<'_>| match (line.is_of_a_node, line.is_news, line.warning) {
+        |line: &$crate::reports::LogLine<'_>| match (line.is_of_a_node, line.is_news, line.report.warning) {
             (true, true, true) => $crate::log_here!(warn, node, $target, line),
             (true, true, false) => $crate::log_here!(info, node, $target, line),
             (true, false, _) => $crate::log_here!(debug, node, $target, line),
@@ -125,9 +119,9 @@ macro_rules! log_here {
         tracing::$level!(
             target: $target,
             $label = $line.key,
-            verdict = $line.verdict,
-            reason = $line.reason,
-            proof = $line.proof,
+            verdict = $line.report.verdict,
+            reason = $line.report.reason,
+            proof = $line.report.proof.as_deref(),
             "{}",
             $line.text
         )
@@ -163,28 +157,19 @@ impl Reports {
     /// Returns true if the report was new. Both texts are turned into one line, because they may
     /// quote the cloud or the node itself.
     pub fn report(&self, about: &ObjectRef, when: When, report: Report<'_>) -> bool {
-        let Report { topic, state, warning, line, verdict, reason, proof, event } = report;
-        let (key, line) = (about.key(), one_line(&line, LONGEST_LINE));
-        let news = match when {
+        let (key, text) = (about.key(), one_line(&report.line, LONGEST_LINE));
+        let is_news = match when {
             When::Always => true,
-            When::Changed => self.memory.changed(&key, topic, state),
-            When::Once => self.memory.first(&key, topic, state),
+            When::Changed => self.memory.changed(&key, report.topic, report.state),
+            When::Once => self.memory.first(&key, report.topic, report.state),
         };
-        (self.log)(&LogLine {
-            is_of_a_node: about.kind == "Node",
-            key: &key,
-            is_news: news,
-            warning,
-            verdict,
-            reason,
-            proof: proof.as_deref(),
-            text: &line,
-        });
-        if news && let Some((reason, text)) = event {
-            let kind = if warning { EventKind::Warning } else { EventKind::Normal };
+        let is_of_a_node = about.kind == "Node";
+        (self.log)(&LogLine { is_of_a_node, key: &key, is_news, report: &report, text: &text });
+        if is_news && let Some((reason, text)) = report.event {
+            let kind = if report.warning { EventKind::Warning } else { EventKind::Normal };
             self.events.record(about, kind, reason, one_line(&text, LONGEST_LINE));
         }
-        news
+        is_news
     }
 }
 

@@ -14,11 +14,7 @@ use super::{
     NAME,
     connection::Connection,
     convert::priority_to_wire,
-    instances::ExternalInstances,
-    keeper,
-    load_balancers::ExternalLoadBalancers,
-    proto,
-    routes::ExternalRoutes,
+    keeper, proto,
     rpc::{Wire, provider_client, question, read},
     shared::Shared,
     weight::Budget,
@@ -91,20 +87,17 @@ impl Cloud for ExternalCloud {
 
     fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
         let offered = self.offered(Capability::Instances)?;
-        let shared = || Arc::clone(&self.shared);
-        Ok(offered.then(|| Arc::new(ExternalInstances { shared: shared() }) as _))
+        Ok(offered.then(|| Arc::clone(&self.shared) as _))
     }
 
     fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
         let offered = self.offered(Capability::LoadBalancers)?;
-        let shared = || Arc::clone(&self.shared);
-        Ok(offered.then(|| Arc::new(ExternalLoadBalancers { shared: shared() }) as _))
+        Ok(offered.then(|| Arc::clone(&self.shared) as _))
     }
 
     fn routes(&self) -> Result<Option<Arc<dyn Routes>>, CloudError> {
         let offered = self.offered(Capability::Routes)?;
-        let shared = || Arc::clone(&self.shared);
-        Ok(offered.then(|| Arc::new(ExternalRoutes { shared: shared() }) as _))
+        Ok(offered.then(|| Arc::clone(&self.shared) as _))
     }
 
     async fn health(&self, call: Call) -> Result<(), CloudError> {

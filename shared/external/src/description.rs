@@ -9,7 +9,7 @@ use ccm_cloud::{
 
 use super::{
     MAX_BATCH, MAX_LOOKUP,
-    convert::{load_balancers, routes, wants_from_wire},
+    convert::{load_balancers, malformed, routes, wants_from_wire},
     pages::lines,
     proto,
 };
@@ -49,11 +49,9 @@ impl TryFrom<proto::DescribeResponse> for Description {
     type Error = CloudError;
 
     fn try_from(wire: proto::DescribeResponse) -> Result<Self, CloudError> {
-        let malformed =
-            |what: String| CloudError::new(ErrorKind::Malformed, one_line(&what, LONGEST_LINE));
         let provider = wire.provider();
         if provider.trim().is_empty() {
-            return Err(malformed("the description does not name the provider".to_owned()));
+            return Err(malformed("the description does not name the provider"));
         }
         if let Some(scheme) = wire.schemes.iter().find(|scheme| !is_scheme(scheme)) {
             return Err(malformed(format!(

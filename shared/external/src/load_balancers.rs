@@ -48,11 +48,6 @@ const MAX_CHANGES: usize = 1_000;
 /// The size of a member in an answer, in bytes. Load balancers share the list of the request.
 const MEMBER: usize = 1 << 10;
 
-/// [`LoadBalancers`] of a remote provider.
-pub struct ExternalLoadBalancers {
-    pub shared: Arc<Shared>,
-}
-
 fn client(channel: Channel) -> LoadBalancersClient<Channel> {
     LoadBalancersClient::new(channel).max_decoding_message_size(super::MAX_ANSWER)
 }
@@ -187,7 +182,7 @@ macro_rules! batched {
                 });
                 let (sender, budget) = (sender.clone(), budget.clone());
                 let part = Part { places, asked: asked.collect(), sender, budget };
-                let wire = &$self.shared.wire;
+                let wire = &$self.wire;
                 // A message may be large, so it is made only when its turn comes.
                 let send = move |places: Vec<usize>, channel, terms| {
                     let some = places.iter().filter_map(|place| items.get(*place).copied());
@@ -207,9 +202,9 @@ macro_rules! batched {
 }
 
 #[async_trait]
-impl LoadBalancers for ExternalLoadBalancers {
+impl LoadBalancers for Shared {
     fn traits(&self) -> LoadBalancerTraits {
-        let description = self.shared.description();
+        let description = self.description();
         description.map(|description| description.load_balancers.clone()).unwrap_or_default()
     }
 
@@ -239,7 +234,7 @@ impl LoadBalancers for ExternalLoadBalancers {
             let send = |channel, terms| async move {
                 client(channel).list_load_balancers(question(message, terms)).await
             };
-            let page = self.shared.wire.call(class, call, &pages.budget, send).await?;
+            let page = self.wire.call(class, call, &pages.budget, send).await?;
             let (_, page, _memory) = page.into_parts();
             for wire in page.load_balancers {
                 match LoadBalancer::try_from(wire) {

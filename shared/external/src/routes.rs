@@ -37,11 +37,6 @@ use super::{
 /// The maximum number of entries of a table. The largest clusters have some 10,000 nodes.
 const MAX_ENTRIES: usize = 200_000;
 
-/// [`Routes`] of a remote provider.
-pub struct ExternalRoutes {
-    pub shared: Arc<Shared>,
-}
-
 fn client(channel: Channel) -> RoutesClient<Channel> {
     RoutesClient::new(channel).max_decoding_message_size(super::MAX_ANSWER)
 }
@@ -110,7 +105,7 @@ type Answering = (UnboundedSender<(usize, Result<AppliedChange, CloudError>)>, B
 /// Some changes of a call, with their places in it.
 type Changes<'a> = [(usize, &'a RouteChange)];
 
-impl ExternalRoutes {
+impl Shared {
     /// Sends changes in one message.
     async fn apply_part(
         &self,
@@ -136,7 +131,7 @@ impl ExternalRoutes {
             };
             async move { client(channel).apply_routes(question(message, terms)).await }
         };
-        let (wire, class) = (&self.shared.wire, write("apply_routes"));
+        let (wire, class) = (&self.wire, write("apply_routes"));
         exchange::<proto::ApplyRoutesItem, _>(wire, part, class, call, send).await;
     }
 
@@ -156,7 +151,7 @@ impl ExternalRoutes {
                 sender,
                 budget,
             };
-            let wire = &self.shared.wire;
+            let wire = &self.wire;
             let class = read("find_route_targets");
             exchange::<proto::FindRouteTargetsItem, _>(
                 wire,
@@ -178,9 +173,9 @@ impl ExternalRoutes {
 }
 
 #[async_trait]
-impl Routes for ExternalRoutes {
+impl Routes for Shared {
     fn traits(&self) -> RouteTraits {
-        let description = self.shared.description();
+        let description = self.description();
         description.map(|description| description.routes.clone()).unwrap_or_default()
     }
 
@@ -194,7 +189,7 @@ impl Routes for ExternalRoutes {
                 page_size: u32::try_from(MAX_BATCH).ok(),
                 priority: Some(priority_to_wire(call.priority)),
             };
-            let (wire, class) = (&self.shared.wire, read("list_routes"));
+            let (wire, class) = (&self.wire, read("list_routes"));
             let send = |channel, terms| async move {
                 client(channel).list_routes(question(message, terms)).await
             };

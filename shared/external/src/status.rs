@@ -7,7 +7,10 @@ use ccm_cloud::{CloudError, ErrorKind};
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::proto;
+use super::{
+    convert::{front_end::duration_from_wire, load_balancers::line},
+    proto,
+};
 
 /// A longer delay is an outage; delays are limited to this.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
@@ -55,9 +58,6 @@ impl From<proto::Error> for CloudError {
             Some(kind) => (kind, message),
             None => (ErrorKind::Malformed, format!("an error of unknown kind {kind}: {message}")),
         };
-        let line = |text: Option<String>| {
-            text.map(|text| one_line(&text, LONGEST_LINE)).filter(|text| !text.is_empty())
-        };
         let (subject, request_id) = (line(subject), line(request_id));
         let maybe_done = maybe_done == Some(true) || kind == ErrorKind::Pending;
         let unsent = unsent == Some(true);
@@ -66,12 +66,9 @@ impl From<proto::Error> for CloudError {
     }
 }
 
-/// Returns a valid delay; negative ones are ignored. Converted by hand, because the library's own
-/// conversion overflows for the smallest number of seconds.
+/// Returns a wait that a provider asks for, within bounds.
 fn wait(duration: prost_types::Duration) -> Option<Duration> {
-    let seconds = u64::try_from(duration.seconds).ok()?;
-    let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
-    Some(Duration::new(seconds, nanos).min(MAX_RETRY_AFTER))
+    duration_from_wire(duration).map(|wait| wait.min(MAX_RETRY_AFTER))
 }
 
 /// Returns the kind of an error, on the wire.
@@ -128,8 +125,7 @@ pub fn from_status(status: &Status) -> CloudError {
         .and_then(wait);
     error.request_id = part(REQUEST_INFO_TYPE)
         .and_then(|bytes| RequestInfo::decode(bytes).ok())
-        .map(|info| one_line(&info.request_id, LONGEST_LINE))
-        .filter(|id| !id.is_empty());
+        .and_then(|info| line(Some(info.request_id)));
     error
 }
 

@@ -214,9 +214,9 @@ impl Clients {
             watch: client(Role::Watch)?,
             events: client(Role::Events)?,
             lease: stack(Role::Lease)?,
-            clock: layers.clock().clone(),
-            denials: layers.denials().clone(),
-            server: layers.server().to_owned(),
+            clock: layers.clock.clone(),
+            denials: layers.denials.clone(),
+            server: layers.server.clone(),
             origin: origin.to_owned(),
             followed: Followed::default(),
         })

@@ -38,6 +38,7 @@ pub use state::{FailedWatch, WatchState};
 
 use self::{
     failure::InformerFailure,
+    health::WatchHealth,
     metrics::Meter,
     pages::{Page, PageSize},
 };
@@ -188,7 +189,7 @@ impl<K: Stored> Informer<K> {
         self.meter.list();
         self.rule.mark_unchanged();
         self.store.begin_list();
-        let doubted_after = self.state.doubted_after();
+        let doubted_after = self.state.read(WatchHealth::doubted_after);
         let mut list = ListInProgress { begun: Instant::now(), doubted_after, has_news: false };
         let version = match self.streams {
             true => self.list_streamed(&mut list).await?,
@@ -200,7 +201,7 @@ impl<K: Stored> Informer<K> {
         let objects = self.store.len();
         self.meter.objects(objects);
         tracing::debug!(resource = self.meter.resource(), objects, "listed");
-        Ok(self.state.listed(list.begun, &version, list.has_news))
+        Ok(self.state.update(|health| health.listed(list.begun, &version, list.has_news)))
     }
 
     async fn list_paged(&mut self, list: &mut ListInProgress) -> Result<String, InformerFailure> {
@@ -215,7 +216,7 @@ impl<K: Stored> Informer<K> {
                 let wire = serde_json::from_str(item.get()).map_err(unreadable)?;
                 self.take_listed(list, wire);
             }
-            self.state.showed_page();
+            self.state.update(|health| health.showed_page(Instant::now()));
             token = page.metadata.continue_.filter(|token| !token.is_empty());
             if token.is_none() {
                 let version = page.metadata.resource_version;
@@ -236,7 +237,7 @@ impl<K: Stored> Informer<K> {
         let mut events = pin!(events);
         let end = Instant::now() + Duration::from_secs(LIST_SECONDS.into()) + OVERDUE;
         while let Ok(Some(event)) = timeout_at(end, events.next()).await {
-            self.state.showed_page();
+            self.state.update(|health| health.showed_page(Instant::now()));
             match event.map_err(InformerFailure::List)? {
                 WatchEvent::Added(wire) | WatchEvent::Modified(wire) => {
                     self.take_listed(list, wire);
@@ -305,7 +306,7 @@ impl<K: Stored> Informer<K> {
                 Ok(Some(event)) => event
                     .map_err(InformerFailure::Watch)
                     .and_then(|event| self.apply(event, version)),
-                Ok(None) => return self.state.ended(),
+                Ok(None) => return self.state.update(|health| health.ended(Instant::now())),
                 Err(_) => return,
             };
             if let Err(failure) = taken {
@@ -325,7 +326,7 @@ impl<K: Stored> Informer<K> {
             WatchEvent::Deleted(wire) => (wire, true),
             WatchEvent::Bookmark(bookmark) => {
                 *version = bookmark.metadata.resource_version;
-                self.state.showed_bookmark(version);
+                self.state.update(|health| health.showed_bookmark(Instant::now(), version));
                 self.works();
                 return Ok(());
             }
@@ -339,7 +340,7 @@ impl<K: Stored> Informer<K> {
         }
         // This comes after the change of the store, because a task that waits for this version
         // reads the store.
-        self.state.showed_event(version);
+        self.state.update(|health| health.showed_event(Instant::now(), version));
         self.works();
         self.meter.objects(self.store.len());
         Ok(())

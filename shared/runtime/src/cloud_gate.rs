@@ -291,22 +291,16 @@ impl Shared {
         self.metrics.refused(class, label);
         CloudError { retry_after, ..CloudError::new(ErrorKind::Throttled, message) }
     }
+}
 
-    fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
-        self.metrics.items(class, results);
-        let mut kinds = BTreeMap::new();
-        for kind in results.iter().flatten().filter(|kind| !kind.is_at_work()) {
-            *kinds.entry(kind.reason()).or_default() += 1;
-        }
-        if !kinds.is_empty() {
-            let failed = FailedItems { at: Instant::now(), of: results.len(), kinds };
-            self.failed_items.lock().insert(class.operation, failed);
-        }
+impl CallGate for CloudGate {
+    fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<Permit, CloudError>> {
+        Box::pin(Arc::clone(&self.shared).admit(class, call))
     }
 
     fn report(&self, class: CallClass, report: CallReport) {
-        self.metrics.answered(class, &report);
-        let bucket = self.bucket(class);
+        self.shared.metrics.answered(class, &report);
+        let bucket = self.shared.bucket(class);
         match report.error {
             Some(ErrorKind::Throttled) => bucket.refused(),
             Some(ErrorKind::Unavailable | ErrorKind::Timeout) => {}
@@ -323,22 +317,20 @@ impl Shared {
                 "Retry-After of the cloud"
             );
         }
-        let mut services = self.services.lock();
+        let mut services = self.shared.services.lock();
         services.entry(class.service).or_default().answered(class.operation, report.error);
-    }
-}
-
-impl CallGate for CloudGate {
-    fn admit(&self, class: CallClass, call: Call) -> BoxFuture<'_, Result<Permit, CloudError>> {
-        Box::pin(Arc::clone(&self.shared).admit(class, call))
-    }
-
-    fn report(&self, class: CallClass, report: CallReport) {
-        self.shared.report(class, report);
     }
 
     fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
-        self.shared.items(class, results);
+        self.shared.metrics.items(class, results);
+        let mut kinds = BTreeMap::new();
+        for kind in results.iter().flatten().filter(|kind| !kind.is_at_work()) {
+            *kinds.entry(kind.reason()).or_default() += 1;
+        }
+        if !kinds.is_empty() {
+            let failed = FailedItems { at: Instant::now(), of: results.len(), kinds };
+            self.shared.failed_items.lock().insert(class.operation, failed);
+        }
     }
 }
 

@@ -155,14 +155,19 @@ pub struct Condition {
 }
 
 impl Condition {
+    /// Sets the verdict.
+    pub fn set(&self, verdict: Verdict) {
+        self.verdict.store(Arc::new(verdict));
+    }
+
     /// Sets the verdict to passed, with details.
     pub fn pass(&self, detail: impl Into<String>) {
-        self.verdict.store(Arc::new(Verdict::Passed(detail.into())));
+        self.set(Verdict::Passed(detail.into()));
     }
 
     /// Sets the verdict to failed, with the reason.
     pub fn fail(&self, reason: impl Into<String>) {
-        self.verdict.store(Arc::new(Verdict::Failed(reason.into())));
+        self.set(Verdict::Failed(reason.into()));
     }
 
     /// Returns the current verdict.

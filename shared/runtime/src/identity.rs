@@ -5,14 +5,12 @@ use ccm_cloud::Capability;
 /// The identity of a program. Constants, because manifests and dashboards rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The binary's name, for instance `node-ccm`.
+    /// The binary's name, for instance `node-ccm`. The default name of its Lease is the same.
     pub binary: &'static str,
     /// Upstream's canonical name of the controller, for instance `cloud-node-controller`.
     pub controller: &'static str,
     /// Upstream's short name, for instance `cloud-node`.
     pub alias: &'static str,
-    /// The default name of its Lease.
-    pub lease: &'static str,
     /// The default port of its HTTP pages.
     pub port: u16,
     /// The component of its events, same as upstream's.

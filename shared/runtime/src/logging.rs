@@ -43,11 +43,6 @@ ccm_settings::settings! {
 /// messages may contain secrets that it cannot parse, so only errors are logged.
 const LIBRARIES: &str = "kube_client=error,kube_runtime=error,hyper=warn,hyper_util=warn,rustls=warn,tower=warn,h2=warn,tonic=warn";
 
-/// The process already has a logger.
-#[derive(Debug, thiserror::Error)]
-#[error("logging is already set up")]
-pub struct AlreadySet;
-
 /// Reads a filter. Returns `None` for an empty text.
 fn read_filter(filter: &str, _: &str) -> Result<Option<String>, String> {
     if filter.is_empty() { Ok(None) } else { check_filter(filter).map(|()| Some(filter.into())) }
@@ -133,9 +128,10 @@ where
 }
 
 /// Sets up the logger of the process, once. A panic becomes one log line.
-pub fn init(settings: &LogSettings) -> Result<LogControl, AlreadySet> {
+pub fn init(settings: &LogSettings) -> Result<LogControl, String> {
     let (subscriber, control) = logger(settings, std::io::stderr);
-    tracing::subscriber::set_global_default(subscriber).map_err(|_| AlreadySet)?;
+    tracing::subscriber::set_global_default(subscriber)
+        .map_err(|_| "logging is already set up".to_owned())?;
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let text = panic.payload_as_str().unwrap_or("without a message");

@@ -8,7 +8,6 @@
 
 use std::{collections::HashSet, env::consts, fmt, sync::Arc};
 
-use bytes::Bytes;
 use ccm_metrics::{Family, Gauge, MetricsSink, Registry, Text, metrics};
 use parking_lot::Mutex;
 use prometheus_client::{collector::Collector, encoding::text};
@@ -118,41 +117,9 @@ impl Metrics {
     }
 }
 
-/// A text format of metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// OpenMetrics, which Prometheus asks for.
-    Open,
-    /// The older text format, which every tool reads.
-    Classic,
-}
-
-impl Format {
-    /// Returns the format for a client that accepts this (header `Accept`).
-    pub(crate) fn accepted(accept: &str) -> Self {
-        let is_open = accept.contains("application/openmetrics-text");
-        if is_open { Self::Open } else { Self::Classic }
-    }
-
-    pub(crate) const fn media_type(self) -> &'static str {
-        match self {
-            Self::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
-        }
-    }
-
-    /// Returns a page that [`Metrics::encode`] wrote, in this format.
-    pub(crate) fn page(self, open: Bytes) -> Bytes {
-        match self {
-            Self::Open => open,
-            Self::Classic => classic(&String::from_utf8_lossy(&open)).into(),
-        }
-    }
-}
-
 /// Returns a page in OpenMetrics as Prometheus' older text format: the description of a counter
 /// names it as its series do, with `_total`, and the mark of the end is missing.
-fn classic(page: &str) -> String {
+pub(crate) fn classic(page: &str) -> String {
     let counters: HashSet<&str> = page
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
@@ -256,26 +223,6 @@ mod tests {
             "# HELP a_calls_total Calls, \"all\".\n# TYPE a_calls_total counter\na_calls_total{why=\"x  y\"} 1\n\
              # HELP b Size.\n# TYPE b gauge\n# UNIT b bytes\nb 2\n"
         );
-    }
-
-    #[test]
-    fn the_format_is_one_that_the_client_accepts() {
-        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-        let cases = [
-            (prometheus, "application/openmetrics-text; version=1.0.0; charset=utf-8", true),
-            ("text/plain", "text/plain; version=0.0.4; charset=utf-8", false),
-            ("*/*", "text/plain; version=0.0.4; charset=utf-8", false),
-            ("", "text/plain; version=0.0.4; charset=utf-8", false),
-        ];
-        for (accept, media_type, ends_with_mark) in cases {
-            let format = Format::accepted(accept);
-            let page = format.page(Metrics::new().encode().unwrap().into());
-            assert_eq!(
-                (format.media_type(), page.ends_with(b"# EOF\n")),
-                (media_type, ends_with_mark),
-                "{accept}"
-            );
-        }
     }
 
     #[test]

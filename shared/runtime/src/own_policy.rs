@@ -144,10 +144,7 @@ impl OwnPolicy {
         let denial = denial.filter(|denial| denial.at.elapsed() < PERIOD);
         let is_shown = denial.is_some();
         let verdict = verdict(self.program, found, denial.as_ref());
-        match &verdict {
-            Verdict::Passed(text) => self.line.pass(text),
-            Verdict::Failed(text) => self.line.fail(text),
-        }
+        self.line.set(verdict.clone());
         match denial {
             None => self.told.clear(),
             Some(denial) if is_refused && self.told.len() < MOST_TOLD => {

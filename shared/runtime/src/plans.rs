@@ -90,11 +90,8 @@ struct ObjectPlan {
     kind: &'static str,
     /// With the namespace as a prefix (`namespace/name`) if it has one.
     name: String,
-    since: Timestamp,
-    steps: Vec<Step>,
-    /// The reason why the controller does nothing for the object, which then has no steps.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    blocked: Option<String>,
+    #[serde(flatten)]
+    decided: ObjectSteps,
     /// Since when it has had any.
     #[serde(skip)]
     waits: Instant,
@@ -209,8 +206,9 @@ impl Plans {
         }
         let (key, mut plans) = ((kind, name), self.shared.plans.lock());
         let plan = plans.get(&key);
-        let known = plan.map(|plan| &*plan.steps).unwrap_or_default();
-        if known == steps && plan.and_then(|plan| plan.blocked.as_ref()) == blocked.as_ref() {
+        let known = plan.map(|plan| &*plan.decided.steps).unwrap_or_default();
+        let is_blocked_by = plan.and_then(|plan| plan.decided.blocked.as_ref());
+        if known == steps && is_blocked_by == blocked.as_ref() {
             return;
         }
         self.log(kind, &key.1, &steps, blocked.as_deref());
@@ -220,10 +218,11 @@ impl Plans {
         if steps.is_empty() && blocked.is_none() {
             plans.remove(&key);
         } else {
-            let waiting = plans.get(&key).filter(|plan| !plan.steps.is_empty());
+            let waiting = plans.get(&key).filter(|plan| !plan.decided.steps.is_empty());
             let waits = waiting.map_or_else(Instant::now, |plan| plan.waits);
-            let (name, since) = (key.1.clone(), clock::wall());
-            plans.insert(key, ObjectPlan { kind, name, since, steps, blocked, waits });
+            let decided = ObjectSteps { since: clock::wall(), steps, blocked };
+            let name = key.1.clone();
+            plans.insert(key, ObjectPlan { kind, name, decided, waits });
         }
         let objects = with_steps(&plans).count();
         self.shared.metrics.objects.set(i64::try_from(objects).unwrap_or(i64::MAX));
@@ -268,7 +267,8 @@ impl Plans {
                 "\nthis page has nothing about {name:?} (the name of a Service is NAMESPACE/NAME)"
             ));
         }
-        for ObjectPlan { kind, name, since, steps, blocked, .. } in plans {
+        for ObjectPlan { kind, name, decided, .. } in plans {
+            let ObjectSteps { since, steps, blocked } = decided;
             lines.push(format!("\n{kind} {name}, since {since:.0}"));
             lines.extend(blocked.map(|why| format!("  blocked: {why}")));
             lines.extend((1..).zip(steps).map(|(number, step)| format!("  {number}. {step}")));
@@ -289,7 +289,7 @@ impl Plans {
         };
         let (time, count) = (oldest.waits.elapsed(), with_steps(&plans).count());
         let objects = if count == 1 { "object" } else { "objects" };
-        let first = oldest.steps.iter().map(ToString::to_string).next().unwrap_or_default();
+        let first = oldest.decided.steps.iter().map(ToString::to_string).next().unwrap_or_default();
         let text = format!(
             "{count} {objects}, longest {} {} for {}: {first}",
             oldest.kind,
@@ -303,8 +303,7 @@ impl Plans {
     /// Returns the plan of this object, if there is one.
     pub(crate) fn decided(&self, kind: &'static str, name: &str) -> Option<ObjectSteps> {
         let plans = self.shared.plans.lock();
-        let ObjectPlan { since, steps, blocked, .. } = plans.get(&(kind, name.to_owned()))?;
-        Some(ObjectSteps { since: *since, steps: steps.clone(), blocked: blocked.clone() })
+        plans.get(&(kind, name.to_owned())).map(|plan| plan.decided.clone())
     }
 
     /// Returns true if this replica waits to become leader.
@@ -316,13 +315,13 @@ impl Plans {
         let plans = self.shared.plans.lock();
         let chosen = plans.values().filter(|plan| name.is_none_or(|name| plan.name == name));
         let (mut due, mut held) = (BTreeMap::new(), BTreeMap::new());
-        for step in chosen.clone().flat_map(|plan| &plan.steps) {
+        for step in chosen.clone().flat_map(|plan| &plan.decided.steps) {
             let counts = if step.held.is_some() { &mut held } else { &mut due };
             *counts.entry(step.step).or_default() += 1;
         }
         // Objects that wait for this program come first.
         let (waiting, blocked): (Vec<&ObjectPlan>, Vec<&ObjectPlan>) =
-            chosen.partition(|plan| plan.blocked.is_none());
+            chosen.partition(|plan| plan.decided.blocked.is_none());
         let (objects, blocked_objects) = (waiting.len(), blocked.len());
         let shown = waiting.into_iter().chain(blocked).take(SHOWN);
         let plans: Vec<ObjectPlan> = shown.cloned().collect();
@@ -337,7 +336,7 @@ impl Plans {
 fn with_steps<'a>(
     plans: &'a BTreeMap<(&'static str, String), ObjectPlan>,
 ) -> impl Iterator<Item = &'a ObjectPlan> {
-    plans.values().filter(|plan| !plan.steps.is_empty())
+    plans.values().filter(|plan| !plan.decided.steps.is_empty())
 }
 
 /// Returns the numbers of steps by kind, in words.

@@ -44,7 +44,6 @@ pub const NODE_CCM: Identity = Identity {
     binary: "node-ccm",
     controller: "cloud-node-controller",
     alias: "cloud-node",
-    lease: "node-ccm",
     port: 10258,
     event_component: "cloud-node-controller",
 };
@@ -54,7 +53,6 @@ pub const LIFECYCLE_CCM: Identity = Identity {
     binary: "lifecycle-ccm",
     controller: "cloud-node-lifecycle-controller",
     alias: "cloud-node-lifecycle",
-    lease: "lifecycle-ccm",
     port: 10288,
     event_component: "cloud-node-lifecycle-controller",
 };
@@ -64,7 +62,6 @@ pub const SERVICE_CCM: Identity = Identity {
     binary: "service-ccm",
     controller: "service-lb-controller",
     alias: "service",
-    lease: "service-ccm",
     port: 10268,
     event_component: "service-controller",
 };
@@ -74,7 +71,6 @@ pub const ROUTE_CCM: Identity = Identity {
     binary: "route-ccm",
     controller: "node-route-controller",
     alias: "route",
-    lease: "route-ccm",
     port: 10278,
     event_component: "route_controller",
 };

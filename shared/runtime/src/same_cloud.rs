@@ -13,7 +13,6 @@
 
 mod decide;
 mod guarded;
-mod metrics;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -31,7 +30,7 @@ use ccm_cloud::{Call, Cloud, CloudError, ErrorKind};
 use ccm_kube::events::EventRecorder;
 use tokio::time::{Instant, sleep};
 
-pub(crate) use self::metrics::SameCloudMetrics;
+pub(crate) use self::watch::SameCloudMetrics;
 pub use self::{
     decide::Standing,
     watch::{Watch, Where},

@@ -28,7 +28,7 @@ pub use rates::per_second;
 use crate::identity::{COMMIT, Controller, Identity, VERSION};
 
 /// The common settings, and the settings of one program.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Serialize)]
 pub struct Settings<S> {
     /// The common settings.
     pub common: Arc<CommonSettings>,
@@ -51,7 +51,7 @@ pub(crate) fn catalogue<S: Schema>(identity: &Identity) -> Catalogue {
     let own = [(identity.binary, S::TABLE)];
     Catalogue::new(about, own.into_iter().chain(common::SECTIONS), foreign::all())
         .with_default("secure-port", identity.port.to_string())
-        .with_default("leader-elect-resource-name", identity.lease)
+        .with_default("leader-elect-resource-name", identity.binary)
 }
 
 /// Reads all layers for a process with these cloud providers. An empty list accepts any.

@@ -81,9 +81,9 @@ impl<T> Deref for Loaded<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Loaded<T> {
+impl<T> fmt::Debug for Loaded<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loaded").field("typed", &self.typed).finish_non_exhaustive()
+        f.debug_struct("Loaded").finish_non_exhaustive()
     }
 }
 

@@ -65,8 +65,7 @@ impl<M: Recorded> Record for Recorder<M> {
     }
 
     fn kept(&self) -> RecordSize {
-        let size = self.ring.lock().size();
-        RecordSize { bytes: size.bytes, events: size.events, since: size.since }
+        self.ring.lock().size()
     }
 }
 

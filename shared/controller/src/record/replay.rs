@@ -317,38 +317,3 @@ pub fn folder(machines: &[(&str, Replay)], path: &Path) -> Result<usize, String>
     }
     if failed.is_empty() { Ok(count) } else { Err(failed.join("\n")) }
 }
-
-/// Applies the events to this machine, and to a copy that is written and read again after each
-/// event. The error names the first event whose effects differ, or the value that changes when it
-/// is written and read. Use it with random histories of a machine: they find what breaks the rules
-/// of [`super`].
-pub fn survives<M: Recorded>(
-    machine: M,
-    events: impl IntoIterator<Item = (At, M::Event)>,
-) -> Result<(), String> {
-    fn json(value: &impl Serialize) -> Result<String, String> {
-        serde_json::to_string(value).map_err(|error| error.to_string())
-    }
-    fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-        serde_json::from_str(text).map_err(|error| error.to_string())
-    }
-    let (mut straight, mut copy) = (machine, None::<M>);
-    for (number, (at, event)) in events.into_iter().enumerate() {
-        let text = json(&event)?;
-        let memory = json(copy.as_ref().unwrap_or(&straight))?;
-        let mut again: M = parsed(&memory)?;
-        let same: M::Event = parsed(&text)?;
-        if json(&same)? != text {
-            return Err(format!("event {number}, {text}: it is read as {}", json(&same)?));
-        }
-        let expected = json(&straight.apply(event, at))?;
-        let got = json(&again.apply(same, at))?;
-        if expected != got {
-            return Err(format!(
-                "event {number}, {text}: effects {expected}, from the memory as it is read {got}"
-            ));
-        }
-        copy = Some(again);
-    }
-    Ok(())
-}

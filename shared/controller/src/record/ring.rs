@@ -7,6 +7,7 @@ use std::{
 };
 
 use ccm_base::At;
+use ccm_runtime::records::RecordSize;
 use jiff::SignedDuration;
 
 use super::{
@@ -63,14 +64,6 @@ pub(super) struct RecordSnapshot {
     pub(super) header: Header,
     segments: Vec<(SignedDuration, Vec<Block>)>,
     open: Vec<u8>,
-}
-
-/// The size of a record, for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Size {
-    pub(super) bytes: usize,
-    pub(super) events: u64,
-    pub(super) since: Option<At>,
 }
 
 impl Ring {
@@ -195,8 +188,8 @@ impl Ring {
         false
     }
 
-    pub(super) fn size(&self) -> Size {
-        Size {
+    pub(super) fn size(&self) -> RecordSize {
+        RecordSize {
             bytes: self.bytes + self.open.capacity() + self.known.bytes(),
             events: self.segments.iter().map(|segment| segment.events).sum(),
             since: self.segments.front().map(|first| first.begins),

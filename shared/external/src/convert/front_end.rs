@@ -146,7 +146,8 @@ pub fn duration_to_wire(duration: Duration) -> Option<prost_types::Duration> {
     prost_types::Duration::try_from(duration).ok()
 }
 
-/// Returns a valid duration; negative ones are ignored.
+/// Returns a valid duration; negative ones are ignored. Converted by hand, because the library's own
+/// conversion overflows for the smallest number of seconds.
 pub fn duration_from_wire(duration: prost_types::Duration) -> Option<Duration> {
     let seconds = u64::try_from(duration.seconds).ok()?;
     let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;

@@ -1,4 +1,4 @@
-use super::*;
+use super::{super::proto::lookup_answer::Answer, *};
 
 fn take(malformed: Vec<String>) -> Result<(), CloudError> {
     let page = proto::ListInstancesResponse { malformed, ..Default::default() };
@@ -46,14 +46,12 @@ fn large_nodes_go_in_smaller_parts() {
 /// The controllers see an error for such an answer, so the metrics of the cloud must, too.
 #[test]
 fn an_unusable_answer_is_an_error_of_the_provider() {
-    let (sender, _answers) = futures::channel::mpsc::unbounded();
-    let nodes = [NodeIdentity::named("a")];
-    let nodes = vec![(0, &nodes[0])];
-    let (detail, budget) = (Detail::Everything, &Budget::default());
-    let part = Part { nodes, detail, sender: &sender, budget };
-    let answer = |name: &str, answer| {
-        let wire = proto::LookupAnswer { node: Some(name.to_owned()), answer: Some(answer) };
-        part.answer(0, wire).map(|error| error.kind)
+    let node = NodeIdentity::named("a");
+    let answer = |answer| {
+        let wire = proto::LookupAnswer { node: Some("a".to_owned()), answer: Some(answer) };
+        let item = proto::LookupInstancesItem { place: Some(0), answer: Some(wire) };
+        assert_eq!(item.about(), (Some(0), "a".into()));
+        item.answer(&node).err().map(|error| error.kind)
     };
     let not_ours = || Answer::NotOurs(proto::NotOurs::default());
     let throttled = || {
@@ -62,8 +60,7 @@ fn an_unusable_answer_is_an_error_of_the_provider() {
             ..proto::Error::default()
         })
     };
-    assert_eq!(answer("a", not_ours()), None);
-    assert_eq!(answer("b", not_ours()), Some(ErrorKind::Malformed));
-    assert_eq!(answer("a", Answer::Found(proto::Instance::default())), Some(ErrorKind::Malformed));
-    assert_eq!(answer("b", throttled()), Some(ErrorKind::Throttled));
+    assert_eq!(answer(not_ours()), None);
+    assert_eq!(answer(Answer::Found(proto::Instance::default())), Some(ErrorKind::Malformed));
+    assert_eq!(answer(throttled()), Some(ErrorKind::Throttled));
 }

@@ -56,9 +56,9 @@ pub(super) struct Layers<'a> {
     kube: &'a kube::Config,
     auth: Option<&'a AuthLayer>,
     recorder: Recorder,
-    clock: ServerClock,
-    denials: Denials,
-    server: String,
+    pub(super) clock: ServerClock,
+    pub(super) denials: Denials,
+    pub(super) server: String,
 }
 
 impl<'a> Layers<'a> {
@@ -71,21 +71,6 @@ impl<'a> Layers<'a> {
         let recorder = Recorder::new(Arc::clone(&config.metrics), server.as_str().into());
         let clock = ServerClock::new(&config.metrics);
         Self { config, kube, auth, recorder, clock, denials: Denials::default(), server }
-    }
-
-    /// Returns the API server as `host:port`.
-    pub(super) fn server(&self) -> &str {
-        &self.server
-    }
-
-    /// Returns the API server's clock, as all clients see it.
-    pub(super) fn clock(&self) -> &ServerClock {
-        &self.clock
-    }
-
-    /// Returns the refusals of admission policies, of all clients.
-    pub(super) fn denials(&self) -> &Denials {
-        &self.denials
     }
 
     /// Wraps a transport in the layers of a client; the layer added last sees a request first.

@@ -18,18 +18,18 @@ const APART: Duration = Duration::from_secs(1);
 
 /// Compares when a watch begins, loses its connection or is silent.
 pub(super) async fn run(client: Client, path: String, state: WatchState) -> Infallible {
-    let mut next = state.next_comparison(state.compares());
+    let mut next = state.read(|health| health.next_comparison(health.compares(Instant::now())));
     loop {
         tokio::select! {
             () = sleep_until(next) => (),
             () = state.comparison_wanted() => (),
         }
-        let comparison = state.compares();
+        let comparison = state.read(|health| health.compares(Instant::now()));
         if comparison.has_version() {
             let answer = version(&client, &path).await;
             state.compared(comparison, answer);
         }
-        next = state.next_comparison(comparison).max(Instant::now());
+        next = state.read(|health| health.next_comparison(comparison)).max(Instant::now());
         sleep(APART).await;
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use kube::Client;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{comparison, state::WatchState};
+use super::{comparison, health::WatchHealth, state::WatchState};
 
 /// The number of objects in the store.
 type Count = Arc<dyn Fn() -> usize + Send + Sync>;
@@ -45,19 +45,19 @@ impl Freshness {
     /// Costs one small request if the watch shows the current version about as soon as a list
     /// would, as the watch of a busy cluster does. Otherwise it costs a list of all objects.
     pub async fn current(&self) {
-        let (asked, before) = (Instant::now(), self.state.seen());
+        let (asked, before) = (Instant::now(), self.state.read(WatchHealth::seen));
         let answer = timeout(PATIENCE, comparison::version(&self.client, &self.path)).await;
         let current = answer.ok().and_then(Result::ok).and_then(|text| text.parse::<u64>().ok());
         // A version that went back shows that the store belongs to another time.
         if let Some(current) = current.filter(|current| before.is_some_and(|seen| seen <= *current))
-            && timeout(self.patience(), self.until(|state| state.seen() >= Some(current)))
+            && timeout(self.patience(), self.until(|health| health.seen() >= Some(current)))
                 .await
                 .is_ok()
         {
             return;
         }
         self.state.want_list(asked);
-        self.until(|state| state.has_listed(asked)).await;
+        self.until(|health| health.listed_at() >= asked).await;
     }
 
     fn patience(&self) -> Duration {
@@ -65,8 +65,8 @@ impl Freshness {
         (SHORTEST + PER_OBJECT.saturating_mul(objects)).min(PATIENCE)
     }
 
-    async fn until(&self, is_reached: impl Fn(&WatchState) -> bool) {
-        while !is_reached(&self.state) {
+    async fn until(&self, is_reached: impl Fn(&WatchHealth) -> bool) {
+        while !self.state.read(&is_reached) {
             sleep(LOOK).await;
         }
     }

@@ -75,49 +75,15 @@ impl WatchState {
         self.0.health.lock().error().cloned()
     }
 
-    /// Returns the version up to which the store holds everything.
-    pub(super) fn seen(&self) -> Option<u64> {
-        self.0.health.lock().seen()
-    }
-
     /// Asks for a new list of everything.
     pub(super) fn want_list(&self, after: Instant) {
         self.update(|health| health.want_list(after));
         self.0.list.notify_one();
     }
 
-    /// Returns true if a list that began at this time or later is complete.
-    pub(super) fn has_listed(&self, after: Instant) -> bool {
-        self.0.health.lock().listed_at() >= after
-    }
-
-    pub(super) fn doubted_after(&self) -> Option<u64> {
-        self.0.health.lock().doubted_after()
-    }
-
-    pub(super) fn showed_page(&self) {
-        self.update(|health| health.showed_page(Instant::now()));
-    }
-
-    pub(super) fn listed(&self, begun: Instant, version: &str, has_news: bool) -> String {
-        self.update(|health| health.listed(begun, version, has_news))
-    }
-
     pub(super) fn accepted(&self) {
         self.update(|health| health.accepted(Instant::now()));
         self.0.compare.notify_one();
-    }
-
-    pub(super) fn ended(&self) {
-        self.update(|health| health.ended(Instant::now()));
-    }
-
-    pub(super) fn showed_event(&self, version: &str) {
-        self.update(|health| health.showed_event(Instant::now(), version));
-    }
-
-    pub(super) fn showed_bookmark(&self, version: &str) {
-        self.update(|health| health.showed_bookmark(Instant::now(), version));
     }
 
     pub(super) fn refused(&self, error: ApiError) {
@@ -130,20 +96,12 @@ impl WatchState {
         self.update(|health| health.failed(error));
     }
 
-    pub(super) fn compares(&self) -> Comparison {
-        self.0.health.lock().compares(Instant::now())
-    }
-
     pub(super) fn compared(&self, comparison: Comparison, answer: Result<String, ApiError>) {
         let answer = answer.as_deref().map_err(Clone::clone);
         self.update(|health| health.compared(comparison, answer));
         if self.must_list() {
             self.0.list.notify_one();
         }
-    }
-
-    pub(super) fn next_comparison(&self, comparison: Comparison) -> Instant {
-        self.0.health.lock().next_comparison(comparison)
     }
 
     pub(super) fn must_list(&self) -> bool {
@@ -162,7 +120,13 @@ impl WatchState {
         self.0.compare.notified().await;
     }
 
-    fn update<T>(&self, change: impl FnOnce(&mut WatchHealth) -> T) -> T {
+    /// Answers a question about the health.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&WatchHealth) -> T) -> T {
+        read(&self.0.health.lock())
+    }
+
+    /// Changes the health, and the metric that shows when the watch was last seen to work.
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut WatchHealth) -> T) -> T {
         let mut health = self.0.health.lock();
         let before = health.proven();
         let result = change(&mut health);

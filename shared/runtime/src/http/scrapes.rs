@@ -6,12 +6,16 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::metrics::{Format, Metrics};
+use crate::metrics::{Metrics, classic};
 
 /// On average, the registry is encoded at most once in this time. So no page is older.
 const PERIOD: Duration = Duration::from_secs(1);
 /// After a quiet time, the registry may be encoded this many times at once.
 const BURST: u32 = 10;
+/// OpenMetrics, which Prometheus asks for.
+const OPEN: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The older text format, which every tool reads.
+const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The page of a registry. Encoding the registry takes milliseconds of the processor, so requests
 /// in quick succession share a page, which is at most a second old. None of them waits: a crowd
@@ -37,8 +41,10 @@ impl Scrapes {
     /// Returns the page and its media type for a client that accepts this (header `Accept`).
     pub(super) fn page(&self, accept: &str) -> Result<(&'static str, Bytes), fmt::Error> {
         let text = self.encoded()?;
-        let format = Format::accepted(accept);
-        Ok((format.media_type(), format.page(text)))
+        Ok(match accept.contains("application/openmetrics-text") {
+            true => (OPEN, text),
+            false => (CLASSIC, classic(&String::from_utf8_lossy(&text)).into()),
+        })
     }
 
     fn encoded(&self) -> Result<Bytes, fmt::Error> {
@@ -67,6 +73,22 @@ mod tests {
         let (metrics, gauge) = (Metrics::new(), Gauge::default());
         metrics.with(|registry| registry.register("seen", "[ALPHA] Seen", gauge.clone()));
         (Scrapes::new(metrics), gauge)
+    }
+
+    #[tokio::test]
+    async fn the_format_is_one_that_the_client_accepts() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        let cases = [
+            (prometheus, "application/openmetrics-text; version=1.0.0; charset=utf-8", true),
+            ("text/plain", "text/plain; version=0.0.4; charset=utf-8", false),
+            ("*/*", "text/plain; version=0.0.4; charset=utf-8", false),
+            ("", "text/plain; version=0.0.4; charset=utf-8", false),
+        ];
+        for (accept, media_type, ends_with_mark) in cases {
+            let (shown, page) = scrapes().0.page(accept).unwrap();
+            let found = (shown, page.ends_with(b"# EOF\n"));
+            assert_eq!(found, (media_type, ends_with_mark), "{accept}");
+        }
     }
 
     /// Returns the value on the page.

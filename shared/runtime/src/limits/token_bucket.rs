@@ -17,16 +17,14 @@ use super::bucket::{Bucket, Rate};
 const URGENT_STREAK: u32 = 8;
 
 /// The error for a request that cannot be sent within its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The server requested a pause.
-    #[error("a Retry-After pause lasts for another {} s", left.as_secs_f64())]
     Closed {
         /// The remaining time of the pause.
         left: Duration,
     },
     /// A token is not available in time.
-    #[error("not admitted before the deadline")]
     NoTurn,
 }
 

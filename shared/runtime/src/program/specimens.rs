@@ -39,7 +39,7 @@ pub fn specimens<P: Program>() -> Metrics {
     SameCloudMetrics::new(&metrics);
     RestMetrics::new(&metrics).specimens();
     EventMetrics::new(&metrics).specimens();
-    let election = LeadershipMetrics::new(P::IDENTITY.lease);
+    let election = LeadershipMetrics::new(P::IDENTITY.binary);
     metrics.with(|registry| election.register(registry));
     election.specimens();
     P::specimens(&metrics);

@@ -54,7 +54,7 @@ fn act<P: Program>(invocation: &Invocation, providers: &ProviderRegistry) -> Res
         Action::CheckConfig => check::check::<P>(load()?, providers)?,
         Action::Run => {
             let loaded = load()?;
-            let log = logging::init(&loaded.common.logging).map_err(|error| error.to_string())?;
+            let log = logging::init(&loaded.common.logging)?;
             work::<P>(loaded, providers, log).unwrap_or_else(|error| {
                 tracing::error!(%error, "cannot start the async runtime or listen to signals");
                 BROKEN

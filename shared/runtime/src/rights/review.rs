@@ -142,10 +142,7 @@ impl Review {
 
     fn show(&mut self, verdict: Verdict) {
         self.metrics.missing.set(i64::try_from(self.missing().count()).unwrap_or(i64::MAX));
-        match &verdict {
-            Verdict::Passed(detail) => self.check.pass(detail),
-            Verdict::Failed(reason) => self.check.fail(reason),
-        }
+        self.check.set(verdict.clone());
         if self.logged.as_ref() == Some(&verdict) {
             return;
         }

@@ -4,11 +4,12 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use ccm_kube::events::{EventKind, EventRecorder};
+use ccm_metrics::{Gauge, metrics};
 use ccm_objects::ObjectRef;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{APPROVED_UNTIL, SameCloud, Standing, metrics::SameCloudMetrics};
+use super::{APPROVED_UNTIL, SameCloud, Standing};
 use crate::{
     health::{Condition, Health, Scope},
     leadership::CLOUD_IDENTITY,
@@ -22,6 +23,14 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A cloud that has not reported its identity for this long counts as not reporting it any more. A
 /// new process of an external provider may need a while.
 const UNTOLD: Duration = Duration::from_mins(2);
+
+metrics! {
+    pub(crate) struct SameCloudMetrics {
+        /// 1 if the cloud is not the one that this program has worked with, or no longer reports
+        /// its identity, so that nothing is changed until a person approves it, 0 otherwise
+        [ALPHA] ccm_cloud_identity_changed => changed: Gauge;
+    }
+}
 
 /// Where the identity of the cloud is recorded.
 #[derive(Clone, Debug)]
@@ -102,7 +111,7 @@ impl Watch {
             Standing::Untold => since.elapsed() >= UNTOLD,
             _ => false,
         };
-        metrics.set(is_changed);
+        metrics.changed.set(is_changed.into());
         let objection = self.same.objection(&standing);
         match &objection {
             Some(why) => {

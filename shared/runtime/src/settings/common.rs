@@ -1,11 +1,10 @@
 //! The settings common to all programs.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use ccm_base::duration;
 use ccm_settings::{
     Problems, RawSettings, Schema as _, Setting, SettingValue as _, checked, one_of, positive,
-    redact,
 };
 use serde::Serialize;
 
@@ -33,7 +32,7 @@ pub(super) const SECTIONS: [(&str, &[Setting]); 6] = [
 ];
 
 /// The settings common to all programs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, PartialEq, Serialize)]
 pub struct CommonSettings {
     /// True if `--controllers` enables this program's controller.
     pub enabled: bool,
@@ -190,22 +189,6 @@ pub struct KubeSettings {
     pub requests: Rate,
     /// The rate of events.
     pub events: Rate,
-}
-
-impl fmt::Debug for KubeSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kubeconfig, master, credentials_over_http, timeout, .. } = self;
-        let Self { streams_lists, requests, events, .. } = self;
-        f.debug_struct("KubeSettings")
-            .field("kubeconfig", kubeconfig)
-            .field("master", &master.as_deref().map(redact))
-            .field("credentials_over_http", credentials_over_http)
-            .field("timeout", timeout)
-            .field("streams_lists", streams_lists)
-            .field("requests", requests)
-            .field("events", events)
-            .finish()
-    }
 }
 
 ccm_settings::settings! {

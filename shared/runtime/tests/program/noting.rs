@@ -133,7 +133,6 @@ impl Program for Noting {
         binary: "node-ccm",
         controller: "cloud-node-controller",
         alias: "cloud-node",
-        lease: "node-ccm",
         port: 10258,
         event_component: "cloud-node-controller",
     };

@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::Arc,
     time::Duration,
@@ -226,41 +226,21 @@ impl Machine for Hasty {
     }
 }
 
-/// A machine that breaks a rule: the order of a `HashSet` decides about the order of its effects.
-#[derive(Default, Serialize, Deserialize)]
-pub(super) struct Unordered(HashSet<u32>);
+impl Recorded for Hasty {
+    const NAME: &'static str = "toy-ccm";
 
-impl Machine for Unordered {
-    type Event = u32;
-    type Effect = Vec<u32>;
+    fn about(_: &Self::Event) -> Option<Cow<'_, str>> {
+        None
+    }
 
-    fn apply(&mut self, event: u32, _: At) -> Vec<Vec<u32>> {
-        self.0.insert(event);
-        vec![self.0.iter().copied().collect()]
+    fn effect_about(_: &Self::Effect) -> Option<Cow<'_, str>> {
+        None
+    }
+
+    fn only(self, _: &str) -> Self {
+        unreachable!("no record of one object")
     }
 }
-
-macro_rules! about_nothing {
-    ($($machine:ty),*) => {$(
-        impl Recorded for $machine {
-            const NAME: &'static str = "toy-ccm";
-
-            fn about(_: &Self::Event) -> Option<Cow<'_, str>> {
-                None
-            }
-
-            fn effect_about(_: &Self::Effect) -> Option<Cow<'_, str>> {
-                None
-            }
-
-            fn only(self, _: &str) -> Self {
-                unreachable!("no record of one object")
-            }
-        }
-    )*};
-}
-
-about_nothing!(Hasty, Unordered);
 
 /// Yields numbers that look random and are the same each time.
 pub(super) struct Dice(pub(super) u64);
