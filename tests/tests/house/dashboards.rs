@@ -73,7 +73,9 @@ fn rows_and_panels_that_the_pages_name_exist() {
 /// Returns the names between asterisks, each with its line, and true if it must be a row's.
 fn names_in(line: &str) -> Vec<(&str, bool, &str)> {
     let parts: Vec<_> = line.trim_start_matches("* ").split('*').collect();
-    let names = parts.windows(2).step_by(2).filter(|pair| !pair[1].is_empty());
+    // A star between backticks is code.
+    let is_name = |text: &str| !text.is_empty() && !text.contains('`');
+    let names = parts.windows(2).step_by(2).filter(|pair| is_name(pair[1]));
     names.map(|pair| (line, pair[0].ends_with("row "), pair[1])).collect()
 }
 
