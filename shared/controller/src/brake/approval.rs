@@ -96,7 +96,7 @@ pub fn to_set(key: &str, annotation: Option<&str>, label: Option<&Shared>) -> St
     }
 }
 
-/// Returns the value of a mark that is there and is neither `yes` nor `true`.
+/// Returns the value of a mark if it is neither `yes` nor `true`.
 pub fn ignored(annotation: Option<&str>, label: Option<&Shared>) -> Option<String> {
     let value = annotation.or(label.map(|value| &**value)).filter(|value| !is_yes(value))?;
     Some(one_line(value, LONGEST_VALUE))
