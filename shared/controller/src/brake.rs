@@ -129,7 +129,7 @@ impl<C: Copy + PartialEq> Brake<C> {
         self.window.renew(now, uid);
     }
 
-    /// Returns the budget for this object: it was not changed.
+    /// Gives back the budget that this object has taken: it was not changed.
     pub fn release(&mut self, uid: &str) {
         self.window.release(uid);
     }

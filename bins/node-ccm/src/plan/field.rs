@@ -1,3 +1,5 @@
+//! The properties of a node that node-ccm keeps in sync.
+
 use ccm_objects::node_keys::{INSTANCE_TYPE, REGION, ZONE};
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantNames};

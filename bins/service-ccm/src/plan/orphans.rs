@@ -255,9 +255,10 @@ impl Orphans {
         decided
     }
 
-    /// Records the owners about which service-ccm asks the API server, then calls the cloud. Their
-    /// Services wait. If one needs a load balancer again, the answer of the API server shows that,
-    /// or it gets a new one after the call.
+    /// Records the owners whose load balancers service-ccm is about to delete: it asks the API
+    /// server about their Services, then calls the cloud. Until then these Services wait. If one of
+    /// them needs a load balancer again, the API server's answer shows that, or it gets a new load
+    /// balancer after the call.
     pub fn call(&mut self, owners: &[Owner]) {
         self.called = owners.iter().map(|owner| owner.uid.clone()).collect();
     }
