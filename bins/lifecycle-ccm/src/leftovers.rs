@@ -13,7 +13,8 @@ pub(crate) fn taint(
     node: &Node,
     settings: &LifecycleSettings,
 ) -> Option<LeftOver> {
-    let is_ours = instances::is_ours(cloud, node)? && settings.node_selector.matches(node);
+    let is_ours =
+        instances::is_ours(cloud, node)? && settings.parameters.node_selector.matches(node);
     let is_off = node.taints.iter().any(|taint| taint.is(shutdown::KEY, shutdown::EFFECT));
     match is_ours {
         true => node.is_uninitialised().then_some(LeftOver::Uninitialized),

@@ -106,7 +106,7 @@ impl Program for LifecycleCcm {
 
     async fn prepare(context: &Context<Self>) -> Result<Self, Failure> {
         let (store, passes) = (Store::new(), Passes::default());
-        let parameters = translate::parameters(&context.settings.borrow());
+        let parameters = context.settings.borrow().parameters.clone();
         let machine = Machine::new(parameters, context.plans.is_observing());
         let door = record::door(context, machine);
         explanations::add(context, &door, &store);

@@ -31,7 +31,7 @@ pub(crate) struct LifecyclePass {
 
 impl Pass for LifecyclePass {
     fn period(&self) -> std::time::Duration {
-        self.settings.borrow().policy.monitor_period
+        self.settings.borrow().parameters.policy.monitor_period
     }
 
     async fn pass(&mut self) -> NextPass {

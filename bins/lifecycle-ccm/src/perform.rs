@@ -17,14 +17,14 @@ use ccm_kube::store::Store;
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
     leadership::LeaseAnnotations,
-    plans::{Plans, Step},
+    plans::Plans,
     program::{Context, Program},
 };
 
 use crate::{
     machine::{
         Effect, ShownFleet,
-        effect::{Ask, Decided, NodePlan, Planned},
+        effect::{Ask, Decided, NodePlan},
         event::HandoverNote,
     },
     metrics::LifecycleMetrics,
@@ -129,7 +129,7 @@ impl Performer {
     fn show(&self, node: &Node, page: NodePlan) {
         let about = node.reference();
         match page {
-            NodePlan::Steps(steps) => self.plans.set(&about, steps.into_iter().map(step).collect()),
+            NodePlan::Steps(steps) => self.plans.set(&about, steps),
             NodePlan::Blocked(why) => self.plans.block(&about, &why),
             NodePlan::LeftOut { is_selected } => {
                 self.plans.block(&about, &instances::why_left_out(&*self.cloud, node, is_selected));
@@ -152,9 +152,4 @@ impl Performer {
         let foreign = foreign.map(|node| report::foreign(&*self.cloud, node));
         report::decided(&self.reports, decided, foreign);
     }
-}
-
-fn step(planned: Planned) -> Step {
-    let Planned { step, changes, reason, held } = planned;
-    Step { step, changes, reason: reason.to_owned(), held }
 }

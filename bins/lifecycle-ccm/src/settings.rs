@@ -9,19 +9,17 @@ use ccm_runtime::settings::{cloud_call_timeout, node_selector, taint_keys};
 use ccm_settings::{at_least, one_of, parsed, within};
 use serde::Serialize;
 
-use crate::policy::{Ghosts, Policy, Replaced, shutdown::Removal};
+use crate::{
+    machine::Parameters,
+    policy::{Ghosts, Policy, Replaced, shutdown::Removal},
+};
 
 /// The settings, checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LifecycleSettings {
-    /// The parameters of the deletion policy.
-    pub policy: Policy,
-    /// The selector of the nodes that the policy applies to.
-    pub node_selector: NodeSelector,
-    /// The keys of taints that mark a node for scale-down.
-    pub scale_down_taints: Vec<String>,
-    /// When the shutdown taint is removed.
-    pub shutdown_taint_removal: Removal,
+    /// The parameters of the machine.
+    #[serde(flatten)]
+    pub parameters: Parameters,
     /// The time limit of one call to the cloud.
     #[serde(serialize_with = "duration::serialize")]
     pub cloud_call_timeout: Duration,
@@ -98,14 +96,9 @@ ccm_settings::settings! {
             replaced,
             evidence_age: cloud_call_timeout,
         };
-        Some(Self {
-            policy,
-            node_selector,
-            scale_down_taints,
-            shutdown_taint_removal,
-            cloud_call_timeout,
-            concurrent_node_lifecycle_syncs,
-        })
+        let parameters =
+            Parameters { policy, node_selector, scale_down_taints, shutdown_taint_removal };
+        Some(Self { parameters, cloud_call_timeout, concurrent_node_lifecycle_syncs })
     }
 }
 

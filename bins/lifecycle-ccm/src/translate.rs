@@ -10,7 +10,7 @@ use ccm_objects::{Node, Shared as Name};
 
 use crate::{
     machine::{
-        Event, Machine, Parameters,
+        Event, Machine,
         event::{Claimed, Sight, Unlisted},
     },
     settings::LifecycleSettings,
@@ -45,9 +45,9 @@ impl Translator {
 
     /// Returns the settings, if the machine has others.
     pub(crate) fn settings(&self, settings: &LifecycleSettings) -> Option<Event> {
-        let parameters = parameters(settings);
-        let is_known = self.door.read(|machine, _| *machine.parameters() == parameters);
-        (!is_known).then(|| Event::Parameters(Box::new(parameters)))
+        let parameters = &settings.parameters;
+        let is_known = self.door.read(|machine, _| machine.parameters() == parameters);
+        (!is_known).then(|| Event::Parameters(Box::new(parameters.clone())))
     }
 
     /// Returns the state of the nodes. The claims change when the provider discovers its schemes.
@@ -68,15 +68,5 @@ impl Translator {
         let spell = |id: &str| self.cloud.canonical_id(id).into_owned();
         let missing: BTreeSet<Name> = instances::unlisted(fleet, spell, nodes.iter());
         Unlisted { missing, as_of }
-    }
-}
-
-/// Returns the settings that the machine uses.
-pub(crate) fn parameters(settings: &LifecycleSettings) -> Parameters {
-    Parameters {
-        policy: settings.policy.clone(),
-        node_selector: settings.node_selector.clone(),
-        scale_down_taints: settings.scale_down_taints.clone(),
-        shutdown_taint_removal: settings.shutdown_taint_removal,
     }
 }

@@ -7,6 +7,7 @@ use ccm_cloud::CloudError;
 use ccm_controller::repeats::Repeated;
 use ccm_kube::ApiError;
 use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::plans::Step;
 use serde::Serialize;
 
 use super::event::HandoverNote;
@@ -69,7 +70,7 @@ pub enum Effect {
 #[derive(Clone, Debug, Serialize)]
 pub enum NodePlan {
     /// The steps that lifecycle-ccm takes.
-    Steps(Vec<Planned>),
+    Steps(Vec<Step>),
     /// The reason why lifecycle-ccm does nothing.
     Blocked(String),
     /// The node is excluded: `--node-selector` does not select it, or it belongs to another
@@ -78,19 +79,6 @@ pub enum NodePlan {
         /// True if it is selected.
         is_selected: bool,
     },
-}
-
-/// A step of a plan.
-#[derive(Clone, Debug, Serialize)]
-pub struct Planned {
-    /// The kind of step.
-    pub step: &'static str,
-    /// The changes.
-    pub changes: Vec<String>,
-    /// The reason.
-    pub reason: &'static str,
-    /// The reason why it is held; `None` if it is due.
-    pub held: Option<String>,
 }
 
 /// The questions to the cloud.
@@ -128,25 +116,23 @@ pub struct Decided {
     pub settled: Option<(&'static str, Duration)>,
 }
 
-impl Planned {
-    /// Returns a change of marks.
-    pub(super) fn marks(action: &Action) -> Self {
-        let marks = match action.write {
-            Write::Marks(marks) => marks,
-            Write::Delete(_) | Write::Proof(..) => Marks::default(),
-        };
-        let removed =
-            [(marks.end_approval, APPROVED), (marks.end_proof, ccm_objects::instance_gone::KEY)];
-        let removed = removed.into_iter().filter(|(is_removed, _)| *is_removed);
-        let changes = removed.map(|(_, key)| format!("{key} removed")).collect();
-        let Words { kind: step, reason, .. } = action.write.words();
-        Self { step, changes, reason, held: None }
-    }
+/// Returns the step of a change of marks.
+pub(super) fn marks_step(action: &Action) -> Step {
+    let marks = match action.write {
+        Write::Marks(marks) => marks,
+        Write::Delete(_) | Write::Proof(..) => Marks::default(),
+    };
+    let removed =
+        [(marks.end_approval, APPROVED), (marks.end_proof, ccm_objects::instance_gone::KEY)];
+    let removed = removed.into_iter().filter(|(is_removed, _)| *is_removed);
+    let changes = removed.map(|(_, key)| format!("{key} removed")).collect();
+    let Words { kind: step, reason, .. } = action.write.words();
+    Step { step, changes, reason: reason.to_owned(), held: None }
+}
 
-    /// Returns a deletion, due or held.
-    pub(super) fn deletion(decision: &Decision) -> Option<Self> {
-        let held = decision.held();
-        let is_deletion = held.is_some() || decision.verdict == Verdict::Delete;
-        is_deletion.then_some(Self { step: "delete", changes: Vec::new(), reason: GONE, held })
-    }
+/// Returns the step of a deletion, due or held.
+pub(super) fn deletion_step(decision: &Decision) -> Option<Step> {
+    let (held, reason) = (decision.held(), GONE.to_owned());
+    let is_deletion = held.is_some() || decision.verdict == Verdict::Delete;
+    is_deletion.then_some(Step { step: "delete", changes: Vec::new(), reason, held })
 }

@@ -9,11 +9,12 @@ use std::{
 use ccm_base::At;
 use ccm_cloud::{CloudError, Lookup, LookupResult};
 use ccm_objects::{Node, Shared as Name};
+use ccm_runtime::plans::Step;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Machine, ShownFleet,
-    effect::{Ask, Decided, Effect, NodePlan, Planned},
+    effect::{Ask, Decided, Effect, NodePlan, deletion_step, marks_step},
     event::{FleetList, HandoverNote, Sight, Unlisted},
 };
 use crate::policy::{
@@ -48,7 +49,7 @@ impl Machine {
             let Some(node) = self.nodes.get(&view.name).cloned() else { continue };
             self.last.is_well(&view.name);
             let action = action::marks(view, &node, None, removal);
-            let steps = action.iter().map(Planned::marks).collect();
+            let steps = action.iter().map(marks_step).collect();
             effects.extend(self.page(&node, NodePlan::Steps(steps)));
             actions.extend(action);
         }
@@ -239,15 +240,15 @@ impl Machine {
         errors: &HashMap<Name, &'static str>,
         effects: &mut Vec<Effect>,
     ) {
-        let mut steps: HashMap<&str, Vec<Planned>> = HashMap::new();
+        let mut steps: HashMap<&str, Vec<Step>> = HashMap::new();
         for action in marks {
-            steps.entry(&action.node.name).or_default().push(Planned::marks(action));
+            steps.entry(&action.node.name).or_default().push(marks_step(action));
         }
         for decision in decisions {
             let name = &*decision.name;
             let Some(node) = nodes.get(name) else { continue };
             let mut steps = steps.remove(name).unwrap_or_default();
-            steps.extend(Planned::deletion(decision));
+            steps.extend(deletion_step(decision));
             let page = match decision.blocked() {
                 Some(why) if steps.is_empty() => {
                     let error = errors.get(name).map(|error| format!(" ({error})"));

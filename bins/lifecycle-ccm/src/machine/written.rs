@@ -13,7 +13,7 @@ use super::{
     event::WriteAnswer,
 };
 use crate::policy::{
-    Decision, Deletion,
+    Deletion,
     action::{self, Action, Marks, Write},
     shutdown,
 };
@@ -77,17 +77,21 @@ impl Machine {
         if let Ok(Some(node)) = &answer {
             self.nodes.answered(node);
         }
+        // A node that has changed since the decision is decided about again.
+        let is_stopped = matches!(answer, Err(None | Some(ApiError::Conflict)));
         match &action.write {
             Write::Marks(marks) => {
                 self.marked(now, &action, *marks, answer, &mut effects);
             }
-            Write::Proof(decision, _) => {
-                let decision = decision.clone();
-                self.proven(now, action, &decision, answer, &mut effects);
+            Write::Proof(decision, _) if !is_stopped => {
+                let write = Write::Delete(decision.clone());
+                let node = self.proven(now, action.node, answer, &mut effects);
+                effects.push(Effect::Write(Action { node, write }));
             }
-            Write::Delete(decision) => {
-                let decision = decision.clone();
-                self.deleted(now, action, &decision, answer, &mut effects);
+            Write::Proof(decision, _) | Write::Delete(decision) => {
+                let policy = &self.parameters.policy;
+                self.decider.deleted(now, decision, outcome(&answer), policy);
+                self.tell(now, action, answer.map(|_| true), &mut effects);
             }
         }
         effects
@@ -110,48 +114,28 @@ impl Machine {
         self.tell(now, action.clone(), answer.map(|_| is_shown), effects);
     }
 
-    /// Continues with the deletion after its proof. If the API server refuses the mark, the
-    /// deletion continues without it; if the node has changed, it does not.
+    /// Returns the node to delete after the answer to its mark. If the API server refuses the mark,
+    /// the node is deleted without it.
     fn proven(
         &mut self,
         now: At,
-        action: Action,
-        decision: &Decision,
+        node: Arc<Node>,
         answer: WriteAnswer,
         effects: &mut Vec<Effect>,
-    ) {
-        if matches!(answer, Err(None | Some(ApiError::Conflict))) {
-            return self.deleted(now, action, decision, answer, effects);
-        }
-        let node = match answer {
-            Ok(node) => {
-                let marked = node.unwrap_or_else(|| Arc::clone(&action.node));
-                let (write, is_shown) =
-                    ((PROOF, Content::of(instance_gone::KEY)), action::has_proof(&marked));
-                self.record(now, &action.node, write, is_shown, effects);
+    ) -> Arc<Node> {
+        match answer {
+            Ok(after) => {
+                let marked = after.unwrap_or_else(|| Arc::clone(&node));
+                let write = (PROOF, Content::of(instance_gone::KEY));
+                self.record(now, &node, write, action::has_proof(&marked), effects);
                 marked
             }
             Err(error) => {
-                let unmarked = |error| Effect::Unmarked(Arc::clone(&action.node.name), error);
+                let unmarked = |error| Effect::Unmarked(Arc::clone(&node.name), error);
                 effects.extend(error.map(unmarked));
-                action.node
+                node
             }
-        };
-        let write = Write::Delete(Box::new(decision.clone()));
-        effects.push(Effect::Write(Action { node, write }));
-    }
-
-    fn deleted(
-        &mut self,
-        now: At,
-        action: Action,
-        decision: &Decision,
-        answer: WriteAnswer,
-        effects: &mut Vec<Effect>,
-    ) {
-        let policy = &self.parameters.policy;
-        self.decider.deleted(now, decision, outcome(&answer), policy);
-        self.tell(now, action, answer.map(|_| true), effects);
+        }
     }
 
     /// Remembers a confirmed write.

@@ -8,12 +8,12 @@ fn read(arguments: &[&str]) -> Result<LifecycleSettings, String> {
 #[test]
 fn defaults_are_the_documented_ones() {
     let settings = read(&[]).unwrap();
-    assert_eq!(settings.policy, Policy::default());
-    assert_eq!(settings.shutdown_taint_removal, Removal::Cloud);
+    assert_eq!(settings.parameters.policy, Policy::default());
+    assert_eq!(settings.parameters.shutdown_taint_removal, Removal::Cloud);
     assert_eq!(settings.concurrent_node_lifecycle_syncs, 16);
-    assert_eq!(settings.node_selector, NodeSelector::default());
+    assert_eq!(settings.parameters.node_selector, NodeSelector::default());
     let marks = ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"];
-    assert_eq!(settings.scale_down_taints, marks);
+    assert_eq!(settings.parameters.scale_down_taints, marks);
 }
 
 #[test]
@@ -45,10 +45,10 @@ fn every_setting_is_applied() {
         replaced: Replaced::Delete,
         evidence_age: Duration::from_secs(4),
     };
-    assert_eq!(settings.policy, expect);
-    assert_eq!(settings.scale_down_taints, ["example.com/leaves"]);
-    assert_eq!(settings.node_selector.to_string(), "pool=a,!spot");
-    assert_eq!(settings.shutdown_taint_removal, Removal::Ready);
+    assert_eq!(settings.parameters.policy, expect);
+    assert_eq!(settings.parameters.scale_down_taints, ["example.com/leaves"]);
+    assert_eq!(settings.parameters.node_selector.to_string(), "pool=a,!spot");
+    assert_eq!(settings.parameters.shutdown_taint_removal, Removal::Ready);
     assert_eq!(settings.concurrent_node_lifecycle_syncs, 2);
 }
 

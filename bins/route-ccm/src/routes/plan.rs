@@ -21,7 +21,7 @@
 //! | [`table`], [`in_flight`] | the route table as this process knows it; changes that are not answered yet |
 //! | [`targets`], [`claims`], [`cases`] | which node a target is; the targets that the cloud confirms; the proof that one is gone |
 //! | `decide`, `planned`, `held` | one decision per destination; a change; why a change is not made now |
-//! | [`failures`] | when a change that failed is tried again |
+//! | [`failures`], [`retry`] | when a change that failed is tried again, and how often it has failed |
 //! | [`condition`] | the condition `NetworkUnavailable` |
 
 pub mod cases;
@@ -36,6 +36,7 @@ mod node_view;
 mod pairs;
 mod planned;
 mod problem;
+pub mod retry;
 pub mod table;
 pub mod targets;
 pub mod wanted;

@@ -89,7 +89,7 @@ async fn two_clusters_share_a_router() {
     for records_owner in [true, false] {
         let cloud = SimCloud::new();
         cloud.router().configure(|settings| {
-            settings.traits.records_owner = records_owner;
+            settings.records_owner = records_owner;
             settings.traits.compares_version = true;
         });
         let slow = Effect::LatencyBetween(Duration::ZERO, Duration::from_millis(100));

@@ -326,7 +326,7 @@ fn of_another(ip: &FloatingIp, owner: &Owner) -> CloudError {
 fn taken(address: IpAddr, ip: &FloatingIp) -> CloudError {
     let port = ip.port_id.as_deref().unwrap_or_default();
     let what = format!(
-        "spec.loadBalancerIP: floating IP {address} stands for port {port} already: detach it \
+        "spec.loadBalancerIP: floating IP {address} is attached to port {port} already: detach it \
          there, or choose another address"
     );
     CloudError::new(ErrorKind::Conflict, what).about(format!("address {address}"))

@@ -107,7 +107,7 @@ async fn traits_arrive_whole() {
     sim.router().configure(|settings| {
         let traits = &mut settings.traits;
         (traits.replaces, traits.several_targets) = (true, true);
-        (traits.records_owner, traits.compares_version, traits.max_batch) = (true, true, 7);
+        (traits.compares_version, traits.max_batch) = (true, 7);
     });
     let wire = Wire::new(sim).await;
     let instances = wire.cloud.instances().unwrap().unwrap();

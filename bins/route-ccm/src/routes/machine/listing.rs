@@ -4,12 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ccm_base::{At, Backoff, Waits};
 use ccm_cloud::{AppliedChange, CloudError, ErrorKind, RouteChange, RouteTable};
-use ccm_controller::retries::Retry;
 use ccm_runtime::explain::{moment, since};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::routes::plan::{failures::is_conflict, in_flight::InFlight, table::Table};
+use crate::routes::plan::{failures::is_conflict, in_flight::InFlight, retry::Retry, table::Table};
 
 /// The waits after a list that has failed.
 const RETRY: Waits = Waits {
