@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     breaker::{Breaker, Transition, is_mass},
-    limit::{InvalidLimit, Limit},
+    limit::{DEFAULT_LIMIT, DEFAULT_LIMIT_TEXT, InvalidLimit, Limit},
     window::{Usage, Window, is_sum, split_all, summed_up},
 };
 

@@ -19,12 +19,12 @@ use std::{
 
 use ccm_base::{At, Backoff};
 use ccm_cloud::{ClusterId, LoadBalancer, Owner, Title};
-use ccm_controller::brake::{Brake, Breaker, Budget, Hold, Limit, Window, is_mass};
+use ccm_controller::brake::{Brake, Breaker, Budget, DEFAULT_LIMIT, Hold, Window, is_mass};
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
 /// How many orphans may be deleted: at least 3.
-pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };
+pub const BUDGET: Budget = Budget { limit: DEFAULT_LIMIT, window: Duration::from_hours(6) };
 /// If more than this percentage of the cluster's load balancers, and at least 3, look like orphans,
 /// that is not believed.
 const MOST: usize = 50;
