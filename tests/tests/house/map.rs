@@ -14,7 +14,7 @@ fn used(folder: &str) -> BTreeSet<String> {
     let sections = manifest.split("\n[").filter(|part| part.starts_with("dependencies]"));
     let names = sections
         .flat_map(str::lines)
-        .filter_map(|line| line.strip_prefix("ccm-")?.split('.').next());
+        .filter_map(|line| line.strip_prefix("ccm-")?.split(['.', ' ']).next());
     names.filter(|name| !EVERYWHERE.contains(name)).map(str::to_owned).collect()
 }
 
