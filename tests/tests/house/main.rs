@@ -9,6 +9,7 @@ mod features;
 mod map;
 mod mutants;
 mod pages;
+mod questions;
 mod suites;
 mod tidy;
 mod walk;
