@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     RETRY,
-    entry::{Asked, BalancerEntry},
+    entry::{Asked, BalancerEntry, in_milliseconds},
     polled::pause,
 };
 use crate::plan::{
@@ -232,12 +232,6 @@ impl BalancerEntry {
         }
         true
     }
-}
-
-/// Rounds a wait down to milliseconds, as in its text, so that a memory that is read from a text is
-/// the same.
-pub(super) fn in_milliseconds(wait: Duration) -> Duration {
-    Duration::new(wait.as_secs(), wait.subsec_millis() * 1_000_000)
 }
 
 /// Returns a pseudo-random number between 0 and 1 for each UID and number of failures. It is the

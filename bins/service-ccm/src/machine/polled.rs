@@ -6,7 +6,7 @@ use ccm_base::At;
 use ccm_cloud::{LoadBalancer, Phase};
 use ccm_objects::Service;
 
-use super::{answered::in_milliseconds, entry::BalancerEntry};
+use super::entry::{BalancerEntry, in_milliseconds};
 use crate::plan::{CallKind, Known, Pending, eligible::NodeSet};
 
 /// The bounds of the wait before the next look at one load balancer.
