@@ -124,8 +124,8 @@ impl machine::Machine for Machine {
                 self.in_use.set_api_server(addresses);
                 Vec::new()
             }
-            Event::Began(left) => self.begin(*left, now),
-            Event::Leads => {
+            Event::TermBegins(left) => self.begin(*left, now),
+            Event::QueueOpens => {
                 self.leads = true;
                 Vec::new()
             }

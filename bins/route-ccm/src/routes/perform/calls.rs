@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ccm_cloud::{
     Call as Limits, CloudError, ClusterId, Detail, RouteChange, RouteTarget, TargetState,
 };
-use ccm_controller::{instances, workers};
+use ccm_controller::{instances, machine::log_unexpected, workers};
 use futures::StreamExt as _;
 use tokio::{sync::mpsc, time::timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -52,10 +52,9 @@ impl Calls {
                     Event::Ended
                 }
             };
-            self.parts.apply(event, |request| {
-                if let Effect::Call(call) = request {
-                    open.push(call);
-                }
+            self.parts.apply(event, |request| match request {
+                Effect::Call(call) => open.push(call),
+                other => log_unexpected(&other),
             });
         }
     }
@@ -152,7 +151,7 @@ impl Calls {
             failures += 1;
             self.answered(planned, Err(limits.late().that_may_be_done()), replaces);
         }
-        self.parts.perform.metrics.synced(failures);
+        self.parts.performer.metrics.synced(failures);
     }
 
     /// Handles the cloud's answer about one change.

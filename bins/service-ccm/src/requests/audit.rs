@@ -3,10 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{CloudError, Depth, Detail, LoadBalancers, Lookup, NodeIdentity, Scope};
-use ccm_controller::passes::{NextPass, Pass};
+use ccm_controller::{
+    machine::log_unexpected,
+    passes::{NextPass, Pass},
+};
 use ccm_objects::{Node, Shared as Name, WhoseNode, whose_node};
 
-use super::{read, unexpected};
+use super::read;
 use crate::{
     machine::{
         effect::{Effect, Task},
@@ -56,7 +59,7 @@ impl Audit {
                     requests.extend(performer.apply(Event::Instance { is_shown }));
                 }
                 Effect::Read(all) => self.read(&*balancers, &all).await?,
-                other => unexpected(&other),
+                other => log_unexpected(&other),
             }
         }
         Ok(())
