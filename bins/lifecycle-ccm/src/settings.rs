@@ -45,7 +45,7 @@ ccm_settings::settings! {
         grace_period: Duration = live(Duration, "node-grace-period", "2m0s");
         /// Maximum number of nodes that are deleted within --node-deletion-budget-window: a number,
         /// or a percentage of all nodes of this cloud, rounded up and at least 3. 0 stops
-        /// deletions, also after it disappears from the file, until the file names another value.
+        /// deletions, and stays in force even if the key is removed, until the file names another value.
         /// Nodes with the annotation quartet.dev/deletion-approved are exempt. A new leader
         /// continues with the window of the last one.
         budget: Limit = live(Limit, "node-deletion-budget", "10%"), parsed;
