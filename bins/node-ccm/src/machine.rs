@@ -99,7 +99,7 @@ impl Pure for Machine {
             Event::Approved(approval) => self.approved(approval),
             Event::Look(seen) => self.look(&seen),
             Event::AskedAgain(name) => self.require(&name),
-            Event::Answered { ago, answers } => self.answered(answers, now - ago),
+            Event::Answered { ago, answers } => self.record_answers(answers, now - ago),
             Event::Work(work) => self.work(*work),
             Event::Written { name, answer } => self.written(&name, answer),
             Event::Conflicts { node, what } => self.many_conflicts(&node, what),

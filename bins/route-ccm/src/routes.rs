@@ -239,7 +239,7 @@ impl Controller {
 
     /// Begins no call, and waits for those under way.
     pub(crate) async fn drain(&self) {
-        let Performer { passes, conditions, .. } = &*self.parts.perform;
+        let Performer { passes, conditions, .. } = &*self.parts.performer;
         passes.drain().await;
         while !self.parts.door.read(|machine, _| machine.is_idle()) {
             sleep(DRAIN).await;

@@ -143,7 +143,7 @@ impl machine::Machine for Machine {
             }
             Event::Due(due) => self.due(&due, now),
             Event::Written(written) => self.written(&written, now),
-            Event::Answered(answered) => self.answered(answered, now),
+            Event::Answered(answered) => self.record_answer(answered, now),
             Event::SlowLane { begins } => {
                 self.hangs.slow_lane(begins, now);
                 Vec::new()

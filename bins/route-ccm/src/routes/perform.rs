@@ -110,7 +110,7 @@ impl Performer {
                 "cannot look up instances of nodes, which shows the owners of routes without a recorded owner"
             ),
             Effect::Withdrawn(planned) => tracing::info!("{}: not due any more", planned.words()),
-            Effect::Answered { .. } => self.answered(effect),
+            Effect::Answered { .. } => self.record_answer(effect),
             Effect::RouteRepeated { planned, node, repeated } => {
                 self.reports.route_repeated(&planned, node.as_deref(), &repeated);
             }
@@ -172,7 +172,7 @@ impl Performer {
     }
 
     /// Records that a change was answered.
-    fn answered(&self, effect: Effect) {
+    fn record_answer(&self, effect: Effect) {
         let Effect::Answered { planned, answer, node, replaces } = effect else { return };
         self.metrics.changed(&planned, answer.as_ref().map(drop), replaces);
         match answer {

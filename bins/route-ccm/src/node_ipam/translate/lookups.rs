@@ -37,7 +37,7 @@ impl Lookups {
         let found = Arc::clone(&self.writes);
         let give = move |work| {
             let writes = Arc::clone(&found);
-            async move { answered(&writes, work).await }
+            async move { handle_answer(&writes, work).await }
         };
         let (workers, give) = workers::channel(WRITERS, || WRITERS, token.clone(), give);
         let (cloud, writes) = (Arc::clone(&self.cloud), Arc::clone(&self.writes));
@@ -49,7 +49,7 @@ impl Lookups {
 }
 
 /// Handles the cloud's answer about a node.
-async fn answered(writes: &Writes, Work { node: asked, answer }: Work) {
+async fn handle_answer(writes: &Writes, Work { node: asked, answer }: Work) {
     let (store, queue) = (&writes.performer.store, &writes.performer.queue);
     let (node, failures) = (store.get(&asked.name), queue.failures(&asked.name));
     let name = Name::clone(&asked.name);

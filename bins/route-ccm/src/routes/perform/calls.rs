@@ -129,7 +129,7 @@ impl Calls {
             Ok(routes) => routes,
             Err(error) => {
                 for planned in batch {
-                    self.answered(planned, Err(error.clone()), true);
+                    self.handle_answer(planned, Err(error.clone()), true);
                 }
                 return;
             }
@@ -145,17 +145,17 @@ impl Calls {
         while let Ok(Some((place, answer))) = timeout_at(limits.end + GRACE, stream.next()).await {
             let Some(planned) = open.get_mut(place).and_then(Option::take) else { continue };
             failures += usize::from(answer.as_ref().is_err_and(is_failure));
-            self.answered(planned, answer, replaces);
+            self.handle_answer(planned, answer, replaces);
         }
         for planned in open.into_iter().flatten() {
             failures += 1;
-            self.answered(planned, Err(limits.late().that_may_be_done()), replaces);
+            self.handle_answer(planned, Err(limits.late().that_may_be_done()), replaces);
         }
         self.parts.performer.metrics.synced(failures);
     }
 
     /// Handles the cloud's answer about one change.
-    fn answered(
+    fn handle_answer(
         &self,
         planned: Planned,
         answer: Result<ccm_cloud::AppliedChange, CloudError>,
