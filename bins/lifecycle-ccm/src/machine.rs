@@ -105,11 +105,11 @@ pub struct Gauges {
     pub ready: usize,
     /// The nodes of another provider.
     pub foreign: usize,
-    /// Those that are not selected.
+    /// The nodes that `--node-selector` does not select.
     pub not_selected: usize,
-    /// Those that an autoscaler removes.
+    /// The nodes that an autoscaler removes.
     pub marked: usize,
-    /// Those with the shutdown taint.
+    /// The nodes with the shutdown taint.
     pub shutdown: usize,
 }
 

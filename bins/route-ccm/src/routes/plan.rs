@@ -288,8 +288,8 @@ impl Planner {
         copy.plan(now, view)
     }
 
-    /// Returns the changes by which a route goes that the present plan makes as well, without
-    /// another charge. `waiting`: changes that are in flight, and not sent yet.
+    /// Returns the removals and replacements that are already charged to the budget and that the
+    /// present plan still contains. `waiting`: changes that are in flight, and not sent yet.
     pub fn again(&self, now: At, view: &View<'_>, waiting: &[Planned]) -> Vec<RouteChange> {
         // A list without any nodes is not believed, not even with an approval.
         if view.nodes.is_empty() {

@@ -256,8 +256,8 @@ impl BalancerEntry {
         }
     }
 
-    /// Has the members read again if another client has overwritten the condition. Returns true if that is
-    /// news.
+    /// Marks the members to be read again if another client has overwritten the condition. Returns
+    /// true if they were not marked before.
     fn await_lost_members(&mut self, service: &Service) -> bool {
         let is_overwritten = service.condition(SERVING).is_some() && !shows_members(service);
         let is_idle = self.state.pending.is_none() && !self.awaited;

@@ -308,8 +308,8 @@ impl Allocator {
         }
     }
 
-    /// Records that the node gets other blocks. Those that it has shown are held under a UID of
-    /// their own, until their routes are gone. A node can lose pod CIDRs more than once.
+    /// Records that the node gets other blocks. The blocks that it has shown are held under an
+    /// artificial UID until their routes are gone. A node can lose pod CIDRs more than once.
     fn give_up(&mut self, uid: &str, now: At) {
         let Some(record) = self.nodes.get(uid).cloned() else { return };
         self.remember(uid, &record);
