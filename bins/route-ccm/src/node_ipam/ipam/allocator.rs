@@ -230,7 +230,7 @@ impl Allocator {
 
     /// Reserves one block of each cluster CIDR for the node, or nothing at all. A node keeps what
     /// is reserved for it until it shows its pod CIDRs, or is gone: an earlier write may be carried
-    /// out later. The caller writes the blocks and tells the [answer](Self::answered).
+    /// out later. The caller writes the blocks and tells the [answer](Self::record_outcome).
     ///
     /// # Errors
     ///
