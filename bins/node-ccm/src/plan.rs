@@ -226,9 +226,9 @@ pub enum Note {
     /// The first InternalIP of a Ready node would change or be removed. The policy keeps the old
     /// one; the last one is always kept.
     InternalIpHeld {
-        /// The current one, which stays.
+        /// The current first InternalIP, which stays.
         from: String,
-        /// The one that the cloud returns.
+        /// The first InternalIP that the cloud returns.
         to: Option<String>,
         /// The addresses that the provider's settings leave out.
         withheld: Option<String>,

@@ -81,8 +81,8 @@ pub(super) fn due(machine: &mut Machine, now: At) -> Vec<Effect> {
     machine.apply(Event::Due { most_lookups: 500, lists: true, seed: 1 }, now)
 }
 
-/// Returns a pass in which the cloud knows no instance of `a`, neither by lookup nor in the list.
-/// Returns what was decided.
+/// Plays a pass in which the cloud knows no instance of `a`, neither by lookup nor in the list.
+/// Returns the effects of the decisions.
 pub(super) fn pass(machine: &mut Machine, now: At) -> Vec<Effect> {
     let effects = due(machine, now);
     let Some(Ask { look_up, list, .. }) = is_asked(&effects) else { return effects };

@@ -35,10 +35,10 @@ const RETRY: Backoff = Backoff { first: Duration::from_mins(1), longest: Duratio
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// They are reported.
+    /// Orphans are reported.
     #[default]
     Report,
-    /// They are reported, and deleted with a proof.
+    /// Orphans are reported, and deleted with a proof.
     Delete,
 }
 

@@ -73,7 +73,7 @@ impl Cases {
         }
     }
 
-    /// Returns the targets to ask about now.
+    /// Opens a case for each new target. Returns the targets to ask about now.
     pub fn due<'a>(
         &mut self,
         now: At,
