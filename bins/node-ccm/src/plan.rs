@@ -287,7 +287,7 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy, known: PlanInput
     let uninitialised = node.is_uninitialised();
     let outcome = if uninitialised { Outcome::Initialised } else { Outcome::InSync };
     let mut plan = Plan::nothing(outcome);
-    if let Some(doubt) = Doubt::of(node, instance, known.rivals) {
+    if let Some(doubt) = Doubt::find(node, instance, known.rivals) {
         let is_held = doubt.holds() && policy.identity == IdentityPolicy::Strict;
         if is_held && uninitialised {
             return Plan::waits(WaitReason::Identity, doubt.to_string());

@@ -51,7 +51,7 @@ pub(super) fn see(machine: &mut Machine, now: At, node: Arc<Node>) -> Vec<Effect
 /// Returns a machine with this node, which is not Ready, and ten that are.
 pub(super) fn with_nodes(observes: bool) -> Machine {
     let mut machine = Machine::new(parameters(), observes);
-    machine.apply(Event::Began(HandoverNote::default()), at(0));
+    machine.apply(Event::TermBegins(HandoverNote::default()), at(0));
     see(&mut machine, at(0), node("a", 1, false));
     for number in 0..10 {
         see(&mut machine, at(0), node(&format!("ready-{number}"), 1, true));

@@ -112,7 +112,7 @@ impl Progress {
     }
 
     /// Records the answer to a change about this node. Returns true if it has all its routes now.
-    pub(super) fn answered(
+    pub(super) fn record_answer(
         &mut self,
         destination: IpNet,
         answer: &Result<AppliedChange, CloudError>,

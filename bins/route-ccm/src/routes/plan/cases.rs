@@ -92,7 +92,7 @@ impl Cases {
     }
 
     /// Records the cloud's answer. `found`: the same answer found a target of a node.
-    pub fn answered(
+    pub fn record_answer(
         &mut self,
         now: At,
         target: RouteTarget,
