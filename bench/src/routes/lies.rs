@@ -18,7 +18,7 @@ pub(super) async fn measure(arena: &Arena, count: usize) -> Result<()> {
         "\n-- route-ccm with a list every 10 s: {count} nodes with routes, and everything vanishes for {} s",
         LONG.as_secs()
     );
-    cloud(arena, count, |settings| settings.traits.records_owner = true);
+    cloud(arena, count, |settings| settings.records_owner = true);
     add_nodes(arena, count).await?;
     let program = start(arena, &["--route-reconciliation-period=10s"]).await?;
     available(arena, count).await?;

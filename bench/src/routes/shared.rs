@@ -28,7 +28,7 @@ pub(super) async fn measure(arena: &Arena) -> Result<()> {
 }
 
 async fn shared(arena: &Arena, records: bool) -> Result<()> {
-    cloud(arena, NODES, |settings| settings.traits.records_owner = records);
+    cloud(arena, NODES, |settings| settings.records_owner = records);
     let router = arena.served.cloud().router();
     for number in 0..2 * OTHERS {
         let address = IpAddr::from(Ipv4Addr::new(192, 0, 2, number));

@@ -105,11 +105,11 @@ pub struct Gauges {
     pub ready: usize,
     /// The nodes of another provider.
     pub foreign: usize,
-    /// Those that are not selected.
+    /// The nodes that `--node-selector` does not select.
     pub not_selected: usize,
-    /// Those that an autoscaler removes.
+    /// The nodes that an autoscaler removes.
     pub marked: usize,
-    /// Those with the shutdown taint.
+    /// The nodes with the shutdown taint.
     pub shutdown: usize,
 }
 
@@ -121,7 +121,7 @@ impl ccm_controller::machine::Machine for Machine {
         match event {
             Event::Parameters(parameters) => self.parameters = *parameters,
             Event::Began(left) => {
-                self.nodes.are_replaced(left.replaced);
+                self.nodes.mark_replaced(left.replaced);
                 self.decider = Decider::resume(now, left.deleted);
             }
             Event::Approved(approval) => {

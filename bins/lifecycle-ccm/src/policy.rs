@@ -10,12 +10,22 @@
 //! with the current views at each of the two moments. A decision with [`Verdict::Delete`] has taken
 //! budget; [`Decider::deleted`] records the result of the deletion.
 //!
-//! A node is deleted only if all of these conditions hold, checked in this order: it is not Ready,
-//! selected, owned by this provider and past its grace period; two lookups of this node (same UID),
-//! a confirmation period apart, reported its instance as gone; its kubelet has not renewed its
-//! Lease in between; a list of the fleet that was read after the first lookup does not contain it;
-//! the breaker is closed; the budget is not used up. A cloud without a list needs three answers,
-//! and witnesses. `docs/explanation/deletion-court.md` explains this to operators.
+//! A node is deleted only if all of these conditions hold, checked in this order:
+//!
+//! 1. It is owned by this provider, selected, not being deleted, and not Ready; or it is Ready on
+//!    another machine than before, and `--replaced-nodes=delete` is set.
+//! 2. A lookup of this node (same UID) has reported its instance as gone, it is not protected, and
+//!    it has a provider ID or `--ghost-deletion` allows its deletion.
+//! 3. Its kubelet has not renewed its Lease since the first such lookup. (Not for a Ready node.)
+//! 4. It was past its grace period when the lookup began.
+//! 5. A confirmation period later, another lookup has reported the same, and the Lease was read
+//!    again. A cloud without a list needs three answers.
+//! 6. A list of the fleet that was read after the first lookup does not contain it; a cloud without
+//!    a list needs witnesses.
+//! 7. The breaker is closed, and the budget is not used up. A person's approval replaces both, an
+//!    autoscaler's mark the budget.
+//!
+//! `docs/explanation/deletion-court.md` explains this to operators.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -66,12 +76,12 @@ pub use self::{
 
 /// The result of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deletion {
+pub enum DeletionOutcome {
     /// The node is deleted, though it may still be in the views.
     Done,
     /// Not sent, or the node has changed: the case stays open, and its budget is released.
     NotDone,
-    /// The API server refuses it. As [`Deletion::NotDone`], but retried later and after the
+    /// The API server refuses it. As [`DeletionOutcome::NotDone`], but retried later and after the
     /// other nodes.
     Refused,
     /// Unknown. The case stays open and keeps its budget.
@@ -146,7 +156,7 @@ impl Decider {
         Counts {
             watched: self.records.len(),
             suspected: cases.clone().count(),
-            replaced: cases.filter(|record| record.replaced).count(),
+            replaced: cases.filter(|record| record.was_ready).count(),
         }
     }
 
@@ -157,24 +167,34 @@ impl Decider {
     }
 
     /// Records the result of a deletion.
-    pub fn deleted(&mut self, now: At, decision: &Decision, outcome: Deletion, policy: &Policy) {
+    pub fn deleted(
+        &mut self,
+        now: At,
+        decision: &Decision,
+        outcome: DeletionOutcome,
+        policy: &Policy,
+    ) {
         let record = self.records.get_mut(&decision.name);
         let record = record.filter(|record| record.uid == decision.uid);
         match outcome {
             // The window counts from the deletion: it may have waited behind others.
-            Deletion::Done | Deletion::Uncertain => self.brake.renew(now, &decision.uid),
+            DeletionOutcome::Done | DeletionOutcome::Uncertain => {
+                self.brake.renew(now, &decision.uid)
+            }
             // The informer may still show a node that an earlier deletion has deleted.
-            _ if record.as_ref().is_some_and(|record| record.may_be_deleted) => {}
-            Deletion::NotDone | Deletion::Refused | Deletion::Observed => {
+            _ if record.as_ref().is_some_and(|record| record.answer_was_lost) => {}
+            DeletionOutcome::NotDone | DeletionOutcome::Refused | DeletionOutcome::Observed => {
                 self.brake.release(&decision.uid);
             }
         }
         if let Some(record) = record {
-            record.may_be_deleted |= outcome == Deletion::Uncertain;
-            record.deleted = outcome == Deletion::Done;
-            record.refused = outcome == Deletion::Refused;
+            record.answer_was_lost |= outcome == DeletionOutcome::Uncertain;
+            record.deleted = outcome == DeletionOutcome::Done;
+            record.refused = outcome == DeletionOutcome::Refused;
             record.look_again = match outcome {
-                Deletion::Refused | Deletion::Observed => agenda::held_until(now, policy),
+                DeletionOutcome::Refused | DeletionOutcome::Observed => {
+                    agenda::held_until(now, policy)
+                }
                 _ => At::default(),
             };
         }

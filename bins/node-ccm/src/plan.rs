@@ -65,15 +65,15 @@ pub enum InternalIpChange {
 /// Settings of the operator and traits of the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// See [`InternalIpChange`].
+    /// The treatment of a Ready node whose first InternalIP has changed in the cloud.
     pub internal_ip_change: InternalIpChange,
-    /// See [`IdentityPolicy`].
+    /// The treatment of a new node whose provider ID nothing confirms.
     pub identity: IdentityPolicy,
-    /// See [`LabelPolicy`].
+    /// The times when a node's labels follow its instance.
     pub labels: LabelPolicy,
     /// True if a node is initialised even if neither the cloud nor the node knows its IP address.
     pub without_address: bool,
-    /// The provider's labels are only added: a missing one is not removed.
+    /// True if the provider's labels are only added: a missing label is not removed.
     pub labels_only_add: bool,
 }
 

@@ -199,7 +199,7 @@ impl Said {
     }
 }
 
-/// Returns the load balancer whose address a Service shows is gone.
+/// Reports that the load balancer whose address a Service shows is gone.
 fn gone(id: &str, by: Option<&str>) -> Said {
     let next = by.map_or_else(
         || "a new one could not be created yet, and the Service keeps its address".to_owned(),

@@ -42,8 +42,6 @@ pub struct RouteTraits {
     /// True if [`RouteChange::Replace`] is one step of the cloud. If not, the destination has no
     /// route for a moment.
     pub replaces: bool,
-    /// True if [`Route::owner`] is recorded in the cloud.
-    pub records_owner: bool,
     /// True if the cloud compares [`RouteTable::version`] when it writes.
     pub compares_version: bool,
     /// True if a node needs a provider ID before it can be a target.
@@ -61,7 +59,6 @@ impl Default for RouteTraits {
             families: vec![IpFamily::V4, IpFamily::V6],
             several_targets: false,
             replaces: false,
-            records_owner: false,
             compares_version: false,
             target_ids: true,
             target_addresses: false,

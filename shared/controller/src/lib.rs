@@ -20,7 +20,6 @@
 //! | [`cluster`], [`kind`] | the identity of the cluster; properties of a kind of object |
 //! | [`own_node`] | what holds up the node that runs this program |
 //! | [`handover`] | what a leader leaves to the next one |
-//! | [`retries`] | when what has failed is tried again; pure |
 //! | [`repeats`] | delays a confirmed write that has to be repeated; pure |
 //! | [`repeat_reports`] | the metric and the event of repeated writes |
 //! | [`approvals`] | what a user approves by annotations of the Lease |
@@ -46,7 +45,6 @@ pub mod record;
 pub mod repeat_reports;
 pub mod repeats;
 pub mod reports;
-pub mod retries;
 pub mod watch;
 pub mod workers;
 pub mod writer;

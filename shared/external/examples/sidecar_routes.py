@@ -12,7 +12,6 @@ from sidecar_common import PAGE, SCHEME, Terms, Unreadable, error, fail, machine
 # Fields that are not set have the defaults of the protocol file.
 TRAITS = pb.RouteTraits(
     replaces=True,
-    records_owner=True,
     compares_version=True,
     target_ids=False,
     target_addresses=True,

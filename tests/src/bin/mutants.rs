@@ -130,7 +130,14 @@ async fn build(copy: &Path, program: &str, list: &Mutants) -> Result<Vec<Target>
     let mut targets = Vec::new();
     let packages = list.packages.iter().flat_map(|package| ["-p", package]);
     let output = Command::new("cargo")
-        .args(["test", "--locked", "--no-run", "--message-format=json", "-p", program])
+        .args([
+            "test",
+            "--locked",
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+            "-p",
+            program,
+        ])
         .args(packages)
         .args(&list.tests)
         .env("CARGO_TARGET_DIR", repository().join("target/mutants/build"))
@@ -138,10 +145,10 @@ async fn build(copy: &Path, program: &str, list: &Mutants) -> Result<Vec<Target>
         // A replacement may leave names of the original expression unused.
         .env("RUSTFLAGS", "-A warnings")
         .current_dir(copy)
-        .stderr(Stdio::inherit())
         .output()
         .await?;
-    ensure!(output.status.success(), "the copy with all mutants does not build");
+    let why = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "the copy with all mutants does not build:\n{why}");
     for line in String::from_utf8(output.stdout)?.lines() {
         let message: serde_json::Value = serde_json::from_str(line)?;
         if message["profile"]["test"] == true

@@ -23,6 +23,7 @@ use std::{
 
 use ccm_tests::cluster::repository;
 use modules::{Modules, Path, Sources, Use};
+use petgraph::{algo::tarjan_scc, graphmap::DiGraphMap};
 use walkdir::{DirEntry, WalkDir};
 
 /// The uses between a module's children, by the pair of siblings.
@@ -37,25 +38,10 @@ struct Circle {
 
 fn circles(uses: BTreeSet<Use>) -> Vec<Circle> {
     let siblings = siblings(uses);
-    let reach: BTreeMap<&Path, BTreeSet<&Path>> =
-        siblings.keys().map(|(user, _)| (user, reached(user, &siblings))).collect();
-    let circle = |at: &&Path| {
-        let back = |other: &&&Path| reach.get(**other).is_some_and(|back| back.contains(at));
-        reach[at].iter().filter(back).copied().collect::<BTreeSet<&Path>>()
-    };
-    let circles: BTreeSet<_> = reach.keys().map(circle).collect();
-    circles.iter().filter(|modules| !modules.is_empty()).map(|c| of(c, &siblings)).collect()
-}
-
-/// Returns the modules that a module uses, directly or indirectly.
-fn reached<'a>(from: &'a Path, siblings: &'a Siblings) -> BTreeSet<&'a Path> {
-    let mut reached = BTreeSet::new();
-    let mut open = vec![from];
-    while let Some(at) = open.pop() {
-        let next = siblings.keys().filter(|(user, _)| user == at).map(|(_, used)| used);
-        open.extend(next.filter(|used| reached.insert(*used)));
-    }
-    reached
+    let graph: DiGraphMap<&Path, ()> = siblings.keys().map(|(user, used)| (user, used)).collect();
+    let circles = tarjan_scc(&graph).into_iter().filter(|modules| modules.len() > 1);
+    let circles: BTreeSet<BTreeSet<&Path>> = circles.map(BTreeSet::from_iter).collect();
+    circles.iter().map(|modules| of(modules, &siblings)).collect()
 }
 
 fn of(circle: &BTreeSet<&Path>, siblings: &Siblings) -> Circle {

@@ -108,7 +108,7 @@ pub enum Listing {
         /// other view in reach is shown.
         missing: BTreeSet<Arc<str>>,
     },
-    /// The cloud has no list: the witnesses stand for it.
+    /// The cloud has no list: the witnesses replace it.
     Witnesses,
     /// It could not be read, which proves nothing.
     Failed(CloudError),

@@ -84,7 +84,7 @@ pub(crate) enum Event {
     },
     /// A node is gone.
     Deleted(Arc<Node>),
-    /// The machine was told of a node that is gone.
+    /// The event before was about a node that the store no longer has.
     Gone(Name),
     /// The approval of a user on the Lease.
     Approved(Option<SetApproval>),

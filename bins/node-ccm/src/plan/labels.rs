@@ -14,14 +14,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cloud::Instance;
-use ccm_objects::{
-    Node, label_rules,
-    node_keys::{INSTANCE_TYPE, REGION, ZONE},
-};
-
+use ccm_objects::{Node, label_rules};
 use serde::{Deserialize, Serialize};
 
-use super::{Field, Note, Policy, is_protected};
+use super::{Field, Note, Policy, field::PROTECTED_LABELS, is_protected};
 
 /// The annotation that records the additional labels that node-ccm has set: their keys, sorted,
 /// separated by commas. node-ccm updates and removes only these labels.
@@ -87,12 +83,8 @@ pub fn changes(node: &Node, instance: &Instance, policy: Policy) -> LabelChanges
     if labels == LabelPolicy::Off || (labels == LabelPolicy::Once && !node.is_uninitialised()) {
         return changes;
     }
-    for (keys, value) in [
-        (INSTANCE_TYPE, &instance.instance_type),
-        (ZONE, &instance.zone),
-        (REGION, &instance.region),
-    ] {
-        changes.owned_by_cloud(node, keys, value.as_deref().unwrap_or_default());
+    for (keys, _, value) in PROTECTED_LABELS {
+        changes.owned_by_cloud(node, keys, value(instance).unwrap_or_default());
     }
     changes.additional(node, &instance.labels, policy.labels_only_add);
     changes

@@ -78,7 +78,7 @@ impl CidrMetrics {
         self.foreign.inc();
     }
 
-    /// Records whether the process has stopped to assign pod CIDRs.
+    /// Records if the process has stopped assigning pod CIDRs.
     pub(super) fn stops(&self, does: bool) {
         self.stopped.set(i64::from(does));
     }

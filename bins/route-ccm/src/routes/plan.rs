@@ -21,7 +21,7 @@
 //! | [`table`], [`in_flight`] | the route table as this process knows it; changes that are not answered yet |
 //! | [`targets`], [`claims`], [`cases`] | which node a target is; the targets that the cloud confirms; the proof that one is gone |
 //! | `decide`, `planned`, `held` | one decision per destination; a change; why a change is not made now |
-//! | [`failures`] | when a change that failed is tried again |
+//! | [`failures`], [`retry`] | when a change that failed is tried again, and how often it has failed |
 //! | [`condition`] | the condition `NetworkUnavailable` |
 
 pub mod cases;
@@ -36,6 +36,7 @@ mod node_view;
 mod pairs;
 mod planned;
 mod problem;
+pub mod retry;
 pub mod table;
 pub mod targets;
 pub mod wanted;
@@ -287,8 +288,8 @@ impl Planner {
         copy.plan(now, view)
     }
 
-    /// Returns the changes by which a route goes that the present plan makes as well, without
-    /// another charge. `waiting`: changes that are in flight, and not sent yet.
+    /// Returns the removals and replacements that are already charged to the budget and that the
+    /// present plan still contains. `waiting`: changes that are in flight, and not sent yet.
     pub fn again(&self, now: At, view: &View<'_>, waiting: &[Planned]) -> Vec<RouteChange> {
         // A list without any nodes is not believed, not even with an approval.
         if view.nodes.is_empty() {
@@ -336,7 +337,7 @@ impl Planner {
         self.in_flight.remove(destination);
         match answer {
             Ok(applied) => {
-                self.is_lost(now, destination);
+                self.renew_charge(now, destination);
                 match applied.route.as_ref() {
                     None => self.failures.forget_full(),
                     Some(route) => route.target.iter().for_each(|target| {
@@ -351,7 +352,7 @@ impl Planner {
             }
             Err(error) => {
                 match error.maybe_done {
-                    true => self.is_lost(now, destination),
+                    true => self.renew_charge(now, destination),
                     false => self.release(destination),
                 }
                 self.failures.add(now, destination, error);
@@ -371,7 +372,7 @@ impl Planner {
 
     /// Records that a loss that the brake let pass is made, or may be: its charge begins again,
     /// also if an earlier loss has paid it.
-    fn is_lost(&mut self, now: At, destination: IpNet) {
+    fn renew_charge(&mut self, now: At, destination: IpNet) {
         if self.passed.remove(&destination).is_some() {
             self.brake.renew(now, &destination.to_string());
         }

@@ -24,7 +24,7 @@ fn edge(number: usize, id: &str) -> Value {
 async fn a_node_of_another_provider_gets_no_route_and_no_condition() {
     for records_owner in [true, false] {
         let cloud = SimCloud::new();
-        cloud.router().configure(|settings| settings.traits.records_owner = records_owner);
+        cloud.router().configure(|settings| settings.records_owner = records_owner);
         let mut world = World::start(&cloud, "c-1", &[]).await;
         world.add_nodes(1..4);
         world.reachable(1..4).await;

@@ -25,7 +25,7 @@ const LENT: &str = "ccm_route_routes{kind=\"other_uid\"} ";
 /// Returns a cluster with its routes, on a router that has routes of persons as well.
 async fn cluster(records_owner: bool) -> World {
     let cloud = SimCloud::new();
-    cloud.router().configure(|settings| settings.traits.records_owner = records_owner);
+    cloud.router().configure(|settings| settings.records_owner = records_owner);
     for number in 0..STRAYS {
         let destination = format!("10.9.{number}.0/24");
         cloud.router().add(foreign(&destination, &address(&name(number)).to_string()));

@@ -34,7 +34,7 @@ async fn held(env: &Env, leader: &Program, held: f64, left: usize) -> Result<()>
 }
 
 pub(crate) async fn a_shrunken_list_deletes_few_routes(env: Env) -> Result<()> {
-    env.cloud().router().configure(|settings| settings.traits.records_owner = true);
+    env.cloud().router().configure(|settings| settings.records_owner = true);
     add_nodes(&env, 0..10).await?;
     for number in 10..20 {
         let mut node = node(&name(number), &[&cidr(number)]);
@@ -69,7 +69,7 @@ pub(crate) async fn a_shrunken_list_deletes_few_routes(env: Env) -> Result<()> {
 /// Each leader is killed as soon as it has deleted something, or may have done so.
 pub(crate) async fn killed_leaders_share_one_budget(env: Env) -> Result<()> {
     const LIVES: usize = 4;
-    env.cloud().router().configure(|settings| settings.traits.records_owner = true);
+    env.cloud().router().configure(|settings| settings.records_owner = true);
     add_nodes(&env, 0..20).await?;
     let leader = env.start(&quick(&env)).await?;
     reachable(&env, 0..20).await?;

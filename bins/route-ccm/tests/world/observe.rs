@@ -43,7 +43,7 @@ fn steps(page: &Value) -> Result<BTreeMap<String, Vec<String>>> {
 
 pub(crate) async fn an_observer_shows_what_a_leader_does(mut env: Env) -> Result<()> {
     env.cloud().router().configure(|settings| {
-        settings.traits.records_owner = true;
+        settings.records_owner = true;
         settings.traits.replaces = true;
     });
     // Two nodes have their routes, one of them at a former address. A third node is gone.

@@ -21,7 +21,7 @@ use crate::common::{
 pub(crate) async fn a_kubelet_takes_nothing_from_others(env: Env) -> Result<()> {
     const THEIRS: &str = "10.244.200.0/24";
     let router = env.cloud().router();
-    router.configure(|settings| settings.traits.records_owner = false);
+    router.configure(|settings| settings.records_owner = false);
     let port = "10.0.9.99".parse()?;
     router.add_port(port);
     router.add(SimRoute::foreign(THEIRS, net(THEIRS)?, RouteTarget::Address(port)));

@@ -35,7 +35,7 @@ async fn given(env: &Env) -> Result<BTreeSet<String>> {
 
 /// The cloud records the owner of a route. A route of a node that is not in the store is an orphan.
 pub(crate) async fn an_old_store_costs_no_route(mut env: Env) -> Result<()> {
-    env.cloud().router().configure(|settings| settings.traits.records_owner = true);
+    env.cloud().router().configure(|settings| settings.records_owner = true);
     add_bare_nodes(&env, SEEN).await?;
     let mut pair = Pair::start(&env, "route-ccm", |env| with_cidrs(env, NETWORK)).await?;
     reachable(&env, SEEN).await?;

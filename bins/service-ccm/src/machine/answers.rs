@@ -139,7 +139,7 @@ impl Machine {
         gone.map(|gone| self.gone(&asked.service, gone, Some(id))).unwrap_or_default()
     }
 
-    /// Returns Reports, once, that the load balancer whose address the Service shows is gone.
+    /// Reports once that the load balancer whose address the Service shows is gone.
     fn gone(&mut self, service: &Arc<Service>, id: String, by: Option<String>) -> Vec<Effect> {
         let told = self.balancers.entry(service).told_gone.replace(id.as_str().into());
         match told.as_deref() == Some(&*id) {

@@ -2,8 +2,9 @@
 //! lanes makes a call.
 //!
 //! A Service whose call alone does not return keeps its slow lane until it does. If the cloud does
-//! not answer any call, all Services are slow. The slow lanes then try in turn whether it answers
-//! again, and the first answer returns all Services to the usual lanes.
+//! not answer any call of one kind, all Services with such a call are slow. The slow lanes then try
+//! in turn whether it answers again, and the first answer to a call of this kind returns these
+//! Services to the usual lanes.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -19,12 +19,12 @@ use std::{
 
 use ccm_base::{At, Backoff};
 use ccm_cloud::{ClusterId, LoadBalancer, Owner, Title};
-use ccm_controller::brake::{Brake, Breaker, Budget, Hold, Limit, Window, is_mass};
+use ccm_controller::brake::{Brake, Breaker, Budget, DEFAULT_LIMIT, Hold, Window, is_mass};
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
 /// How many orphans may be deleted: at least 3.
-pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };
+pub const BUDGET: Budget = Budget { limit: DEFAULT_LIMIT, window: Duration::from_hours(6) };
 /// If more than this percentage of the cluster's load balancers, and at least 3, look like orphans,
 /// that is not believed.
 const MOST: usize = 50;
@@ -255,9 +255,10 @@ impl Orphans {
         decided
     }
 
-    /// Records the owners about which service-ccm asks the API server, then calls the cloud. Their
-    /// Services wait. If one needs a load balancer again, the answer of the API server shows that,
-    /// or it gets a new one after the call.
+    /// Records the owners whose load balancers service-ccm is about to delete: it asks the API
+    /// server about their Services, then calls the cloud. Until then these Services wait. If one of
+    /// them needs a load balancer again, the API server's answer shows that, or it gets a new load
+    /// balancer after the call.
     pub fn call(&mut self, owners: &[Owner]) {
         self.called = owners.iter().map(|owner| owner.uid.clone()).collect();
     }

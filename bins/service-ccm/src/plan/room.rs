@@ -28,8 +28,8 @@ impl RoomTurn {
 }
 
 /// Returns true if the Service has a load balancer, or may have one: it is never held. A user can
-/// write the recorded ID of any load balancer, so that counts until the cloud has been compared, and
-/// after that only with an address.
+/// write any ID into the Service's annotation, so the annotation counts only until the cloud's list
+/// has been compared. After that, only an address counts.
 pub fn stands(service: &Service, state: &BalancerState, list: List) -> bool {
     match state.known {
         Known::There(_) | Known::Recorded { .. } => true,

@@ -14,7 +14,7 @@ pub struct Usage {
     pub limit: usize,
 }
 
-/// An entry whose UID begins with this stands for several older changes: `~3` for three. UIDs and
+/// An entry whose UID begins with this represents several older changes: `~3` for three. UIDs and
 /// names of objects never begin with it.
 const SUM: char = '~';
 
@@ -23,18 +23,18 @@ const SUM: char = '~';
 /// contain any number, and each change costs memory.
 const MOST: usize = 20_000;
 
-/// Returns the number of changes that the entry with this UID stands for.
+/// Returns the number of changes that the entry with this UID represents.
 pub fn sum(uid: &str) -> usize {
     let number = uid.strip_prefix(SUM).and_then(|number| number.parse().ok());
     number.map_or(1, |number: usize| number.min(MOST))
 }
 
-/// Returns true if the entry with this UID stands for unnamed changes.
+/// Returns true if the entry with this UID represents unnamed changes.
 pub fn is_sum(uid: &str) -> bool {
     uid.starts_with(SUM)
 }
 
-/// Returns one entry for each change that this one stands for.
+/// Returns one entry for each change that this one represents.
 fn split(uid: &str) -> impl Iterator<Item = Box<str>> {
     let count = sum(uid);
     (0..count).map(move |number| match count {
@@ -43,7 +43,7 @@ fn split(uid: &str) -> impl Iterator<Item = Box<str>> {
     })
 }
 
-/// Returns one entry for each change that these stand for, but no more than [`MOST`].
+/// Returns one entry for each change that these represent, but no more than [`MOST`].
 pub fn split_all<'a>(
     entries: impl Iterator<Item = (At, &'a str)>,
 ) -> impl Iterator<Item = (At, Box<str>)> {

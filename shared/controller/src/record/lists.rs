@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 const LONG: usize = 16;
 /// The first element of an array with numbers.
 const MARK: &[u8] = br#"{"=":"list"}"#;
-/// The beginning of an element that stands for others.
+/// The beginning of an element that represents others.
 const STANDS: &[u8] = br#"{"=":"#;
 
 /// The position of a reader of JSON. It follows the structure and does not look for mistakes.

@@ -48,9 +48,8 @@ pub fn differences(seen: &Seen, job: &Job<'_>, families: &[IpFamily]) -> Vec<Not
     for family in job.wanted.front_end.families.iter().filter(|one| !families.contains(one)) {
         let of = families.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
         let what = format!(
-            "spec.ipFamilies: {family} has no effect on this load balancer, which has {of}: only a \
-             new one in a network with an {family} subnet can have it; delete and create the \
-             Service to get one"
+            "spec.ipFamilies: {family} has no effect on this load balancer, which has {of}: it needs a network \
+             with an {family} subnet, and {ANEW}"
         );
         notes.push(remark(SINGLE_STACK, what));
     }

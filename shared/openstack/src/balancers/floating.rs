@@ -171,8 +171,8 @@ fn release(ip: &FloatingIp, owner: &Owner, keep: bool) -> Step {
     }
 }
 
-/// Deletes the owner's that are free, but for this address: they are of an exchange before, or of an
-/// earlier load balancer.
+/// Deletes the free floating IPs of the owner, except the one with the address `but`: an earlier
+/// exchange or an earlier load balancer has left them.
 fn left(
     elsewhere: &Elsewhere,
     owner: &Owner,
@@ -326,7 +326,7 @@ fn of_another(ip: &FloatingIp, owner: &Owner) -> CloudError {
 fn taken(address: IpAddr, ip: &FloatingIp) -> CloudError {
     let port = ip.port_id.as_deref().unwrap_or_default();
     let what = format!(
-        "spec.loadBalancerIP: floating IP {address} stands for port {port} already: detach it \
+        "spec.loadBalancerIP: floating IP {address} is attached to port {port} already: detach it \
          there, or choose another address"
     );
     CloudError::new(ErrorKind::Conflict, what).about(format!("address {address}"))

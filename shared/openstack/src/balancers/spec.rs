@@ -4,16 +4,18 @@ mod body;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Display,
     time::Duration,
 };
 
-use ccm_cloud::{CloudError, ErrorKind, FrontEnd, FrontEndPort, IpFamily, Note, Protocol, Traffic};
+use ccm_cloud::{CloudError, FrontEnd, FrontEndPort, IpFamily, Note, Protocol, Traffic};
 use ccm_openstack_client::lbaas::ListenerRow;
 use ipnet::IpNet;
 
 use super::{
     annotations::{Checks, Given, PREFIX, Proxy, Settings, Timeouts, remark},
     features::Features,
+    job::invalid,
     names,
 };
 
@@ -75,10 +77,11 @@ pub struct Monitor {
     pub checks: Checks,
 }
 
-/// Returns a port that does not fit.
-fn invalid(subject: impl Into<String>, what: impl Into<String>) -> CloudError {
-    let subject = subject.into();
-    CloudError::new(ErrorKind::Invalid, format!("{subject}: {}", what.into())).about(subject)
+/// Returns the error about a setting whose name begins the message.
+fn invalid_named(setting: impl Into<String>, what: impl Display) -> CloudError {
+    let setting = setting.into();
+    let message = format!("{setting}: {what}");
+    invalid(setting, message)
 }
 
 impl Tree {
@@ -112,16 +115,16 @@ fn check_layer_7(settings: &Settings, features: Features) -> Result<(), CloudErr
     if features.ovn && settings.proxy.is_some() {
         let what = "the driver ovn has no PROXY protocol, and members see the client's address \
                     without it: remove it";
-        return Err(invalid(annotation("proxy-protocol"), what));
+        return Err(invalid_named(annotation("proxy-protocol"), what));
     }
     if features.ovn && settings.forwarded_for {
         let what = "the driver ovn does not change requests, and members see the client's address \
                     without it: remove it";
-        return Err(invalid(annotation("x-forwarded-for"), what));
+        return Err(invalid_named(annotation("x-forwarded-for"), what));
     }
     if settings.proxy == Some(Proxy::V2) && !features.proxy_v2() {
         let what = "version 2 needs version 2.22 of Octavia's API: use v1";
-        return Err(invalid(annotation("proxy-protocol"), what));
+        return Err(invalid_named(annotation("proxy-protocol"), what));
     }
     Ok(())
 }
@@ -159,7 +162,7 @@ fn allowed_cidrs(
     if fitting.is_empty() {
         // An empty list would admit everyone.
         let what = format!("none of its networks is {}, as the load balancer's address is", of());
-        return Err(invalid(FIELD, what));
+        return Err(invalid_named(FIELD, what));
     }
     if fitting.len() < ranges.len() {
         let what = format!(

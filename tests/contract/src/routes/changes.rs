@@ -105,7 +105,6 @@ pub(crate) async fn a_destination_has_one_change_in_a_call(place: Place) {
 
 pub(crate) async fn owners_are_recorded_and_kept(place: Place) {
     let lab = place.lab().await;
-    assert!(lab.routes().traits().records_owner);
     let made = lab.made(create(1)).await;
     assert_eq!(made.owner, Some(node(1)));
     // An existing route keeps its owner, even if it has no owner.

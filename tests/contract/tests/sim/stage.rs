@@ -68,7 +68,7 @@ impl Stage for SimStage {
             sim.router().configure(|settings| match need {
                 Need::Fences => settings.fences = true,
                 Need::SeveralTargets => settings.traits.several_targets = true,
-                Need::RouteOwners => settings.traits.records_owner = true,
+                Need::RouteOwners => settings.records_owner = true,
                 Need::TableVersions => settings.traits.compares_version = true,
                 _ => {}
             });

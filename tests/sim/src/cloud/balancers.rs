@@ -185,7 +185,7 @@ pub struct SimBalancer {
     pub members: Vec<Member>,
     /// Its own addresses.
     pub addresses: Vec<IpAddr>,
-    /// The digest that is stored with it, and what it stands for.
+    /// The digest that is stored with it, and its content.
     pub applied: Option<Applied>,
     /// Its state.
     pub state: State,

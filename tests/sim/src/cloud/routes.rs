@@ -41,6 +41,8 @@ pub struct RouterSettings {
     pub quota: Option<u32>,
     /// True if the table has a version.
     pub versions: bool,
+    /// True if the cloud records the owner of a route.
+    pub records_owner: bool,
     /// True if the cloud refuses writes of a former term.
     pub fences: bool,
     /// How long the cloud needs to make a new route, which has a defect until then.
@@ -60,6 +62,7 @@ impl Default for RouterSettings {
             targets: TargetKind::Address,
             quota: None,
             versions: true,
+            records_owner: false,
             fences: false,
             create: Duration::ZERO,
         }

@@ -35,7 +35,8 @@ pub(super) fn writes(router: &Router) -> Value {
 
 /// Returns how the router behaves.
 pub(super) fn settings(settings: &RouterSettings) -> Value {
-    let RouterSettings { offered, traits, targets, quota, versions, fences, create } = settings;
+    let RouterSettings { offered, traits, targets, quota, versions, records_owner, fences, create } =
+        settings;
     json!({
         "offered": offered,
         "targets": targets,
@@ -46,7 +47,7 @@ pub(super) fn settings(settings: &RouterSettings) -> Value {
         "families": traits.families,
         "severalTargets": traits.several_targets,
         "replaces": traits.replaces,
-        "recordsOwner": traits.records_owner,
+        "recordsOwner": records_owner,
         "comparesVersion": traits.compares_version,
         "targetIds": traits.target_ids,
         "targetAddresses": traits.target_addresses,
@@ -100,7 +101,7 @@ impl RouterRequest {
             set(&mut traits.families, self.families);
             set(&mut traits.several_targets, self.several_targets);
             set(&mut traits.replaces, self.replaces);
-            set(&mut traits.records_owner, self.records_owner);
+            set(&mut settings.records_owner, self.records_owner);
             set(&mut traits.compares_version, self.compares_version);
             set(&mut traits.target_ids, self.target_ids);
             set(&mut traits.target_addresses, self.target_addresses);

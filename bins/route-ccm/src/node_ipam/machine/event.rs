@@ -1,3 +1,5 @@
+//! The events of the machine of node IPAM.
+
 use std::sync::Arc;
 
 use ccm_base::At;

@@ -4,12 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ccm_base::{At, Backoff, Waits};
 use ccm_cloud::{AppliedChange, CloudError, ErrorKind, RouteChange, RouteTable};
-use ccm_controller::retries::Retry;
 use ccm_runtime::explain::{moment, since};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::routes::plan::{failures::is_conflict, in_flight::InFlight, table::Table};
+use crate::routes::plan::{failures::is_conflict, in_flight::InFlight, retry::Retry, table::Table};
 
 /// The waits after a list that has failed.
 const RETRY: Waits = Waits {
@@ -48,9 +47,10 @@ pub(super) struct Listing {
     /// When to list because of an answer.
     look_at: Option<At>,
     /// True if others have changed the table since the last list began, so that its version is
-    /// useless. With it, the number of lists in a row that have begun because of that, without a
-    /// change since.
+    /// useless.
     pub(super) is_stale: bool,
+    /// The number of lists in a row that have begun because the table was stale, without a change
+    /// by this process in between.
     conflicts: u32,
     /// The lists in a row that have failed.
     failed: Retry,
@@ -82,7 +82,7 @@ impl Listing {
     }
 
     /// Records that nodes wait for room.
-    pub(super) fn is_full(&mut self) {
+    pub(super) fn wait_for_room(&mut self) {
         self.list_at = self.list_at.min(self.read_at + FULL);
     }
 

@@ -72,8 +72,8 @@ impl Progress {
         complete
     }
 
-    /// Looks at the nodes as long as no table was listed, for this reason: those that join lack their routes, and
-    /// more is not known. What other nodes show is the word of a leader who knew the table.
+    /// Looks at the nodes as long as no table was listed, for this reason. Nodes that join lack
+    /// their routes. The conditions of other nodes stay: a leader with a table wrote them.
     pub(super) fn unlisted(&mut self, now: At, nodes: &[NodeView], why: &str) -> Counts {
         let mut counts = Counts::default();
         nodes.iter().filter_map(|view| view.left_out).for_each(|why| counts.left_out(why));

@@ -4,11 +4,10 @@ use std::{collections::HashMap, time::Duration};
 
 use ccm_base::{At, Backoff, RetryClass, Waits};
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_controller::retries::Retry;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{Lack, node_routes::LackSource};
+use super::{Lack, node_routes::LackSource, retry::Retry};
 
 /// The waits of one route.
 pub const WAITS: Waits =

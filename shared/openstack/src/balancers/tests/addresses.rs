@@ -22,7 +22,7 @@ async fn with_wish(address: &str, network: usize) -> (Rig, Wanted) {
     (rig, changed(&wanted("web"), |it| it.address = address.parse().ok()))
 }
 
-/// Returns the addresses of all floating IPs, and whether each stands for the virtual address.
+/// Returns the addresses of all floating IPs, and whether each is attached to the VIP.
 fn ips(rig: &Rig) -> Vec<(String, bool)> {
     let world = rig.cloud.world.lock();
     let port = &world.octavia.balancers[0]["vip_port_id"];
@@ -36,7 +36,7 @@ fn own_alone(other: &str) -> Vec<(String, bool)> {
     vec![("172.24.0.2".to_owned(), true), (other.to_owned(), false)]
 }
 
-/// Refuses a number of attempts to let the floating IP of this place stand for something.
+/// Refuses a number of attempts to attach the floating IP of this place.
 fn refuse_to_attach(rig: &Rig, place: usize, mut attempts: usize, kind: ErrorKind) {
     let id = rig.cloud.world.lock().floating.ips[place]["id"].as_str().unwrap().to_owned();
     rig.cloud.refuse(move |request| {

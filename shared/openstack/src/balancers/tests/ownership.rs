@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::rig::{Rig, wanted};
 
-/// A floating IP that stands for something else by now is not deleted.
+/// A floating IP that is attached to something else by now is not deleted.
 #[tokio::test]
 async fn what_another_one_uses_by_now_stays() {
     let rig = Rig::new();

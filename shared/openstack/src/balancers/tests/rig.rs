@@ -320,7 +320,7 @@ impl Rig {
         self.cloud.world.lock().octavia.balancers.push(row);
     }
 
-    /// Returns a floating IP that stands for nothing. Returns its ID.
+    /// Creates a floating IP that is not attached. Returns its ID.
     pub fn floating_ip(&self, address: &str, description: &str) -> String {
         let mut world = self.cloud.world.lock();
         let id = uuid(7_000_000 + world.floating.ips.len());

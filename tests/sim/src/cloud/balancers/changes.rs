@@ -37,7 +37,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// Returns true if it is about what the digest stands for.
+    /// Returns true if it changes content of the digest.
     pub(super) fn configures(&self) -> bool {
         !matches!(self, Self::Adopt { .. } | Self::Repair(_) | Self::Members { .. })
     }

@@ -98,7 +98,7 @@ impl Store {
         })
     }
 
-    /// Returns the stored digest. A deep look checks what it stands for.
+    /// Returns the stored digest. A deep look checks its content.
     fn digest(
         &self,
         balancer: &SimBalancer,

@@ -185,7 +185,7 @@ impl Store {
             self.routes.remove(&destination);
         }
         self.created += 1;
-        let records = self.settings.traits.records_owner;
+        let records = self.settings.records_owner;
         let route = SimRoute {
             id: format!("rt-{:05}", self.created),
             destination,
@@ -249,7 +249,7 @@ impl Store {
             (Some(its), Some(listed)) => its.is(listed),
             (its, listed) => its.is_none() && listed.is_none(),
         };
-        route.target == old.target && (owner || !self.settings.traits.records_owner)
+        route.target == old.target && (owner || !self.settings.records_owner)
     }
 
     /// Returns the defect of a new or repaired route.

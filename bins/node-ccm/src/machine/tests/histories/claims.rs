@@ -78,10 +78,12 @@ impl Claims {
             Effect::Counts(state, by) => {
                 *self.counts.entry(format!("{state:?}")).or_default() += by;
             }
-            Effect::BrakeOpens(_) => {
+            Effect::BreakerOpens(_) => {
                 assert!(!std::mem::replace(&mut self.is_open, true), "Brake: it was open");
             }
-            Effect::BrakeCloses => assert!(std::mem::take(&mut self.is_open), "Brake: was closed"),
+            Effect::BreakerCloses => {
+                assert!(std::mem::take(&mut self.is_open), "Brake: was closed")
+            }
             Effect::Publish(node, plan, Some(_)) => self.may_pause(node, plan, heard),
             Effect::Report(node, report) => self.reported(node, report, heard, now),
             Effect::Queue(_, Queued::Add(Priority::Urgent)) => self.is_urgent = true,
@@ -151,8 +153,8 @@ impl Claims {
         assert_eq!(counts, known, "Metric");
     }
 
-    /// Checks that the cloud's word is known of a node that agrees with its instance. Of others it
-    /// may have changed.
+    /// Checks that the machine knows the cloud's answer about a node that agrees with its instance.
+    /// The answer about other nodes may have changed.
     fn note(&mut self, heard: &Heard) {
         match heard {
             Heard::Compare { node, instance: Some(instance), .. } if shows(node, instance) => {

@@ -36,7 +36,8 @@ fn route(id: String, destination: IpNet, target: Option<IpAddr>) -> Route {
 
 impl World {
     /// Adds the routes of others: of people, of another cluster and of this cluster before it was
-    /// rebuilt. Those without an owner lead to something that exists, but for one that is left.
+    /// rebuilt. The routes without an owner lead to something that exists, except one
+    /// that is left.
     pub(super) fn add_others(&mut self) {
         let others = [
             ("0.0.0.0/0", Some([10, 9, 9, 1]), None),
@@ -48,7 +49,7 @@ impl World {
             ("10.121.203.0/24", Some([10, 9, 9, 79]), Some("c-2")),
             ("10.120.204.0/24", None, None),
         ];
-        let records = self.router.traits.records_owner;
+        let records = self.router.records_owner;
         // A route that is recorded as another cluster's stays, also if its target does not exist.
         for last in if records { 1..3 } else { 1..5 } {
             self.router.ports.insert([10, 9, 9, last].into());
@@ -269,7 +270,7 @@ impl World {
                 }
                 self.router.version += 1;
             }
-            2 if !self.router.traits.records_owner => {
+            2 if !self.router.records_owner => {
                 self.router.ports.insert(port(last));
                 self.router.remove(destination);
                 self.router.add(route(id, destination, Some(port(last))), true);
@@ -318,7 +319,7 @@ impl World {
             return;
         }
         let mut stale = route(uid.clone(), destination, Some([10, 7, 0, last].into()));
-        let records = self.router.traits.records_owner;
+        let records = self.router.records_owner;
         stale.owner = records.then(|| owner(CLUSTER, uid, "node-gone"));
         self.router.add(stale, false);
     }

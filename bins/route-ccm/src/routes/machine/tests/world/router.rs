@@ -60,6 +60,8 @@ pub(super) struct Router {
     /// Addresses that exist and do not belong to a machine.
     pub(super) ports: BTreeSet<IpAddr>,
     pub(super) traits: RouteTraits,
+    /// True if the cloud records the owner of a route.
+    pub(super) records_owner: bool,
     pub(super) quota: Option<usize>,
     pub(super) kind: Kind,
     /// How long a new route does not carry traffic.
@@ -74,11 +76,12 @@ impl Router {
     pub(super) fn new(dice: &mut StdRng) -> Self {
         let kind = [Kind::Address, Kind::Instance, Kind::Node][dice.random_range(0..3)];
         let compares_version = dice.random();
+        let (several_targets, replaces) = (dice.random_bool(0.3), dice.random());
+        let records_owner = dice.random();
         let traits = RouteTraits {
             families: vec![IpFamily::V4, IpFamily::V6],
-            several_targets: dice.random_bool(0.3),
-            replaces: dice.random(),
-            records_owner: dice.random(),
+            several_targets,
+            replaces,
             compares_version,
             target_ids: kind == Kind::Instance,
             target_addresses: kind == Kind::Address,
@@ -89,6 +92,7 @@ impl Router {
             machines: BTreeMap::new(),
             ports: BTreeSet::new(),
             traits,
+            records_owner,
             quota: dice.random_bool(0.2).then_some(24),
             kind,
             create: Duration::from_secs(if dice.random_bool(0.2) { 4 } else { 0 }),
@@ -236,7 +240,7 @@ impl Router {
             id: Some(format!("rt-{}", self.made)),
             destination,
             target: Some(target),
-            owner: self.traits.records_owner.then(|| new.owner.clone()),
+            owner: self.records_owner.then(|| new.owner.clone()),
             defect,
         };
         let until = is_slow.then(|| now + self.create);
@@ -287,7 +291,7 @@ impl Router {
             (Some(its), Some(listed)) => Owner::is(its, listed),
             (its, listed) => its.is_none() && listed.is_none(),
         };
-        route.target == old.target && (is_of_it || !self.traits.records_owner)
+        route.target == old.target && (is_of_it || !self.records_owner)
     }
 
     /// Returns the target that the cloud gives a route.

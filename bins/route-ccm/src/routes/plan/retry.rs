@@ -1,4 +1,4 @@
-//! Remembers when failed work is tried again: the only memory of retries in the machines. Pure.
+//! Remembers when a failed change of a route is tried again, and how often it has failed. Pure.
 
 use std::time::Duration;
 
