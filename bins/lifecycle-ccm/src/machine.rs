@@ -120,7 +120,7 @@ impl ccm_controller::machine::Machine for Machine {
     fn apply(&mut self, event: Event, now: At) -> Vec<Effect> {
         match event {
             Event::Parameters(parameters) => self.parameters = *parameters,
-            Event::Began(left) => {
+            Event::TermBegins(left) => {
                 self.nodes.mark_replaced(left.replaced);
                 self.decider = Decider::resume(now, left.deleted);
             }

@@ -129,7 +129,7 @@ impl Program for NodeCcm {
         let lease = context.leadership.annotations();
         // The settings may have changed since the program began.
         let (followed, params) = (source(), self.source.params());
-        self.performer.hear(Event::TakesOver { left: handover::found(lease), params });
+        self.performer.hear(Event::TermBegins { left: handover::found(lease), params });
         tasks.spawn("settings", followed.follow_settings(performer(), token()));
         let writer = Writer::new(context, &self.store);
         let senders = workers::start(&self.source, &self.performer, writer, tasks);

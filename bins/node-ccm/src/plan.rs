@@ -229,9 +229,9 @@ pub enum Note {
     /// The first InternalIP of a Ready node would change or be removed. The policy keeps the old
     /// one; the last one is always kept.
     InternalIpHeld {
-        /// The current one, which stays.
+        /// The current first InternalIP, which stays.
         from: String,
-        /// The one that the cloud returns.
+        /// The first InternalIP that the cloud returns.
         to: Option<String>,
         /// The addresses that the provider's settings leave out.
         withheld: Option<String>,
@@ -285,7 +285,7 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy, known: PlanInput
     let uninitialised = node.is_uninitialised();
     let outcome = if uninitialised { Outcome::Initialised } else { Outcome::InSync };
     let mut plan = Plan::nothing(outcome);
-    if let Some(doubt) = Doubt::of(node, instance, known.rivals) {
+    if let Some(doubt) = Doubt::find(node, instance, known.rivals) {
         let is_held = doubt.holds() && policy.identity == IdentityPolicy::Strict;
         if is_held && uninitialised {
             return Plan::waits(WaitReason::Identity, doubt.to_string());

@@ -69,7 +69,7 @@ impl ServiceReports {
             Tell::Repeated(one) => {
                 repeats.report(&self.reports, &service.reference(), one);
             }
-            what => self.say(service, Said::of(what)),
+            what => self.say(service, Said::in_words(what)),
         }
     }
 
@@ -143,7 +143,7 @@ impl Said {
     }
 
     /// Puts a report in words. Other numbers of nodes alone are not news.
-    fn of(what: &Tell) -> Self {
+    fn in_words(what: &Tell) -> Self {
         use When::{Always, Changed, Once};
         let good = |when, event, text: &str| Self::new(when, event, "", text);
         let held = |event, why: &str| Self::warning(event, why, why);

@@ -45,7 +45,7 @@ impl LabelPolicy {
         &[("follow", Self::Follow), ("once", Self::Once), ("off", Self::Off)];
 
     /// Returns the node's own policy, if it has one. The error is the invalid text.
-    fn of(self, node: &Node) -> Result<Self, &str> {
+    fn for_node(self, node: &Node) -> Result<Self, &str> {
         let Some(own) = node.annotation(LABEL_POLICY) else { return Ok(self) };
         Self::WORDS.iter().find(|(word, _)| *word == own).map(|(_, policy)| *policy).ok_or(own)
     }
@@ -76,7 +76,7 @@ pub struct LabelChanges {
 /// Compares the node's labels with the instance's.
 pub fn changes(node: &Node, instance: &Instance, policy: Policy) -> LabelChanges {
     let mut changes = LabelChanges::default();
-    let labels = policy.labels.of(node).unwrap_or_else(|text| {
+    let labels = policy.labels.for_node(node).unwrap_or_else(|text| {
         changes.notes.push(Note::InvalidLabelPolicy(text.to_owned()));
         policy.labels
     });

@@ -52,7 +52,7 @@ impl Balancers {
 
     /// Returns the memory of the load balancer of the Service with this name and UID, if there is
     /// one.
-    pub(crate) fn of(&mut self, name: &str, uid: &str) -> Option<&mut BalancerEntry> {
+    pub(crate) fn with_uid(&mut self, name: &str, uid: &str) -> Option<&mut BalancerEntry> {
         self.named(name).filter(|entry| *entry.uid == *uid)
     }
 

@@ -28,9 +28,9 @@ pub(crate) enum Event {
     /// The API server has these addresses.
     ApiServer(Vec<IpAddr>),
     /// The term begins; the last leader has left this.
-    Began(Box<LeaderNote>),
+    TermBegins(Box<LeaderNote>),
     /// Services are queued from now on.
-    Leads,
+    QueueOpens,
     /// These Services may need work: the term has begun.
     Services(Vec<Arc<Service>>),
     /// The Lease approves these sets: for members that leave, and for load balancers that are

@@ -182,7 +182,7 @@ impl Losses {
     }
 
     /// Records an answer of the cloud about exactly the load balancer of this Service.
-    pub fn answered(&mut self, at: At, uid: &str, loss: Loss) {
+    pub fn record_answer(&mut self, at: At, uid: &str, loss: Loss) {
         let open = self.open.entry(uid.into()).or_default();
         let first = open.gone.map_or(at, |(first, _)| first);
         open.gone = loss.is_gone.then_some((first, at));

@@ -35,10 +35,10 @@ const RETRY: Backoff = Backoff { first: Duration::from_mins(1), longest: Duratio
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// They are reported.
+    /// Orphans are reported.
     #[default]
     Report,
-    /// They are reported, and deleted with a proof.
+    /// Orphans are reported, and deleted with a proof.
     Delete,
 }
 
@@ -264,7 +264,7 @@ impl Orphans {
     }
 
     /// Returns the load balancer that is left of the Service with this name, if there is one.
-    pub fn of(&self, name: &str) -> Option<&Orphan> {
+    pub fn left_by(&self, name: &str) -> Option<&Orphan> {
         let (namespace, name) = name.split_once('/')?;
         let is_its = |one: &&Orphan| one.owner.namespace == namespace && one.owner.name == name;
         self.seen.values().find(is_its)

@@ -125,7 +125,7 @@ impl Listing {
     }
 
     /// Learns from the answer to a change. `must_look`: the table must be listed before the next plan.
-    pub(super) fn answered(
+    pub(super) fn record_answer(
         &mut self,
         now: At,
         change: &RouteChange,

@@ -43,7 +43,7 @@ pub struct Targets<'a> {
 
 impl<'a> Targets<'a> {
     /// Returns the targets of these nodes.
-    pub fn of(nodes: &'a [NodeView]) -> Self {
+    pub fn new(nodes: &'a [NodeView]) -> Self {
         let mut targets = Self::default();
         let mut order = oldest_first(nodes);
         order.sort_by_key(|(_, view)| right_to_target(view));

@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use ccm_cloud::{Call, Cloud, CloudError, Depth, Detail, LoadBalancers, Lookup, Scope};
 use ccm_controller::{
     instances::lookup,
+    machine::log_unexpected,
     passes::{NextPass, Pass},
 };
 use ccm_objects::{Node, Shared as Name, WhoseNode, whose_node};
 
-use super::{read, unexpected};
+use super::read;
 use crate::{
     machine::{
         effect::{Effect, Task},
@@ -60,7 +61,7 @@ impl Audit {
                     requests.extend(performer.apply(Event::Instance { is_shown }));
                 }
                 Effect::Read(all) => self.read(&*balancers, &all).await?,
-                other => unexpected(&other),
+                other => log_unexpected(&other),
             }
         }
         Ok(())
