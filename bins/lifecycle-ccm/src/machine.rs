@@ -121,7 +121,7 @@ impl ccm_controller::machine::Machine for Machine {
         match event {
             Event::Parameters(parameters) => self.parameters = *parameters,
             Event::Began(left) => {
-                self.nodes.are_replaced(left.replaced);
+                self.nodes.mark_replaced(left.replaced);
                 self.decider = Decider::resume(now, left.deleted);
             }
             Event::Approved(approval) => {

@@ -66,12 +66,12 @@ pub use self::{
 
 /// The result of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deletion {
+pub enum DeletionOutcome {
     /// The node is deleted, though it may still be in the views.
     Done,
     /// Not sent, or the node has changed: the case stays open, and its budget is released.
     NotDone,
-    /// The API server refuses it. As [`Deletion::NotDone`], but retried later and after the
+    /// The API server refuses it. As [`DeletionOutcome::NotDone`], but retried later and after the
     /// other nodes.
     Refused,
     /// Unknown. The case stays open and keeps its budget.
@@ -146,7 +146,7 @@ impl Decider {
         Counts {
             watched: self.records.len(),
             suspected: cases.clone().count(),
-            replaced: cases.filter(|record| record.replaced).count(),
+            replaced: cases.filter(|record| record.was_ready).count(),
         }
     }
 
@@ -157,24 +157,34 @@ impl Decider {
     }
 
     /// Records the result of a deletion.
-    pub fn deleted(&mut self, now: At, decision: &Decision, outcome: Deletion, policy: &Policy) {
+    pub fn deleted(
+        &mut self,
+        now: At,
+        decision: &Decision,
+        outcome: DeletionOutcome,
+        policy: &Policy,
+    ) {
         let record = self.records.get_mut(&decision.name);
         let record = record.filter(|record| record.uid == decision.uid);
         match outcome {
             // The window counts from the deletion: it may have waited behind others.
-            Deletion::Done | Deletion::Uncertain => self.brake.renew(now, &decision.uid),
+            DeletionOutcome::Done | DeletionOutcome::Uncertain => {
+                self.brake.renew(now, &decision.uid)
+            }
             // The informer may still show a node that an earlier deletion has deleted.
-            _ if record.as_ref().is_some_and(|record| record.may_be_deleted) => {}
-            Deletion::NotDone | Deletion::Refused | Deletion::Observed => {
+            _ if record.as_ref().is_some_and(|record| record.answer_was_lost) => {}
+            DeletionOutcome::NotDone | DeletionOutcome::Refused | DeletionOutcome::Observed => {
                 self.brake.release(&decision.uid);
             }
         }
         if let Some(record) = record {
-            record.may_be_deleted |= outcome == Deletion::Uncertain;
-            record.deleted = outcome == Deletion::Done;
-            record.refused = outcome == Deletion::Refused;
+            record.answer_was_lost |= outcome == DeletionOutcome::Uncertain;
+            record.deleted = outcome == DeletionOutcome::Done;
+            record.refused = outcome == DeletionOutcome::Refused;
             record.look_again = match outcome {
-                Deletion::Refused | Deletion::Observed => agenda::held_until(now, policy),
+                DeletionOutcome::Refused | DeletionOutcome::Observed => {
+                    agenda::held_until(now, policy)
+                }
                 _ => At::default(),
             };
         }

@@ -224,9 +224,9 @@ impl Machine {
         seen.claim
     }
 
-    /// Returns true if the node may belong to this provider; `None` while this is unknown. Records
-    /// if it belongs to another provider.
-    fn is_ours(&mut self, seen: &SeenNode) -> Option<bool> {
+    /// Leaves the node out if it belongs to another provider. Returns true if it may belong to this
+    /// one; `None` while this is unknown.
+    fn claim_or_leave_out(&mut self, seen: &SeenNode) -> Option<bool> {
         let is_ours = self.claim(seen)? != Claim::Foreign;
         if !is_ours {
             self.left_out(&seen.node);

@@ -116,8 +116,8 @@ impl Performer {
             Effect::TurnsWait => {
                 self.door.read(|machine, _| self.metrics.corrections_wait(machine.waiting()));
             }
-            Effect::BrakeOpens(cause) => self.brake.opens(cause),
-            Effect::BrakeCloses => BrakeLine::closes(),
+            Effect::BreakerOpens(cause) => self.brake.opens(cause),
+            Effect::BreakerCloses => BrakeLine::closes(),
             Effect::BrakeChanges => {
                 self.door.read(|machine, now| self.brake.show(&machine.brake(now)));
             }

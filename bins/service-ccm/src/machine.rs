@@ -210,7 +210,7 @@ impl Machine {
 
     /// Records that the note for the next leader has changed: members may leave, orphans are deleted, or
     /// load balancers are replaced.
-    fn has_news_for_the_note(&mut self) -> Effect {
+    fn change_note(&mut self) -> Effect {
         self.note.has_changed = true;
         Effect::Wake(Task::Note)
     }

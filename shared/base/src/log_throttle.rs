@@ -14,8 +14,8 @@ pub struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// Returns true if a line is due; `true` starts the next period.
-    pub fn is_due(&mut self) -> bool {
+    /// Returns true if a line is due. The next period begins with it.
+    pub fn allow(&mut self) -> bool {
         let due = self.last.is_none_or(|last| last.elapsed() >= EVERY);
         if due {
             self.last = Some(Instant::now());
@@ -33,7 +33,7 @@ mod tests {
         let mut throttle = LogThrottle::default();
         let mut logged = Vec::new();
         for second in 0..100 {
-            if throttle.is_due() {
+            if throttle.allow() {
                 logged.push(second);
             }
             tokio::time::advance(Duration::from_secs(1)).await;

@@ -211,7 +211,7 @@ impl<K: Stored> Informer<K> {
             let body = page.await.map_err(InformerFailure::List)?;
             let unreadable = |error| InformerFailure::List(kube::Error::SerdeError(error));
             let page: Page<'_> = serde_json::from_slice(&body).map_err(unreadable)?;
-            self.pages.was_read(page.items.len(), body.len());
+            self.pages.adapt(page.items.len(), body.len());
             for item in page.items {
                 let wire = serde_json::from_str(item.get()).map_err(unreadable)?;
                 self.take_listed(list, wire);

@@ -8,6 +8,7 @@ mod english;
 mod features;
 mod mutants;
 mod pages;
+mod questions;
 mod suites;
 mod tidy;
 mod walk;

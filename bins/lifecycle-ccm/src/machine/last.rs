@@ -114,14 +114,14 @@ impl Last {
     }
 
     /// Forgets this node, because it works again.
-    pub(super) fn is_well(&mut self, name: &str) {
+    pub(super) fn forget_answers(&mut self, name: &str) {
         self.heard.remove(name);
         self.alive.remove(name);
     }
 
     /// Forgets a node that is gone.
     pub(super) fn forget(&mut self, name: &str) {
-        self.is_well(name);
+        self.forget_answers(name);
         self.failed.remove(name);
     }
 

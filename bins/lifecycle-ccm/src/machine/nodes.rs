@@ -113,13 +113,13 @@ impl Nodes {
     }
 
     /// Records that these nodes run on another machine as well.
-    pub(super) fn are_replaced(&mut self, uids: BTreeSet<Box<str>>) {
+    pub(super) fn mark_replaced(&mut self, uids: BTreeSet<Box<str>>) {
         self.replaced.extend(uids);
     }
 
     /// Records that the instance of this node exists: its system UUID has changed for another
     /// reason.
-    pub(super) fn is_found(&mut self, uid: &str) {
+    pub(super) fn clear_replaced(&mut self, uid: &str) {
         self.replaced.remove(uid);
     }
 

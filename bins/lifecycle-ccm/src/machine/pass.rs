@@ -18,8 +18,8 @@ use super::{
     event::{FleetList, HandoverNote, Sight, Unlisted},
 };
 use crate::policy::{
-    Abilities, Agenda, Answers, Decision, Deletion, Heartbeat, Listing, LookedUp, NodeView, Reason,
-    Source,
+    Abilities, Agenda, Answers, Decision, DeletionOutcome, Heartbeat, Listing, LookedUp, NodeView,
+    Reason, Source,
     action::{self, Action, Write},
     text::kept,
 };
@@ -47,7 +47,7 @@ impl Machine {
         let (mut effects, mut actions) = (Vec::new(), Vec::new());
         for view in views.iter().filter(|view| view.is_well()) {
             let Some(node) = self.nodes.get(&view.name).cloned() else { continue };
-            self.last.is_well(&view.name);
+            self.last.forget_answers(&view.name);
             let action = action::marks(view, &node, None, removal);
             let steps = action.iter().map(marks_step).collect();
             effects.extend(self.page(&node, NodePlan::Steps(steps)));
@@ -213,7 +213,7 @@ impl Machine {
         }
         self.shown = shown(&answers, views).or(self.shown);
         let found = answers.lookups.iter().filter(|one| matches!(one.result, Ok(Lookup::Found(_))));
-        found.for_each(|lookup| self.nodes.is_found(&lookup.uid));
+        found.for_each(|lookup| self.nodes.clear_replaced(&lookup.uid));
         answers
     }
 
@@ -281,7 +281,7 @@ impl Machine {
             match write {
                 Write::Delete(decision) if self.observes => {
                     let policy = &self.parameters.policy;
-                    self.decider.deleted(now, &decision, Deletion::Observed, policy);
+                    self.decider.deleted(now, &decision, DeletionOutcome::Observed, policy);
                 }
                 _ if self.observes => {}
                 write if self.may(now, &node, &write) => {

@@ -13,7 +13,7 @@ use super::{
     event::WriteAnswer,
 };
 use crate::policy::{
-    Deletion,
+    DeletionOutcome,
     action::{self, Action, Marks, Write},
     shutdown,
 };
@@ -25,12 +25,12 @@ const PROOF: &str = "proof";
 
 /// Returns the result of a deletion: a rejected request had no effect; without a response, the
 /// effect is unknown.
-fn outcome(answer: &WriteAnswer) -> Deletion {
+fn outcome(answer: &WriteAnswer) -> DeletionOutcome {
     match answer {
-        Ok(_) => Deletion::Done,
-        Err(None | Some(ApiError::Conflict)) => Deletion::NotDone,
-        Err(Some(error)) if error.is_uncertain() => Deletion::Uncertain,
-        Err(Some(_)) => Deletion::Refused,
+        Ok(_) => DeletionOutcome::Done,
+        Err(None | Some(ApiError::Conflict)) => DeletionOutcome::NotDone,
+        Err(Some(error)) if error.is_uncertain() => DeletionOutcome::Uncertain,
+        Err(Some(_)) => DeletionOutcome::Refused,
     }
 }
 

@@ -48,8 +48,8 @@ impl Decider {
             }
             (shown, coverage)
         });
-        let is_listed = self.abilities.lists;
-        let pass = PassInput { now, asked: answers.asked, list, is_listed, policy };
+        let cloud_lists = self.abilities.lists;
+        let pass = PassInput { now, asked: answers.asked, list, cloud_lists, policy };
         let by_name: HashMap<&str, &NodeView> =
             views.iter().map(|view| (&*view.name, view)).collect();
         let mut proven = Vec::new();
@@ -201,7 +201,7 @@ struct PassInput<'a> {
     now: At,
     asked: At,
     list: Option<(FleetLook, ListCoverage)>,
-    is_listed: bool,
+    cloud_lists: bool,
     policy: &'a Policy,
 }
 
@@ -294,7 +294,7 @@ impl PassInput<'_> {
     fn doubt(&self, view: &NodeView, record: &mut Record, is_beat_read: bool) -> Option<Doubt> {
         let Self { now, asked, policy, .. } = *self;
         let case = record.case.as_ref()?;
-        let (periods, answers) = case.needs(self.is_listed);
+        let (periods, answers) = case.needs(self.cloud_lists);
         let opened = case.opened();
         let confirmed_from = opened + policy.confirmation_period * periods;
         let read = case.heartbeat.as_ref().map(|(at, _)| *at + policy.confirmation_period);
@@ -309,8 +309,8 @@ impl PassInput<'_> {
             }
             Some(Doubt::Unconfirmed)
         } else if view.ready {
-            let is_listed = policy.replaced == Replaced::Report;
-            (!is_listed).then(|| self.list_doubt(view, record, opened)).flatten()
+            let only_reports = policy.replaced == Replaced::Report;
+            (!only_reports).then(|| self.list_doubt(view, record, opened)).flatten()
         } else if !is_beat_read || read.is_none_or(|from| asked < from) {
             Some(Doubt::NoHeartbeat)
         } else {

@@ -15,12 +15,12 @@ pub struct Record {
     pub has_id: bool,
     /// The operator's marks: protected, and approved.
     pub operator_marks: (bool, bool),
-    /// True if it is Ready, on another machine than before.
-    pub replaced: bool,
+    /// True if the node was Ready when it was last seen: it is watched because it is on another machine than before.
+    pub was_ready: bool,
     /// Its deletion was executed; the node is still in the views.
     pub deleted: bool,
     /// The answer to a deletion was lost.
-    pub may_be_deleted: bool,
+    pub answer_was_lost: bool,
     /// The API server refused its deletion.
     pub refused: bool,
     /// When it was last looked up.
@@ -48,9 +48,9 @@ impl Record {
             uid: node.uid.clone(),
             has_id: node.has_id,
             operator_marks: operator_marks(node),
-            replaced: node.ready,
+            was_ready: node.ready,
             deleted: false,
-            may_be_deleted: false,
+            answer_was_lost: false,
             refused: false,
             looked: None,
             look_again: At::default(),
@@ -65,10 +65,10 @@ impl Record {
         if self.has_id != node.has_id {
             *self = Self::new(node);
         }
-        if self.operator_marks != operator_marks(node) || self.replaced != node.ready {
+        if self.operator_marks != operator_marks(node) || self.was_ready != node.ready {
             self.look_again = At::default();
         }
-        (self.operator_marks, self.replaced) = (operator_marks(node), node.ready);
+        (self.operator_marks, self.was_ready) = (operator_marks(node), node.ready);
     }
 }
 
@@ -105,8 +105,8 @@ impl Case {
 
     /// Returns how many confirmation periods the answers must span, and how many answers there must
     /// be.
-    pub fn needs(&self, is_listed: bool) -> (u32, u32) {
-        let is_weak = !is_listed || self.first.is_weak() || self.latest.is_weak();
+    pub fn needs(&self, cloud_lists: bool) -> (u32, u32) {
+        let is_weak = !cloud_lists || self.first.is_weak() || self.latest.is_weak();
         if is_weak { (3, 3) } else { (1, 2) }
     }
 

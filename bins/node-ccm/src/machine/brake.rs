@@ -93,9 +93,12 @@ impl Machine {
         }
     }
 
-    /// Checks whether the plan of an initialised node may be executed now. The error is the reason
-    /// why not.
-    pub(super) fn check_brake(&mut self, node: &Node, plan: &Plan) -> Result<(), Pause> {
+    /// Charges the plan of an initialised node to the budget, if it needs the brake.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the plan is not executed now.
+    pub(super) fn pass_brake(&mut self, node: &Node, plan: &Plan) -> Result<(), Pause> {
         self.note_change(node, plan);
         if !plan.needs_brake() {
             return Ok(());
@@ -141,8 +144,8 @@ impl Machine {
         let gathered = &mut self.brake.gathered;
         let result = change(gathered, now, population, budget);
         match gathered.observe(now, population, budget) {
-            Transition::Opened(cause) => self.say(Effect::BrakeOpens(cause)),
-            Transition::Closed => self.say(Effect::BrakeCloses),
+            Transition::Opened(cause) => self.say(Effect::BreakerOpens(cause)),
+            Transition::Closed => self.say(Effect::BreakerCloses),
             Transition::StaysOpen(..) | Transition::StaysClosed => {}
         }
         self.say(Effect::BrakeChanges);

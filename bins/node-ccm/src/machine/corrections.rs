@@ -37,7 +37,7 @@ impl Machine {
     /// # Errors
     ///
     /// The reason why it is not its turn.
-    pub(super) fn check_turn(
+    pub(super) fn take_turn(
         &mut self,
         name: &Name,
         writes: usize,

@@ -28,10 +28,10 @@ pub(crate) enum Effect {
     Counts(NodeState, i64),
     /// The number of nodes that wait for their turn has changed.
     TurnsWait,
-    /// The brake opens.
-    BrakeOpens(TooMany),
-    /// The brake closes.
-    BrakeCloses,
+    /// The breaker opens.
+    BreakerOpens(TooMany),
+    /// The breaker closes.
+    BreakerCloses,
     /// The brake has changed: it holds other nodes, or another number of them.
     BrakeChanges,
     /// The next leader should know of the last changes.

@@ -168,7 +168,7 @@ impl NodeMemory {
 
     /// Records that the cloud has shown the instance as it was at this time. What it has denied
     /// later stays.
-    pub(super) fn is_shown(&mut self, seen: At) {
+    pub(super) fn record_seen(&mut self, seen: At) {
         self.last.take_if(|last| match last.came {
             Came::Unanswered(_) => true,
             _ => last.came.is_clouds() && last.at <= seen,

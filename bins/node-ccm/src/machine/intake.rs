@@ -86,7 +86,7 @@ impl Machine {
 
     /// Records a node that is new to this leader.
     fn classify(&mut self, seen: &SeenNode) {
-        if self.is_ours(seen) != Some(false) {
+        if self.claim_or_leave_out(seen) != Some(false) {
             let is_new = seen.node.is_uninitialised();
             let state = if is_new { NodeState::Pending } else { NodeState::Unknown };
             self.set_state(&seen.node.name, state);

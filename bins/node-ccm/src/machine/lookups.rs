@@ -21,7 +21,7 @@ impl Machine {
     fn due(&mut self, seen: &SeenNode) -> Due {
         let (node, now) = (&seen.node, self.now);
         let uninitialised = node.is_uninitialised();
-        match self.is_ours(seen) {
+        match self.claim_or_leave_out(seen) {
             Some(true) => {}
             None if uninitialised => return Due::Known(Err(unknown_schemes_error())),
             _ => return Due::Nothing,
@@ -60,7 +60,7 @@ impl Machine {
         for (node, answer) in answers {
             if matches!(answer, Ok(Lookup::Found(_))) {
                 let entry = self.entry(&Arc::clone(&node.name));
-                entry.is_shown(started);
+                entry.record_seen(started);
                 entry.remember(node, answer, now);
             }
         }

@@ -31,7 +31,7 @@ impl Machine {
         // All nodes that may belong to this provider, initialised or not. The others may have
         // belonged to it before.
         let own: Vec<_> =
-            nodes.into_iter().filter(|seen| self.is_ours(seen) == Some(true)).collect();
+            nodes.into_iter().filter(|seen| self.claim_or_leave_out(seen) == Some(true)).collect();
         if own.iter().any(|seen| !seen.node.is_uninitialised()) {
             let own = own.into_iter().map(|seen| seen.node).collect();
             self.say(Effect::Request(Request::LookUp(own)));
@@ -118,7 +118,7 @@ impl Machine {
         };
         let policy = self.policy(seen.labels_only_add);
         let entry = self.entry(&node.name);
-        entry.is_shown(at);
+        entry.record_seen(at);
         // The other nodes with its ID are compared when it is synced.
         let known = plan::PlanInputs { agreed: entry.agreed, ..plan::PlanInputs::default() };
         let plan = follow(node, &instance, policy, known);

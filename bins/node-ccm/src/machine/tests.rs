@@ -130,19 +130,19 @@ fn a_node_that_needs_no_turn_any_more_does_not_wait() {
     let mut machine = machine();
     machine.now = at(0);
     let (one, other): (Name, Name) = ("node-1".into(), "node-2".into());
-    machine.check_turn(&one, 1, &[]).unwrap();
+    machine.take_turn(&one, 1, &[]).unwrap();
     for end in [Machine::leaves_turns, Machine::settled, Machine::forget] {
-        machine.check_turn(&other, 1, &[]).unwrap_err();
+        machine.take_turn(&other, 1, &[]).unwrap_err();
         assert_eq!(machine.waiting(), 1);
         end(&mut machine, &other);
         assert_eq!(machine.waiting(), 0);
     }
-    machine.check_turn(&other, 1, &[]).unwrap_err();
+    machine.take_turn(&other, 1, &[]).unwrap_err();
     let said = machine.apply(Event::Set(Params { per_second: None, ..params() }), at(0));
     let is_queued =
         |effect: &Effect| matches!(effect, Effect::Queue(name, Queued::Add(_)) if *name == other);
     assert!(said.iter().any(is_queued), "{said:?}");
-    assert_eq!((machine.check_turn(&other, 1, &[]), machine.waiting()), (Ok(()), 0));
+    assert_eq!((machine.take_turn(&other, 1, &[]), machine.waiting()), (Ok(()), 0));
 }
 
 #[test]
@@ -153,13 +153,13 @@ fn a_contested_field_waits_and_uses_no_turn() {
     for _ in 0..3 {
         machine.made(&name, &zone);
     }
-    let later = machine.check_turn(&name, 1, &zone).unwrap_err();
+    let later = machine.take_turn(&name, 1, &zone).unwrap_err();
     assert_eq!(later.repeated.map(|repeated| repeated.kind).as_deref(), Some("zone"));
     assert_eq!((later.wait, machine.waiting()), (10 * SECOND, 0));
     let region = [("region".to_owned(), "r".to_owned())];
-    machine.check_turn(&name, 1, &region).unwrap();
+    machine.take_turn(&name, 1, &region).unwrap();
     machine.forget(&name);
-    machine.check_turn(&name, 0, &zone).unwrap();
+    machine.take_turn(&name, 0, &zone).unwrap();
 }
 
 /// Returns the event of a worker that has this node and its instance.
@@ -174,8 +174,8 @@ fn work(node: Node) -> Event {
 fn a_node_that_is_tainted_again_waits_for_no_turn() {
     let mut machine = machine();
     machine.now = at(0);
-    machine.check_turn(&"other".into(), 1, &[]).unwrap();
-    machine.check_turn(&"node-1".into(), 1, &[]).unwrap_err();
+    machine.take_turn(&"other".into(), 1, &[]).unwrap();
+    machine.take_turn(&"node-1".into(), 1, &[]).unwrap_err();
     assert_eq!(machine.waiting(), 1);
     machine.apply(work(tainted("node-1")), at(0));
     assert_eq!(machine.state("node-1"), Some(NodeState::Waiting(WaitReason::NoAddress)));

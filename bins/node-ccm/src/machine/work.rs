@@ -47,7 +47,7 @@ impl Machine {
         }
         let last = self.entry(&node.name).take_last();
         let is_settled = plan.outcome == Outcome::InSync;
-        let pause = if is_settled { self.check_brake(node, &plan).err() } else { None };
+        let pause = if is_settled { self.pass_brake(node, &plan).err() } else { None };
         self.say(Effect::Publish(Arc::clone(node), Arc::clone(&plan), pause));
         if let Some(pause) = pause {
             return self.pause(node, &plan, pause);
@@ -57,8 +57,8 @@ impl Machine {
                 self.observed(node, &plan);
                 false
             }
-            Outcome::Initialised => self.may_initialise(node, &plan),
-            Outcome::InSync => self.may_correct(node, &plan),
+            Outcome::Initialised => self.take_turn_to_initialise(node, &plan),
+            Outcome::InSync => self.take_turn_to_correct(node, &plan),
             Outcome::Waits(wait) => {
                 self.wait(node, wait, &inputs.answer, failures);
                 false
@@ -95,10 +95,10 @@ impl Machine {
         }
     }
 
-    /// Returns true if a new node is written now: not if the API server or another client reverts
-    /// the same change.
-    fn may_initialise(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) -> bool {
-        let Err(Later { wait, repeated }) = self.check_turn(&node.name, 0, &plan.fields()) else {
+    /// Returns true if a new node is written now. Queues it for later if the API server or another
+    /// client reverts the same change.
+    fn take_turn_to_initialise(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) -> bool {
+        let Err(Later { wait, repeated }) = self.take_turn(&node.name, 0, &plan.fields()) else {
             return true;
         };
         self.set_state(&node.name, NodeState::WriteFailing);
@@ -107,10 +107,10 @@ impl Machine {
         false
     }
 
-    /// Returns true if it is the turn of an initialised node and no other writer reverts the plan's
-    /// corrections. If not, it is queued for later.
-    fn may_correct(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) -> bool {
-        let allowed = self.check_turn(&node.name, plan.steps.len(), &plan.fields());
+    /// Returns true if an initialised node is written now. Queues it for later if it is not its turn,
+    /// or if another writer reverts the plan's corrections.
+    fn take_turn_to_correct(&mut self, node: &Arc<Node>, plan: &Arc<Plan>) -> bool {
+        let allowed = self.take_turn(&node.name, plan.steps.len(), &plan.fields());
         let Err(Later { wait, repeated }) = allowed else { return true };
         self.taken_back(node, plan, repeated);
         self.later(node, wait);

@@ -110,7 +110,7 @@ impl Machine {
             Event::Gone(node) => self.gone(&node, now, effects),
             Event::Turn { name, node } => self.turn(name, node, now, effects),
             Event::Found(found) => self.found(*found, now, effects),
-            Event::NotOurs(node) => self.is_not_ours(&node, now, effects),
+            Event::NotOurs(node) => self.drop_foreign(&node, now, effects),
             Event::Written(written) => self.written(*written, now, effects),
             Event::RoutesAre { destinations, read } => self.routes_are(destinations, read, effects),
             Event::RouteGone(destination) => {

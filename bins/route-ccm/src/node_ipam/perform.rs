@@ -108,7 +108,7 @@ impl Perform {
                 tracing::info!(node = &*node.name, "node {}: podCIDRs {cidrs}", node.name);
             }
             Effect::HasNone { node, state, why } => self.reports.no_cidrs(&node, &state, &why),
-            Effect::HasCidrs(node) => self.reports.has_cidrs(&node),
+            Effect::HasCidrs(node) => self.reports.report_assigned(&node),
             Effect::NotStored { node, why, pace } => {
                 self.reports.not_written(&node, "not_stored", &why, pace);
             }

@@ -44,7 +44,7 @@ impl CidrReports {
     }
 
     /// Reports that a node has its pod CIDRs: the end of that.
-    pub(crate) fn has_cidrs(&self, node: &Node) {
+    pub(crate) fn report_assigned(&self, node: &Node) {
         let key = node.reference().key();
         for topic in [NO_CIDRS, NOT_WRITTEN] {
             if self.reports.memory().state(&key, topic).is_some() {

@@ -118,7 +118,7 @@ impl Machine {
             Event::Term(term) => self.begin(*term, now),
             Event::Changed { before, after } => self.changed(before.as_ref(), &after, effects),
             Event::Gone { view, is_marked } => self.gone(&view, is_marked, effects),
-            Event::Assigned(view) => self.has_changed(&view),
+            Event::Assigned(view) => self.record_change(&view),
             Event::Pass(pass) => self.pass(&pass, now, effects),
             Event::Listed { answer, pass } => self.listed(answer, &pass, now, effects),
             Event::Asked { answers, witnesses } => {

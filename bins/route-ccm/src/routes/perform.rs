@@ -105,7 +105,7 @@ impl Perform {
             Effect::Lies(witness) => tracing::warn!(
                 "the cloud says that most targets of nodes' routes do not exist, such as {witness}: its answers do not prove anything"
             ),
-            Effect::LookUpFailed(error) if self.throttle.lock().is_due() => tracing::warn!(
+            Effect::LookUpFailed(error) if self.throttle.lock().allow() => tracing::warn!(
                 %error,
                 "cannot look up instances of nodes, which shows the owners of routes without a recorded owner"
             ),
@@ -163,7 +163,7 @@ impl Perform {
             }
             Err(error) => {
                 self.lines.listed.fail(format!("cannot list the routes: {error}"));
-                if self.throttle.lock().is_due() {
+                if self.throttle.lock().allow() {
                     tracing::warn!(%error, "cannot list the routes, retrying with back-off");
                 }
             }

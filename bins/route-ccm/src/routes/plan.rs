@@ -337,7 +337,7 @@ impl Planner {
         self.in_flight.remove(destination);
         match answer {
             Ok(applied) => {
-                self.is_lost(now, destination);
+                self.renew_charge(now, destination);
                 match applied.route.as_ref() {
                     None => self.failures.forget_full(),
                     Some(route) => route.target.iter().for_each(|target| {
@@ -352,7 +352,7 @@ impl Planner {
             }
             Err(error) => {
                 match error.maybe_done {
-                    true => self.is_lost(now, destination),
+                    true => self.renew_charge(now, destination),
                     false => self.release(destination),
                 }
                 self.failures.add(now, destination, error);
@@ -372,7 +372,7 @@ impl Planner {
 
     /// Records that a loss that the brake let pass is made, or may be: its charge begins again,
     /// also if an earlier loss has paid it.
-    fn is_lost(&mut self, now: At, destination: IpNet) {
+    fn renew_charge(&mut self, now: At, destination: IpNet) {
         if self.passed.remove(&destination).is_some() {
             self.brake.renew(now, &destination.to_string());
         }

@@ -34,7 +34,7 @@ impl Machine {
     /// Decides what is done next for a Service: at most one write or one call, which comes last.
     pub(super) fn due(&mut self, due: &Due, now: At) -> Vec<Effect> {
         let Some(service) = &due.service else { return self.forget(&due.name) };
-        if let Some(effect) = self.is_elsewhere_in_queue(due.lane, service) {
+        if let Some(effect) = self.redirect(due.lane, service) {
             return vec![effect];
         }
         let offer = match &self.offer {
@@ -53,7 +53,7 @@ impl Machine {
             let planned = self.plan(due, service, &offer, (now, &mut effects));
             if planned.members.changes || planned.is_replaced {
                 // The next leader does not get a new budget.
-                effects.push(self.has_news_for_the_note());
+                effects.push(self.change_note());
             }
             effects.extend(planned.reads_members.then_some(Effect::Wake(Task::Audit)));
             self.show(service, &planned, &mut effects);
@@ -71,7 +71,7 @@ impl Machine {
 
     /// Passes a Service on to the queue that should serve it, or delays it while service-ccm deletes its old
     /// load balancer as an orphan.
-    fn is_elsewhere_in_queue(&self, lane: Lane, service: &Service) -> Option<Effect> {
+    fn redirect(&self, lane: Lane, service: &Service) -> Option<Effect> {
         let right = match self.balancers.get(&service.key).and_then(|entry| entry.slow) {
             Some(_) => Lane::Slow,
             None => Lane::Normal,

@@ -69,7 +69,7 @@ impl Machine {
         }
         let shown = reasons::shown(service);
         match self.leads {
-            true => self.has_not_looked(shown),
+            true => self.explain_unplanned(shown),
             false => shown.unwrap_or_else(|| {
                 let cause = "this replica does not lead, and does not ask the cloud";
                 Explanation::new(ObjectState::Unknown, cause, "ask the leader")
@@ -156,7 +156,7 @@ impl Machine {
     }
 
     /// Explains a Service that this leader has not planned yet.
-    fn has_not_looked(&self, shown: Option<Explanation>) -> Explanation {
+    fn explain_unplanned(&self, shown: Option<Explanation>) -> Explanation {
         let mut told = match &self.audits.error {
             Some(error) => {
                 let cause = format!("the load balancers cannot be listed: {error}");
@@ -285,14 +285,14 @@ fn asks_for_none(service: &Service) -> Explanation {
 /// Returns the calls that failed, and the last answer.
 fn last(entry: &BalancerEntry, now: At) -> Vec<String> {
     let failed = entry.state.failed.iter();
-    let failed = failed.map(|one| format!("{}: {}", has_failed(one), one.error));
+    let failed = failed.map(|one| format!("{}: {}", failure_text(one), one.error));
     let answered = (entry.answered > At::default())
         .then(|| format!("the cloud answered a call about it {}", moment(entry.answered, now)));
     failed.chain(answered).collect()
 }
 
 /// Returns the failure in words: `the call to delete it has failed twice`.
-fn has_failed(failed: &Failed) -> String {
+fn failure_text(failed: &Failed) -> String {
     let call = call(failed.call);
     match failed.times {
         1 => format!("{call} has failed once"),

@@ -137,7 +137,7 @@ impl Machine {
             labels: &self.nodes.keys,
         };
         let set = node_set(seen.nodes.iter().map(|node| &**node), rules, &before, now);
-        let note = has_mark.then(|| self.has_news_for_the_note());
+        let note = has_mark.then(|| self.change_note());
         (set, note.into_iter().collect())
     }
 

@@ -36,7 +36,7 @@ impl Machine {
         self.losses = Losses::resume(now, mem::take(&mut left.replaced));
         self.balancers.inherited = (now, left);
         // The leader after this one should also learn of the changes that are still in the window.
-        vec![self.has_news_for_the_note()]
+        vec![self.change_note()]
     }
 
     /// Returns the nodes that were marked when they were last seen.

@@ -139,7 +139,8 @@ impl Machine {
         };
         let members = entry.membership.decide(now, &nodes, rules);
         entry.see_members(&members, inputs.nodes);
-        let may_release = entry.may_release(service, &settings.classes, now);
+        entry.note_class(service, &settings.classes);
+        let may_release = entry.may_release(service, now);
         entry.state.was_marked |= Classes::is_marked(service);
         let view = View {
             service,
@@ -224,18 +225,20 @@ impl BalancerEntry {
         self.agrees = nodes.filter(|_| is_known && !members.changes && self.held == 0);
     }
 
-    /// Returns true if a user has approved the deletion of the load balancer, or has changed the class.
-    fn may_release(&mut self, service: &Service, classes: &Classes, now: At) -> bool {
+    /// Remembers the class that this program serves.
+    fn note_class(&mut self, service: &Service, classes: &Classes) {
         // Without its details the class is unknown.
-        if service.details.is_none() {
-            return false;
+        if service.details.is_some() && classes.cover(service) {
+            self.class = Some(class(service).unwrap_or_default().into());
         }
+    }
+
+    /// Returns true if a user has approved the deletion of the load balancer, or has changed the class.
+    fn may_release(&self, service: &Service, now: At) -> bool {
         let class = class(service).unwrap_or_default();
-        if classes.cover(service) {
-            self.class = Some(class.into());
-        }
-        is_marked_at(service.annotation(RELEASE_APPROVED), None, now)
-            || self.class.as_ref().is_some_and(|served| **served != *class)
+        let is_another = self.class.as_ref().is_some_and(|served| **served != *class);
+        let is_approved = is_marked_at(service.annotation(RELEASE_APPROVED), None, now);
+        service.details.is_some() && (is_approved || is_another)
     }
 
     /// Records what a Service shows, and what its plan leaves out.

@@ -45,7 +45,7 @@ impl Machine {
         let why = if stands || !is_right || list == List::Awaited {
             None
         } else {
-            full(most, neighbours.iter().filter(|one| self.is_before(&turn, one, list)).count())
+            full(most, neighbours.iter().filter(|one| self.takes_room(&turn, one, list)).count())
         };
         let is_admitted = why.is_none() && is_right && list != List::Awaited;
         let waits = why.is_some().then_some(turn);
@@ -57,7 +57,7 @@ impl Machine {
     }
 
     /// Returns true if this Service has a load balancer, may get one, or asks for one before this turn.
-    fn is_before(&mut self, turn: &RoomTurn, service: &Service, list: List) -> bool {
+    fn takes_room(&mut self, turn: &RoomTurn, service: &Service, list: List) -> bool {
         let entry = self.balancers.entry(service);
         if entry.state.is_elsewhere() {
             return false;

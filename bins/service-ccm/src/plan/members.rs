@@ -206,7 +206,7 @@ impl Membership {
         let before = self.known.clone().unwrap_or_default();
         self.is_relabelled |= self.is_told && have_other_labels(&before, &nodes.members);
         if *members == nodes.members {
-            self.has_all_of(nodes, None);
+            self.set_known(nodes, None);
             return self.settle(&before, now);
         }
         let mut named: Vec<&Member> = members.iter().filter(|one| !one.node.is_empty()).collect();
@@ -215,7 +215,7 @@ impl Membership {
         let is_same = named.len() == members.len()
             && named.iter().zip(&**members).all(|(one, other)| std::ptr::eq(*one, other));
         if are_shown_as(&nodes.members, named.iter().copied()) {
-            self.has_all_of(nodes, None);
+            self.set_known(nodes, None);
         } else {
             let copied = || named.into_iter().cloned().collect();
             self.known = Some(if is_same { Arc::clone(members) } else { copied() });
@@ -225,7 +225,7 @@ impl Membership {
     }
 
     /// Records that the load balancer has exactly these nodes, or those that this selector has picked.
-    fn has_all_of(&mut self, nodes: &NodeSet, picked: Option<NodeSelector>) {
+    fn set_known(&mut self, nodes: &NodeSet, picked: Option<NodeSelector>) {
         (self.known, self.is_told) = (Some(Arc::clone(&nodes.members)), true);
         self.picked = picked;
     }
@@ -356,7 +356,7 @@ impl Membership {
             decision.changes = !leaving.is_empty();
         }
         if !decision.changes && kept.is_empty() {
-            self.has_all_of(nodes, Some(rules.selector.clone()));
+            self.set_known(nodes, Some(rules.selector.clone()));
         }
         // A node that has lost a label is not named as absent: the provider sees its labels.
         leaving.retain(|member| nodes.get(&member.node).is_none());

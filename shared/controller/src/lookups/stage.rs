@@ -203,7 +203,7 @@ impl<A: Asker> Stage<A> {
         for (place, answer) in again.into_iter().flatten() {
             let Some(node) = open.get_mut(place).and_then(Option::take) else { continue };
             let work = Work { node, answer };
-            if self.is_asked_again(&work) {
+            if self.ask_again(&work) {
                 self.asker.answered(&[work], started);
             } else {
                 answered.send(work).ok();
@@ -216,7 +216,7 @@ impl<A: Asker> Stage<A> {
     }
 
     /// Queues a node whose lookup had too many nodes. Returns false if that has happened too often.
-    fn is_asked_again(&self, Work { node, answer }: &Work) -> bool {
+    fn ask_again(&self, Work { node, answer }: &Work) -> bool {
         let name = &node.name;
         let is_late = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);
         let many = if is_late { MANY_TIMEOUTS } else { MANY_UNANSWERED };

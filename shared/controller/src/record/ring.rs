@@ -82,10 +82,10 @@ impl Ring {
         }
     }
 
-    /// Returns true if events are recorded now, in a segment that is open. Begins a new segment if
-    /// the record has no segment, if the last one is long enough, or if the wall clock has been
-    /// set; `memory` then writes the machine's memory.
-    pub(super) fn is_ready(
+    /// Begins a new segment if the record has no segment, if the last one is long enough, or if the
+    /// wall clock has been set; `memory` then writes the machine's memory. Returns true if a segment
+    /// is open: events are recorded now.
+    pub(super) fn prepare(
         &mut self,
         now: At,
         set: SignedDuration,

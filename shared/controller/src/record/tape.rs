@@ -11,7 +11,7 @@ impl<M: Recorded> Tape<M> for Recorder<M> {
     fn apply(&mut self, machine: &mut M, event: M::Event, now: At) -> Vec<M::Effect> {
         let (set, mut ring) = (clock::set_since_start(), self.ring.lock());
         clock::while_set_by(set, || {
-            let is_ready = ring.is_ready(now, set, |to| Ok(serde_json::to_writer(to, &*machine)?))
+            let is_ready = ring.prepare(now, set, |to| Ok(serde_json::to_writer(to, &*machine)?))
                 && ring.write(now, |to, known| {
                     to.write_all(b"{\"at\":")?;
                     serde_json::to_writer(&mut *to, &now)?;

@@ -48,7 +48,7 @@ impl ServerClock {
         let was_off = state.ahead.is_some_and(is_off);
         state.ahead = Some(ahead);
         // Several API servers with different clocks may answer in turn.
-        if is_off(ahead) && !was_off && state.throttle.is_due() {
+        if is_off(ahead) && !was_off && state.throttle.allow() {
             tracing::warn!(ahead = ahead.as_secs(), "{}", text(ahead));
         }
     }

@@ -95,7 +95,7 @@ impl Meter {
 
     pub(super) fn failed(&mut self, error: &ApiError) {
         self.metrics.errors.of((self.resource.clone(), error.into())).inc();
-        if self.failures.is_due() {
+        if self.failures.allow() {
             tracing::warn!(resource = self.resource(), %error, "list or watch failed; retrying");
         }
     }

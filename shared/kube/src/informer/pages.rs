@@ -36,8 +36,8 @@ impl Default for PageSize {
 }
 
 impl PageSize {
-    /// Records that a page of this many objects and bytes was read.
-    pub(super) fn was_read(&mut self, objects: usize, bytes: usize) {
+    /// Adapts to a page of this many objects and bytes.
+    pub(super) fn adapt(&mut self, objects: usize, bytes: usize) {
         if objects == 0 {
             return;
         }
@@ -50,8 +50,9 @@ impl PageSize {
         }
     }
 
-    /// Records that a page was larger than [`LARGEST`]. Returns false if it cannot be smaller.
-    fn was_too_large(&mut self) -> bool {
+    /// Makes the next page smaller, because this one was larger than [`LARGEST`]. Returns false if a
+    /// page has only one object.
+    fn shrink(&mut self) -> bool {
         let may_shrink = self.0 > 1;
         self.0 = (self.0 / GROWTH).max(1);
         may_shrink
@@ -103,7 +104,7 @@ async fn whole(mut body: Body, size: &mut PageSize) -> Result<Option<Vec<u8>>, k
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         bytes.extend_from_slice(frame?.data_ref().map_or(&[], |data| data));
-        if bytes.len() > LARGEST && size.was_too_large() {
+        if bytes.len() > LARGEST && size.shrink() {
             return Ok(None);
         }
     }
@@ -120,7 +121,7 @@ mod tests {
         while left > 0 {
             let objects = left.min(size.0 as usize);
             sizes.push(size.0);
-            size.was_read(objects, objects * bytes);
+            size.adapt(objects, objects * bytes);
             left -= objects;
         }
         sizes
@@ -138,17 +139,17 @@ mod tests {
     #[test]
     fn a_short_page_enlarges_nothing_and_an_empty_one_is_no_division_by_zero() {
         let mut size = PageSize(40);
-        size.was_read(3, 3000);
-        size.was_read(0, 0);
+        size.adapt(3, 3000);
+        size.adapt(0, 0);
         assert_eq!(size, PageSize(40));
-        size.was_read(3, 3 << 20);
+        size.adapt(3, 3 << 20);
         assert_eq!(size, PageSize(4));
     }
 
     #[test]
     fn a_page_that_is_too_large_shrinks_to_one_object() {
         let mut size = PageSize::default();
-        let sizes: Vec<(bool, u32)> = (0..3).map(|_| (size.was_too_large(), size.0)).collect();
+        let sizes: Vec<(bool, u32)> = (0..3).map(|_| (size.shrink(), size.0)).collect();
         assert_eq!(sizes, [(true, 4), (true, 1), (false, 1)]);
     }
 }

@@ -144,7 +144,7 @@ impl LeaseAnnotations {
     }
 
     /// Returns when somebody waits in [`LeaseAnnotations::stored`].
-    pub(super) async fn is_urgent(&self) {
+    pub(super) async fn until_urgent(&self) {
         self.0.urgent.notified().await;
     }
 

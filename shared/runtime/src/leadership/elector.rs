@@ -268,7 +268,7 @@ impl Elector {
             let pause = sleep(self.config.retry_period.min(self.leadership.remaining()));
             tokio::select! {
                 () = pause => (),
-                () = self.guard.annotations().is_urgent() => (),
+                () = self.guard.annotations().until_urgent() => (),
             }
             let left = self.leadership.remaining();
             if left.is_zero() {
@@ -314,7 +314,7 @@ impl Elector {
         };
         // Losing a race is normal in an election.
         let is_race = reason == Reason::Conflict && !self.is_holder();
-        if !is_race && self.throttle.is_due() {
+        if !is_race && self.throttle.allow() {
             let (identity, lease) = (&self.identity, self.lease_name());
             tracing::warn!(identity, lease, %error, "cannot acquire or renew the lease; {}", reason.remedy());
         }

@@ -56,7 +56,7 @@ pub(super) async fn watch(
             Ok(Some(_)) => (),
             Ok(None) => std::future::pending().await,
             Err(error) => {
-                if throttle.is_due() {
+                if throttle.allow() {
                     let lease = format!("{namespace}/{name}");
                     let remedy = remedy(&error);
                     tracing::warn!(lease, error = %error, "{BLIND}; {remedy}");

@@ -15,9 +15,9 @@ fn decided(views: &[NodeView]) -> Decider {
 #[test]
 fn a_deletion_whose_answer_was_lost_costs_budget_whatever_the_next_one_says() {
     let (views, policy) = (among_ready(view("a")), Policy::default());
-    for next in [Deletion::NotDone, Deletion::Refused, Deletion::Observed] {
+    for next in [DeletionOutcome::NotDone, DeletionOutcome::Refused, DeletionOutcome::Observed] {
         let mut decider = decided(&views);
-        decider.deleted(at(20.0), &decision("a"), Deletion::Uncertain, &policy);
+        decider.deleted(at(20.0), &decision("a"), DeletionOutcome::Uncertain, &policy);
         let list = Some(lacks(at(21.0), &["a"]));
         assert_eq!(decide(&mut decider, at(21.0), &views, ("a", gone()), list), Verdict::Delete);
         decider.deleted(at(22.0), &decision("a"), next, &policy);
@@ -29,7 +29,7 @@ fn a_deletion_whose_answer_was_lost_costs_budget_whatever_the_next_one_says() {
 #[test]
 fn the_window_counts_from_the_deletion() {
     let (views, policy) = (among_ready(view("a")), Policy::default());
-    for outcome in [Deletion::Done, Deletion::Uncertain] {
+    for outcome in [DeletionOutcome::Done, DeletionOutcome::Uncertain] {
         let mut decider = decided(&views);
         decider.deleted(at(50.0), &decision("a"), outcome, &policy);
         assert_eq!(decider.budget(at(649.0), &views, &policy).used, 1, "{outcome:?}");
@@ -42,7 +42,7 @@ fn the_window_counts_from_the_deletion() {
 fn the_window_on_the_lease_counts_from_the_last_attempt() {
     let (views, policy) = (among_ready(view("a")), Policy::default());
     let mut decider = decided(&views);
-    decider.deleted(at(20.0), &decision("a"), Deletion::Uncertain, &policy);
+    decider.deleted(at(20.0), &decision("a"), DeletionOutcome::Uncertain, &policy);
     let list = Some(lacks(at(50.0), &["a"]));
     assert_eq!(decide(&mut decider, at(50.0), &views, ("a", gone()), list), Verdict::Delete);
     let next = Decider::resume(at(60.0), decider.window(at(50.0), &policy));
@@ -55,7 +55,7 @@ fn the_next_leader_begins_with_the_window_of_the_last_one() {
     let views = among_ready(view("a"));
     let mut decider = decided(&views);
     let stored = decider.window(at(20.0), &policy);
-    decider.deleted(at(20.0), &decision("a"), Deletion::Done, &policy);
+    decider.deleted(at(20.0), &decision("a"), DeletionOutcome::Done, &policy);
     let next = Decider::resume(at(30.0), stored.clone());
     let used = |decider: &Decider, now| decider.budget(at(now), &views, &policy).used;
     assert_eq!((used(&next, 619.0), used(&next, 620.0)), (1, 0));

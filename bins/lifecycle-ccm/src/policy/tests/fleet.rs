@@ -119,7 +119,7 @@ impl Fleet {
                         let number = self.views.iter().position(|view| view.name == decision.name);
                         self.removed.extend(number);
                         self.deleted.push(now);
-                        let done = Deletion::Done;
+                        let done = DeletionOutcome::Done;
                         self.decider.deleted(at_second(now), &decision, done, &self.policy);
                     }
                     Verdict::BreakerOpen => self.held.push(now),

@@ -180,7 +180,9 @@ fn an_answer_by_name_is_no_evidence_about_a_later_id() {
 #[test]
 fn a_node_is_deleted_once_and_an_uncertain_result_keeps_its_budget() {
     let (views, policy) = (among_ready(view("a")), Policy::default());
-    for (outcome, used, due) in [(Deletion::Done, 1, vec![]), (Deletion::Uncertain, 1, vec!["a"])] {
+    for (outcome, used, due) in
+        [(DeletionOutcome::Done, 1, vec![]), (DeletionOutcome::Uncertain, 1, vec!["a"])]
+    {
         let mut decider = Decider::new();
         decide(&mut decider, at(0.0), &views, ("a", gone()), None);
         let list = Some(lacks(at(20.0), &["a"]));
@@ -202,20 +204,20 @@ fn a_shorter_period_applies_at_once() {
 
 #[test]
 fn a_refused_deletion_is_retried_after_the_others() {
-    let verdicts = after_deletion(Deletion::Refused);
+    let verdicts = after_deletion(DeletionOutcome::Refused);
     assert_eq!(verdicts, [("b".into(), "delete"), ("a".into(), "over_budget")]);
 }
 
 /// Otherwise the plan in observe mode would name another node each time.
 #[test]
 fn in_observe_mode_a_deletion_keeps_its_place() {
-    let verdicts = after_deletion(Deletion::Observed);
+    let verdicts = after_deletion(DeletionOutcome::Observed);
     assert_eq!(verdicts, [("a".into(), "delete"), ("b".into(), "over_budget")]);
 }
 
 /// Returns the decisions about two nodes with budget for one, when they are looked up again after
 /// the deletion of the first ended with this result.
-fn after_deletion(outcome: Deletion) -> Vec<(Arc<str>, &'static str)> {
+fn after_deletion(outcome: DeletionOutcome) -> Vec<(Arc<str>, &'static str)> {
     let policy = Policy { budget: Limit::Count(1), ..Policy::default() };
     let views: Vec<NodeView> = among_ready(view("a")).into_iter().chain([view("b")]).collect();
     let mut decider = Decider::new();
@@ -258,7 +260,7 @@ fn a_failed_deletion_is_due_at_once_and_releases_its_budget() {
     let list = Some(lacks(at(20.0), &["a"]));
     assert_eq!(decide(&mut decider, at(20.0), &views, ("a", gone()), list), Verdict::Delete);
     assert_eq!(decider.budget(at(20.0), &views, &policy).used, 1);
-    decider.deleted(at(20.0), &decision("a"), Deletion::NotDone, &policy);
+    decider.deleted(at(20.0), &decision("a"), DeletionOutcome::NotDone, &policy);
     assert_eq!(decider.budget(at(20.0), &views, &policy).used, 0);
     let agenda = decider.agenda(at(20.5), &views, &policy);
     assert_eq!((names(&agenda), agenda.list), (vec!["a"], true));

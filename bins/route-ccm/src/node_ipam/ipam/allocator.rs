@@ -237,7 +237,7 @@ impl Allocator {
     /// The reason why it does not get blocks now.
     pub fn reserve(&mut self, node: &Node, now: At) -> Result<Reservation, Refusal> {
         self.expire(now);
-        self.may_give(node, now)?;
+        self.revive_or_refuse(node, now)?;
         if let Some(kept) = self.kept(node, now)? {
             return Ok(kept);
         }
@@ -266,7 +266,7 @@ impl Allocator {
         now: At,
     ) -> Result<Reservation, Refusal> {
         self.expire(now);
-        self.may_give(node, now)?;
+        self.revive_or_refuse(node, now)?;
         let known = self.nodes.get(&*node.uid);
         if known.is_some_and(|known| *known.networks != *cidrs && known.is_unwritten()) {
             // The cloud has changed its answer in time.
@@ -323,7 +323,12 @@ impl Allocator {
         }
     }
 
-    fn may_give(&mut self, node: &Node, now: At) -> Result<(), Refusal> {
+    /// Forgets that the node was gone, and its old writes.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the node gets no blocks now.
+    fn revive_or_refuse(&mut self, node: &Node, now: At) -> Result<(), Refusal> {
         self.revive(&node.uid);
         if let Some(record) = self.nodes.get_mut(&*node.uid) {
             record.forget_old_writes(node);

@@ -83,7 +83,7 @@ impl Core {
     }
 
     /// Records that the node gets no pod CIDRs for now, which is worth showing.
-    pub(super) fn has_none(
+    pub(super) fn leave_without_cidrs(
         &mut self,
         fixed: &Fixed,
         node: &Arc<Node>,

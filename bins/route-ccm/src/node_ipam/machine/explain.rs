@@ -41,7 +41,9 @@ impl Machine {
                 format!("the API server does not show a node {name:?}"),
                 "check the name",
             ),
-            (core, Some(node)) if !node.pod_cidrs.is_empty() => self.has_some(core.as_ref(), node),
+            (core, Some(node)) if !node.pod_cidrs.is_empty() => {
+                self.explain_assigned(core.as_ref(), node)
+            }
             (_, Some(node)) if node.deleting => {
                 Explanation::fine("the node is being deleted, and does not get podCIDRs any more")
             }
@@ -76,7 +78,7 @@ impl Machine {
     }
 
     /// Explains a node with pod CIDRs.
-    fn has_some(&self, core: Option<&Core>, node: &Node) -> Explanation {
+    fn explain_assigned(&self, core: Option<&Core>, node: &Node) -> Explanation {
         let shown = node.pod_cidrs.join(",");
         let Some(core) = core.filter(|core| core.is_here(node)) else {
             let why = match self.leads {

@@ -30,15 +30,15 @@ impl Machine {
     ) {
         let node = node.filter(|node| needs_cidrs(node));
         let here = self.core.as_mut().zip(node).filter(|(core, node)| core.is_here(node));
-        let Some((core, node)) = here else { return self.needs_none(name, effects) };
-        core.waiting.has_turn(&name);
+        let Some((core, node)) = here else { return self.stop_waiting(name, effects) };
+        core.waiting.begin_turn(&name);
         let reserved = core.allocator.reserve(&node, now);
         self.reserved(&node, reserved, now, effects);
     }
 
     /// Records that the node is gone, or has pod CIDRs. An answer about an older version may have
     /// made it wait again.
-    fn needs_none(&mut self, name: Name, effects: &mut Vec<Effect>) {
+    fn stop_waiting(&mut self, name: Name, effects: &mut Vec<Effect>) {
         if let Some(core) = self.core.as_mut()
             && core.waiting.remove(&name)
         {
@@ -57,28 +57,30 @@ impl Machine {
             return effects.push(Effect::Queue(name(), Priority::Urgent));
         }
         match answer {
-            Ok(Lookup::Found(instance)) => self.has_instance(&node, &instance, now, effects),
+            Ok(Lookup::Found(instance)) => {
+                self.assign_from_instance(&node, &instance, now, effects)
+            }
             Ok(Lookup::Gone(_)) => {
                 // A new node can register before the cloud shows its instance.
                 if failures > 1 {
                     let why = "the cloud does not have an instance for it";
-                    self.has_none(&node, why, why, effects);
-                    self.has_failed(&node, now, Failed::NoInstance);
+                    self.leave_without_cidrs(&node, why, why, effects);
+                    self.record_failure(&node, now, Failed::NoInstance);
                 }
                 effects.push(Effect::RetryAs(name(), RetryClass::Retry));
             }
-            Ok(Lookup::NotOurs(_)) => self.is_not_ours(&node, now, effects),
+            Ok(Lookup::NotOurs(_)) => self.drop_foreign(&node, now, effects),
             Err(error) => {
                 let why = format!("cannot look up its instance: {error}");
-                self.has_none(&node, error.kind.reason(), &why, effects);
+                self.leave_without_cidrs(&node, error.kind.reason(), &why, effects);
                 effects.push(Effect::RetryAs(name(), error.class()));
-                self.has_failed(&node, now, Failed::Lookup(error));
+                self.record_failure(&node, now, Failed::Lookup(error));
             }
         }
     }
 
     /// Gives the node what the cloud has assigned to its instance.
-    fn has_instance(
+    fn assign_from_instance(
         &mut self,
         node: &Arc<Node>,
         instance: &Instance,
@@ -92,8 +94,8 @@ impl Machine {
             Ok(cidrs) => cidrs,
             Err(unusable) => {
                 let why = unusable.to_string();
-                self.has_none(node, &why, &why, effects);
-                self.has_failed(node, now, Failed::Unusable(unusable));
+                self.leave_without_cidrs(node, &why, &why, effects);
+                self.record_failure(node, now, Failed::Unusable(unusable));
                 let again = Effect::RetryAs(Name::clone(&node.name), RetryClass::Retry);
                 return effects.push(again);
             }
@@ -106,8 +108,8 @@ impl Machine {
     }
 
     /// Handles a node that has no instance in this cloud: nothing waits for its pod CIDRs any more.
-    pub(super) fn is_not_ours(&mut self, node: &Node, now: At, effects: &mut Vec<Effect>) {
-        self.has_failed(node, now, Failed::NotOurs);
+    pub(super) fn drop_foreign(&mut self, node: &Node, now: At, effects: &mut Vec<Effect>) {
+        self.record_failure(node, now, Failed::NotOurs);
         let name = || Name::clone(&node.name);
         if let Some(core) = self.core.as_mut().filter(|core| core.is_here(node)) {
             core.waiting.remove(&node.name);
@@ -117,15 +119,21 @@ impl Machine {
     }
 
     /// Remembers why the node does not have pod CIDRs, for its explanation.
-    pub(super) fn has_failed(&mut self, node: &Node, now: At, why: Failed) {
+    pub(super) fn record_failure(&mut self, node: &Node, now: At, why: Failed) {
         if let Some(core) = self.core.as_mut().filter(|core| core.is_bare(node, Some(node))) {
             core.failed.insert(Name::clone(&node.name), (now, why));
         }
     }
 
-    fn has_none(&mut self, node: &Arc<Node>, state: &str, why: &str, effects: &mut Vec<Effect>) {
+    fn leave_without_cidrs(
+        &mut self,
+        node: &Arc<Node>,
+        state: &str,
+        why: &str,
+        effects: &mut Vec<Effect>,
+    ) {
         if let Some(core) = self.core.as_mut().filter(|core| core.is_bare(node, Some(node))) {
-            core.has_none(&self.fixed, node, state, why, effects);
+            core.leave_without_cidrs(&self.fixed, node, state, why, effects);
         }
     }
 
@@ -168,32 +176,32 @@ impl Machine {
             Refusal::Assigned | Refusal::Deleting => return effects.push(Effect::Forget(name)),
             // Its end queues all waiting nodes. A node that was left alone ends it.
             Refusal::Stopped(_) => {
-                self.has_none(node, "another allocator", &why, effects);
+                self.leave_without_cidrs(node, "another allocator", &why, effects);
                 effects.push(again);
             }
             // The first list brings it back. A node that still waits at its next turn is reported.
             Refusal::RoutesUnknown => {
                 match self.core.as_mut().filter(|core| !core.waiting.contains(&name)) {
                     Some(core) => core.waiting.insert(&name, None),
-                    None => self.has_none(node, "routes unknown", &why, effects),
+                    None => self.leave_without_cidrs(node, "routes unknown", &why, effects),
                 }
                 effects.push(again);
             }
             // A free block brings it back.
             Refusal::Exhausted(exhausted) => {
                 let state = format!("{} is exhausted", exhausted.cluster);
-                self.has_none(node, &state, &why, effects);
+                self.leave_without_cidrs(node, &state, &why, effects);
                 self.core.iter_mut().for_each(|core| core.waiting.sleep(&name));
                 effects.push(Effect::Forget(name));
             }
             Refusal::Taken(_) => {
-                self.has_none(node, &why, &why, effects);
+                self.leave_without_cidrs(node, &why, &why, effects);
                 effects.push(again);
             }
         }
         // The explanation asks a copy of the allocator about blocks.
         if self.fixed.config.allocator == AllocatorType::CloudAllocator {
-            self.has_failed(node, now, Failed::Refused(refusal));
+            self.record_failure(node, now, Failed::Refused(refusal));
         }
     }
 }

@@ -40,7 +40,7 @@ impl Waiting {
     }
 
     /// Records that the node has its turn.
-    pub(super) fn has_turn(&mut self, name: &str) {
+    pub(super) fn begin_turn(&mut self, name: &str) {
         self.woken.remove(name);
         if let Some((number, _)) = self.nodes.get(name) {
             self.asleep.remove(number);
@@ -67,7 +67,7 @@ impl Waiting {
 
     /// Removes a node that has got its pod CIDRs, or is gone. Returns whether it waited.
     pub(super) fn remove(&mut self, name: &str) -> bool {
-        self.has_turn(name);
+        self.begin_turn(name);
         let known = self.nodes.remove(name);
         known.is_some_and(|(number, _)| self.order.remove(&number).is_some())
     }
@@ -136,7 +136,7 @@ mod tests {
         // It is gone before its turn.
         waiting.remove("c");
         assert_eq!(woken(&mut waiting, 1), "b");
-        waiting.has_turn("b");
+        waiting.begin_turn("b");
         waiting.sleep(&"b".into());
         assert_eq!(woken(&mut waiting, 9), "b", "it still waits");
     }

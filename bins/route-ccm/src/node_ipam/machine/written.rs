@@ -135,7 +135,7 @@ impl Machine {
         let is_here = self.core.as_ref().is_some_and(|core| core.is_here(node));
         let told = (is_here && error != ApiError::Conflict).then(|| Arc::clone(node));
         if told.is_some() {
-            self.has_failed(node, now, Failed::Write(error.clone()));
+            self.record_failure(node, now, Failed::Write(error.clone()));
             let waits = self.core.as_ref().is_some_and(|core| core.waiting.contains(&node.name));
             effects.extend(waits.then(|| Effect::Condition(Name::clone(&name), Priority::Urgent)));
         }

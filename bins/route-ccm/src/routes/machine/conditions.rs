@@ -53,13 +53,13 @@ impl Machine {
         let Some((condition, node)) = change else {
             return effects.push(Effect::ForgetCondition(name));
         };
-        effects.push(match self.may_write(now, &name, condition.status, condition.moves) {
+        effects.push(match self.check_repeats(now, &name, condition.status, condition.moves) {
             Err(repeated) => Effect::ConditionEvery(name, repeated.wait),
             Ok(()) => Effect::Write { node, condition },
         });
     }
 
-    pub(super) fn may_write(
+    pub(super) fn check_repeats(
         &self,
         now: At,
         name: &str,
@@ -105,7 +105,7 @@ impl Machine {
         }
         // If a policy has undone the write, no change of the node follows.
         if self.condition(now, &answer, lack.as_deref()).is_some() {
-            effects.push(match self.may_write(now, &name, status, moves) {
+            effects.push(match self.check_repeats(now, &name, status, moves) {
                 Err(repeated) => Effect::ConditionEvery(Name::clone(&name), repeated.wait),
                 Ok(()) => Effect::Condition(Name::clone(&name), Priority::Routine),
             });

@@ -209,7 +209,7 @@ impl Machine {
         let due = of_routes(&view.node, about.plan.nodes.get(name)?, Duration::ZERO);
         let due = due.filter(|due| due.moves && due.status == Status::False)?;
         let status = due.status.as_str();
-        if let Err(repeated) = self.may_write(now, name, due.status, due.moves) {
+        if let Err(repeated) = self.check_repeats(now, name, due.status, due.moves) {
             let cause = format!("all routes exist, but {repeated}");
             let fix = format!(
                 "find what sets {NETWORK_UNAVAILABLE} of the node again, a network plugin or an admission policy: kubectl get node {name} -o yaml --show-managed-fields"

@@ -81,7 +81,7 @@ impl Listing {
     }
 
     /// Records that nodes wait for room.
-    pub(super) fn is_full(&mut self) {
+    pub(super) fn wait_for_room(&mut self) {
         self.list_at = self.list_at.min(self.read_at + FULL);
     }
 

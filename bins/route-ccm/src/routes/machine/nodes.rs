@@ -19,7 +19,7 @@ impl Machine {
         after: &NodeView,
         effects: &mut Vec<Effect>,
     ) {
-        if self.fixed.has_routes && self.must_look(before, after) {
+        if self.fixed.has_routes && self.record_node(before, after) {
             effects.push(Effect::Wake);
         }
         let is_written = self.leads && self.fixed.gives_cidrs && !self.fixed.is_observing;
@@ -32,10 +32,10 @@ impl Machine {
         }
     }
 
-    /// Returns true if the routes have to be compared with the node.
-    fn must_look(&mut self, before: Option<&NodeView>, after: &NodeView) -> bool {
+    /// Records a change of a node. Returns true if the routes have to be compared with the node.
+    fn record_node(&mut self, before: Option<&NodeView>, after: &NodeView) -> bool {
         let Some(before) = before else {
-            self.has_changed(after);
+            self.record_change(after);
             // A node without pod CIDRs does not need a route yet, and passes are rare.
             return !after.node.pod_cidrs.is_empty();
         };
@@ -47,7 +47,7 @@ impl Machine {
         self.former.changed(before, after);
         // A changed condition does not repair the route, so the pause after its failure continues.
         if has_moved(old, new) || is_left_out_anew {
-            self.has_changed(after);
+            self.record_change(after);
         }
         true
     }
@@ -64,7 +64,7 @@ impl Machine {
 
     /// Records that the pod CIDRs of the node have changed: what has failed for its routes is tried
     /// at once.
-    pub(super) fn has_changed(&mut self, view: &NodeView) {
+    pub(super) fn record_change(&mut self, view: &NodeView) {
         if let Some(changed) = &mut self.changed {
             changed.extend(view.pod_cidrs());
         }

@@ -66,7 +66,7 @@ impl Machine {
         });
         effects.push(Effect::Show(Page::Blocked(blocked.collect())));
         if plan.is_full() {
-            self.listing.is_full();
+            self.listing.wait_for_room();
         }
         let completed = self.progress.planned(now, mem::take(&mut plan.nodes));
         effects.push(Effect::Show(Page::Routes(plan.changes.clone())));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_runtime::explain::{Explanation, ObjectState, WAIT, fix_for_error, moment, refused_write};
 
 use super::{
-    About, call, has_failed, leaves_it,
+    About, call, failure_text, leaves_it,
     reasons::{self, approve, fix_for},
     unreadable,
 };
@@ -52,7 +52,7 @@ impl Machine {
             .or_else(|| not_written(about, entry))
             .or_else(|| {
                 let knows = entry.state.known != Known::Nothing;
-                (!knows).then(|| self.has_not_looked(reasons::shown(service)))
+                (!knows).then(|| self.explain_unplanned(reasons::shown(service)))
             })
             .or_else(|| under_way(about, entry))
             .or_else(|| serving(about, last))
@@ -72,7 +72,7 @@ fn wrong(about: About<'_>, entry: &BalancerEntry, last: &LastPlan) -> Option<Exp
         condition.filter(|(reason, _)| reasons::state_for(*reason) != ObjectState::Fine)?;
     // Another cause, such as a mistake in the Service, may come first.
     if let Some(failed) = failed.filter(|failed| message.contains(&failed.error.to_string())) {
-        let cause = format!("{}: {}", has_failed(failed), failed.error);
+        let cause = format!("{}: {}", failure_text(failed), failed.error);
         return Some(Explanation::of_error(&failed.error, cause));
     }
     if let Some(line) = entry.state.unreadable.as_deref().filter(|line| message.contains(line)) {
@@ -137,7 +137,7 @@ fn under_way(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
         return Some(Explanation::new(ObjectState::Working, cause, WAIT));
     }
     let failed = entry.last_plan.failure(&entry.state)?;
-    let cause = format!("{}: {}", has_failed(failed), failed.error);
+    let cause = format!("{}: {}", failure_text(failed), failed.error);
     Some(Explanation::new(ObjectState::Working, cause, fix_for_error(&failed.error)))
 }
 

@@ -78,10 +78,12 @@ impl Claims {
             Effect::Counts(state, by) => {
                 *self.counts.entry(format!("{state:?}")).or_default() += by;
             }
-            Effect::BrakeOpens(_) => {
+            Effect::BreakerOpens(_) => {
                 assert!(!std::mem::replace(&mut self.is_open, true), "Brake: it was open");
             }
-            Effect::BrakeCloses => assert!(std::mem::take(&mut self.is_open), "Brake: was closed"),
+            Effect::BreakerCloses => {
+                assert!(std::mem::take(&mut self.is_open), "Brake: was closed")
+            }
             Effect::Publish(node, plan, Some(_)) => self.may_pause(node, plan, heard),
             Effect::Report(node, report) => self.reported(node, report, heard, now),
             Effect::Queue(_, Queued::Add(Priority::Urgent)) => self.is_urgent = true,
