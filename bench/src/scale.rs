@@ -136,7 +136,7 @@ pub async fn fleet(arena: &Arena, count: usize) -> Result<()> {
 
 /// Runs `count` nodes with a cloud that answers at once, and with a slow one.
 pub async fn slow_cloud(arena: &Arena, count: usize) -> Result<()> {
-    use ccm_sim::faults::{Effect, Fault};
+    use ccm_sim::faults::{Fault, FaultEffect};
     println!("\n-- {count} nodes with a slow cloud");
     for latency in [0, 200] {
         arena.served.cloud().faults().clear();
@@ -144,7 +144,7 @@ pub async fn slow_cloud(arena: &Arena, count: usize) -> Result<()> {
             .served
             .cloud()
             .faults()
-            .add(Fault::new(Effect::Latency(Duration::from_millis(latency))));
+            .add(Fault::new(FaultEffect::Latency(Duration::from_millis(latency))));
         arena.instances(count);
         let program = arena.node_ccm(&arena.launch()).await?;
         let timing = register_and_wait(arena, count).await?;
@@ -162,11 +162,11 @@ pub async fn slow_cloud(arena: &Arena, count: usize) -> Result<()> {
 /// Runs with a cloud that looks up one node after another, with answers in between or only at the
 /// end.
 async fn one_by_one(arena: &Arena, streams: bool) -> Result<()> {
-    use ccm_sim::faults::{Effect, Fault};
+    use ccm_sim::faults::{Fault, FaultEffect};
     const NODES: usize = 400;
     let each = Duration::from_millis(50);
     arena.served.cloud().faults().clear();
-    arena.served.cloud().faults().add(Fault::new(Effect::OneByOne { each, streams }));
+    arena.served.cloud().faults().add(Fault::new(FaultEffect::OneByOne { each, streams }));
     arena.instances(NODES);
     let program = arena.node_ccm(&arena.launch().arg("--cloud-call-timeout=3s")).await?;
     let timing = register_and_wait(arena, NODES).await?;

@@ -35,7 +35,7 @@ use ccm_settings::{Invocation, LoadError};
 use ccm_sim::{
     apiserver::ApiServer,
     cloud::SimCloud,
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
 };
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -202,7 +202,7 @@ impl<P: Program> InProcess<P> {
         self.annotate_lease("quartet.dev/renewed", None);
         assert!(self.context.same_cloud.is_proven());
         cloud.set_identity(Some(OTHER_PROJECT));
-        cloud.faults().add(Fault::new(Effect::WrongProject));
+        cloud.faults().add(Fault::new(FaultEffect::WrongProject));
     }
 
     /// Creates in the other project what the cluster needs, and approves the project as a person

@@ -30,7 +30,7 @@ pub fn folder(package: &str) -> PathBuf {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutants {
-    /// The test targets that must find them, in the order in which they run: `--lib`, `--test=histories`.
+    /// The test targets that must find them, in the order in which they run: `--lib`, `--test=whole`.
     pub tests: Vec<String>,
     /// Other packages with targets of these names.
     #[serde(default)]

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
     poll,
     program::Launch,
 };
@@ -74,7 +74,7 @@ async fn leaves(arena: &Arena, client: &Client, waiting: &str) -> Result<()> {
     let block = cidr_of(client, name).await?.context("it has a block")?;
     let destination = block.parse()?;
     let error = CloudError::new(ErrorKind::Unavailable, "not now");
-    let stuck = Effect::Routes(vec![block.clone()], Trouble::Fail(error));
+    let stuck = FaultEffect::Routes(vec![block.clone()], Trouble::Fail(error));
     let fault = Fault::new(stuck).on(Operation::ApplyRoutes).lasting(STUCK);
     arena.served.cloud().faults().add(fault);
     nodes::delete(client, name).await?;

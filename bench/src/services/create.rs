@@ -6,7 +6,7 @@ use anyhow::Result;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::{Operation, balancers::Times},
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 use ccm_tests::services;
 use tokio::time::{Instant, sleep};
@@ -42,7 +42,7 @@ async fn at_once(
     });
     let trouble = |name: &str, trouble| {
         let owners = vec![format!("default/{name}")];
-        Fault::new(Effect::LoadBalancers(owners, trouble)).on(Operation::EnsureLoadBalancers)
+        Fault::new(FaultEffect::LoadBalancers(owners, trouble)).on(Operation::EnsureLoadBalancers)
     };
     if let [fails, hangs] = faulty {
         let error = CloudError::new(ErrorKind::Unavailable, "the cloud fails");
@@ -86,7 +86,7 @@ async fn failing_for_long(arena: &Arena) -> Result<()> {
         let kind = kinds.get(minute % kinds.len()).copied().unwrap_or(ErrorKind::Unavailable);
         let faults = arena.served.cloud().faults();
         faults.clear();
-        let fault = Fault::new(Effect::Error(CloudError::new(kind, "the cloud fails")));
+        let fault = Fault::new(FaultEffect::Error(CloudError::new(kind, "the cloud fails")));
         faults.add(fault.on(Operation::EnsureLoadBalancers));
         sleep(Duration::from_mins(1)).await;
     }

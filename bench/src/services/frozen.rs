@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use ccm_sim::{
     cloud::{Operation, balancers::SimBalancer},
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
     poll,
     program::Signal,
 };
@@ -41,7 +41,7 @@ async fn frozen(arena: &Arena, fences: bool) -> Result<()> {
         .arg("--cloud-call-timeout=5s");
     let mut leader = arena.node_ccm(&launch).await?;
     let standby = arena.standby(&launch).await?;
-    let fault = Effect::LoadBalancers(vec!["default/web".to_owned()], Trouble::Late(LATE));
+    let fault = FaultEffect::LoadBalancers(vec!["default/web".to_owned()], Trouble::Late(LATE));
     arena
         .served
         .cloud()

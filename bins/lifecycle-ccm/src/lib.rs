@@ -128,7 +128,7 @@ impl Program for LifecycleCcm {
         let (door, performer, settings) = (&self.door, &self.performer, &context.settings);
         let (lease, token) = (context.leadership.annotations(), &context.token);
         performer.cloud_reports.start_leading();
-        performer.perform(door.apply(Event::Began(handover::found(lease))));
+        performer.perform(door.apply(Event::TermBegins(handover::found(lease))));
         let (told, performs) = (door.clone(), Arc::clone(performer));
         let approved = move |[approval]: [_; 1]| {
             performs.perform(told.apply(Event::Approved(approval)));

@@ -105,11 +105,11 @@ pub struct Gauges {
     pub ready: usize,
     /// The nodes of another provider.
     pub foreign: usize,
-    /// Those that are not selected.
+    /// The nodes that `--node-selector` does not select.
     pub not_selected: usize,
-    /// Those that an autoscaler removes.
+    /// The nodes that an autoscaler removes.
     pub marked: usize,
-    /// Those with the shutdown taint.
+    /// The nodes with the shutdown taint.
     pub shutdown: usize,
 }
 
@@ -120,7 +120,7 @@ impl ccm_controller::machine::Machine for Machine {
     fn apply(&mut self, event: Event, now: At) -> Vec<Effect> {
         match event {
             Event::Parameters(parameters) => self.parameters = *parameters,
-            Event::Began(left) => {
+            Event::TermBegins(left) => {
                 self.nodes.mark_replaced(left.replaced);
                 self.decider = Decider::resume(now, left.deleted);
             }

@@ -122,7 +122,7 @@ impl LifecycleMetrics {
     }
 
     /// Records the cloud's answer about one node.
-    pub(crate) fn answered(&self, result: &LookupResult) {
+    pub(crate) fn count_answer(&self, result: &LookupResult) {
         let result = match result {
             Ok(Lookup::Found(_)) => Ok(LookupOutcome::Success),
             Ok(Lookup::Gone(_)) => Ok(LookupOutcome::InstanceNotFound),

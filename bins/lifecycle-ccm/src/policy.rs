@@ -10,12 +10,22 @@
 //! with the current views at each of the two moments. A decision with [`Verdict::Delete`] has taken
 //! budget; [`Decider::deleted`] records the result of the deletion.
 //!
-//! A node is deleted only if all of these conditions hold, checked in this order: it is not Ready,
-//! selected, owned by this provider and past its grace period; two lookups of this node (same UID),
-//! a confirmation period apart, reported its instance as gone; its kubelet has not renewed its
-//! Lease in between; a list of the fleet that was read after the first lookup does not contain it;
-//! the breaker is closed; the budget is not used up. A cloud without a list needs three answers,
-//! and witnesses. `docs/explanation/deletion-court.md` explains this to operators.
+//! A node is deleted only if all of these conditions hold, checked in this order:
+//!
+//! 1. It is owned by this provider, selected, not being deleted, and not Ready; or it is Ready on
+//!    another machine than before, and `--replaced-nodes=delete` is set.
+//! 2. A lookup of this node (same UID) has reported its instance as gone, it is not protected, and
+//!    it has a provider ID or `--ghost-deletion` allows its deletion.
+//! 3. Its kubelet has not renewed its Lease since the first such lookup. (Not for a Ready node.)
+//! 4. It was past its grace period when the lookup began.
+//! 5. A confirmation period later, another lookup has reported the same, and the Lease was read
+//!    again. A cloud without a list needs three answers.
+//! 6. A list of the fleet that was read after the first lookup does not contain it; a cloud without
+//!    a list needs witnesses.
+//! 7. The breaker is closed, and the budget is not used up. A person's approval replaces both, an
+//!    autoscaler's mark the budget.
+//!
+//! `docs/explanation/deletion-court.md` explains this to operators.
 //!
 //! | module | what it holds |
 //! |---|---|

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_controller::brake::Limit;
+use ccm_controller::brake::{DEFAULT_LIMIT_TEXT, Limit};
 use ccm_kube::selector::NodeSelector;
 use ccm_runtime::settings::{cloud_call_timeout, node_selector, taint_keys};
 use ccm_settings::{at_least, one_of, parsed, within};
@@ -45,10 +45,10 @@ ccm_settings::settings! {
         grace_period: Duration = live(Duration, "node-grace-period", "2m0s");
         /// Maximum number of nodes that are deleted within --node-deletion-budget-window: a number,
         /// or a percentage of all nodes of this cloud, rounded up and at least 3. 0 stops
-        /// deletions, also after it disappears from the file, until the file names another value.
+        /// deletions, and stays in force even if the key is removed, until the file names another value.
         /// Nodes with the annotation quartet.dev/deletion-approved are exempt. A new leader
         /// continues with the window of the last one.
-        budget: Limit = live(Limit, "node-deletion-budget", "10%"), parsed;
+        budget: Limit = live(Limit, "node-deletion-budget", DEFAULT_LIMIT_TEXT), parsed;
         /// Sliding window of --node-deletion-budget. At least 1s.
         budget_window: Duration = live(Duration, "node-deletion-budget-window", "10m0s"), at_least("1s");
         /// If a list of the fleet lacks more than this percentage of the nodes (and at least 3 nodes), or contains

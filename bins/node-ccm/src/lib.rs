@@ -129,7 +129,7 @@ impl Program for NodeCcm {
         let lease = context.leadership.annotations();
         // The settings may have changed since the program began.
         let (followed, params) = (source(), self.source.params());
-        self.performer.hear(Event::TakesOver { left: handover::found(lease), params });
+        self.performer.hear(Event::TermBegins { left: handover::found(lease), params });
         tasks.spawn("settings", followed.follow_settings(performer(), token()));
         let writer = Writer::new(context, &self.store);
         let senders = workers::start(&self.source, &self.performer, writer, tasks);
@@ -147,7 +147,7 @@ impl Program for NodeCcm {
             source.start_leading(&performer);
             passes.await;
         };
-        // An old store shows nodes as they were, and the brake too few or too many of them.
+        // An old store shows nodes as they were, and the brake would count too few or too many of them.
         tasks.spawn("refresh", self.stores.clone().before(refresh, token()));
         let (source, survey) = (self.source.clone(), Arc::clone(&self.left_over));
         let (store, taint) = (self.store.clone(), move |node: &Node| source.left_over(node));

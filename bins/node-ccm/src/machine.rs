@@ -85,12 +85,12 @@ impl Pure for Machine {
     fn apply(&mut self, event: Event, now: At) -> Vec<Effect> {
         self.now = now;
         match event {
-            Event::TakesOver { left, params } => {
+            Event::TermBegins { left, params } => {
                 self.resume(left);
                 self.set(params);
             }
             Event::Set(params) => self.set(params),
-            Event::Leads => self.leads = true,
+            Event::StoreIsNew => self.leads = true,
             Event::Listed(seen) => self.listed(&seen),
             Event::Added(seen) => self.added(&seen),
             Event::Updated { old, new } => self.updated(&old, &new),
@@ -99,7 +99,7 @@ impl Pure for Machine {
             Event::Approved(approval) => self.approved(approval),
             Event::Look(seen) => self.look(&seen),
             Event::AskedAgain(name) => self.require(&name),
-            Event::Answered { ago, answers } => self.answered(answers, now - ago),
+            Event::Answered { ago, answers } => self.record_answers(answers, now - ago),
             Event::Work(work) => self.work(*work),
             Event::Written { name, answer } => self.written(&name, answer),
             Event::Conflicts { node, what } => self.many_conflicts(&node, what),

@@ -169,7 +169,7 @@ impl NodeMetrics {
     }
 
     /// Records the cloud's answer about one node.
-    pub(crate) fn answered(&self, answer: &LookupResult) {
+    pub(crate) fn count_answer(&self, answer: &LookupResult) {
         self.answers.of(LookupOutcome::of(answer)).inc();
     }
 

@@ -64,15 +64,15 @@ pub enum InternalIpChange {
 /// Settings of the operator and traits of the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// See [`InternalIpChange`].
+    /// The treatment of a Ready node whose first InternalIP has changed in the cloud.
     pub internal_ip_change: InternalIpChange,
-    /// See [`IdentityPolicy`].
+    /// The treatment of a new node whose provider ID nothing confirms.
     pub identity: IdentityPolicy,
-    /// See [`LabelPolicy`].
+    /// The times when a node's labels follow its instance.
     pub labels: LabelPolicy,
     /// True if a node is initialised even if neither the cloud nor the node knows its IP address.
     pub without_address: bool,
-    /// The provider's labels are only added: a missing one is not removed.
+    /// True if the provider's labels are only added: a missing label is not removed.
     pub labels_only_add: bool,
 }
 
@@ -226,9 +226,9 @@ pub enum Note {
     /// The first InternalIP of a Ready node would change or be removed. The policy keeps the old
     /// one; the last one is always kept.
     InternalIpHeld {
-        /// The current one, which stays.
+        /// The current first InternalIP, which stays.
         from: String,
-        /// The one that the cloud returns.
+        /// The first InternalIP that the cloud returns.
         to: Option<String>,
         /// The addresses that the provider's settings leave out.
         withheld: Option<String>,
@@ -282,7 +282,7 @@ pub fn follow(node: &Node, instance: &Instance, policy: Policy, known: PlanInput
     let uninitialised = node.is_uninitialised();
     let outcome = if uninitialised { Outcome::Initialised } else { Outcome::InSync };
     let mut plan = Plan::nothing(outcome);
-    if let Some(doubt) = Doubt::of(node, instance, known.rivals) {
+    if let Some(doubt) = Doubt::find(node, instance, known.rivals) {
         let is_held = doubt.holds() && policy.identity == IdentityPolicy::Strict;
         if is_held && uninitialised {
             return Plan::waits(WaitReason::Identity, doubt.to_string());

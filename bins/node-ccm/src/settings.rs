@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccm_base::duration;
-use ccm_controller::brake::{Budget, Limit};
+use ccm_controller::brake::{Budget, DEFAULT_LIMIT_TEXT, Limit};
 use ccm_kube::selector::NodeSelector;
 use ccm_runtime::settings::{cloud_call_timeout, node_selector, per_second};
 use ccm_settings::{at_least, one_of, parsed, within};
@@ -65,7 +65,7 @@ ccm_settings::settings! {
         /// a number, or a percentage of the Ready nodes of this cloud, rounded up and at least 3.
         /// If the cloud returns more than that at once, none of them is changed. New nodes, nodes
         /// that are not Ready and approved ones are exempt. 0 changes no nodes, 100% all of them.
-        pub node_change_budget: Limit = live(Limit, "node-change-budget", "10%"), parsed;
+        pub node_change_budget: Limit = live(Limit, "node-change-budget", DEFAULT_LIMIT_TEXT), parsed;
         /// Sliding window of --node-change-budget. At least 1m.
         #[serde(serialize_with = "duration::serialize")]
         pub node_change_budget_window: Duration = live(Duration, "node-change-budget-window", "1h0m0s"),

@@ -128,7 +128,7 @@ impl Translator {
     /// Starts leading, when the store is new.
     pub(crate) fn start_leading(&self, performer: &Performer) {
         // Before the list, so that nodes between the list and the first change are not missed.
-        performer.hear(Event::Leads);
+        performer.hear(Event::StoreIsNew);
         for node in self.store.list() {
             performer.hear(Event::Listed(self.seen(&node)));
             self.if_gone(performer, &node.name);

@@ -29,7 +29,7 @@ use ccm_runtime::program::{Context, Program as _};
 use ccm_sim::{
     apiserver::{Action, ApiServer, Fault, Options, PatchKind, Record, Verb},
     cloud::{Operation, SimCloud, SimInstance},
-    faults::{self, Effect},
+    faults::{self, FaultEffect},
 };
 use ccm_tests::in_process::InProcess;
 use node_ccm::{NodeCcm, plan::UNINITIALIZED};
@@ -137,7 +137,7 @@ impl Whole {
     /// Makes lookups of these nodes fail.
     fn fail(&self, nodes: &[&str], kind: ErrorKind) -> faults::FaultId {
         let nodes = nodes.iter().map(|name| (*name).to_owned()).collect();
-        let effect = Effect::FailNodes(nodes, CloudError::new(kind, "no"));
+        let effect = FaultEffect::FailNodes(nodes, CloudError::new(kind, "no"));
         self.cloud.faults().add(faults::Fault::new(effect).on(Operation::Lookup))
     }
 
@@ -454,7 +454,7 @@ async fn an_edit_is_not_corrected_by_old_data() {
         whole.api.patch("nodes", &name, "", PatchKind::Merge, edit).unwrap();
     };
     let zone = || whole.node(&name)["metadata"]["labels"][ZONE].clone();
-    let down = faults::Fault::new(Effect::Unavailable).on(Operation::Lookup);
+    let down = faults::Fault::new(FaultEffect::Unavailable).on(Operation::Lookup);
     let down = whole.cloud.faults().add(down);
     sleep(Duration::from_secs(90)).await;
     edit("a");

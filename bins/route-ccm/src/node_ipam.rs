@@ -28,7 +28,7 @@ use ccm_base::Backoff;
 use ccm_cloud::{Claim, Cloud};
 use ccm_controller::{
     instances,
-    machine::Door,
+    machine::{Door, log_unexpected},
     queue::{QueueConfig, QueueMetrics, WorkQueue},
     record,
     watch::Stores,
@@ -51,7 +51,7 @@ use self::{
     ipam::{AllocatorType, BlockSizes, Config, HeldBlocks, HoldUntil},
     machine::{Event, Fixed, Machine},
     metrics::CidrMetrics,
-    perform::{Perform, writes::Writes},
+    perform::{Performer, writes::Writes},
     report::CidrReports,
     translate::{intake, lookups::Lookups, time, turns},
 };
@@ -66,7 +66,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Gives nodes their pod CIDRs.
 pub(crate) struct NodeIpam {
     door: Door<Machine>,
-    perform: Arc<Perform>,
+    performer: Arc<Performer>,
     config: Config,
     cloud: Arc<dyn Cloud>,
     settings: watch::Receiver<Arc<RouteSettings>>,
@@ -118,7 +118,7 @@ impl NodeIpam {
             is_observing: context.plans.is_observing(),
         };
         let door = record::part(context, 2, Machine::new(fixed));
-        let perform = Perform {
+        let performer = Performer {
             config: config.clone(),
             store: store.clone(),
             queue: WorkQueue::new(QUEUE, queue, &queues),
@@ -139,7 +139,7 @@ impl NodeIpam {
         context.health.add("pod-cidrs", Scope::Information, verdict);
         Arc::new(Self {
             door,
-            perform: Arc::new(perform),
+            performer: Arc::new(performer),
             config,
             cloud: Arc::clone(&context.cloud),
             settings: context.settings.clone(),
@@ -155,7 +155,7 @@ impl NodeIpam {
 
     /// Explains the pod CIDRs of a node.
     pub(crate) fn explanation(&self, name: &str) -> Explanation {
-        let (node, cloud) = (self.perform.store.get(name), &*self.cloud);
+        let (node, cloud) = (self.performer.store.get(name), &*self.cloud);
         let anothers = |node: &Arc<Node>| {
             let is_anothers = instances::claim(cloud, node) == Some(Claim::Foreign);
             is_anothers.then(|| instances::why_left_out(cloud, node, true))
@@ -167,7 +167,7 @@ impl NodeIpam {
 
     /// Applies an event that no request follows from.
     pub(crate) fn tell(&self, event: Event) {
-        drop(self.perform.perform(self.door.apply(event)));
+        self.performer.perform(self.door.apply(event)).iter().for_each(log_unexpected);
     }
 
     /// Starts the work of a term.
@@ -181,12 +181,12 @@ impl NodeIpam {
 
     async fn lead(&self, term: Term, token: CancellationToken) {
         let Term { stores, held, sizes, leave, writer } = term;
-        let (door, perform) = (self.door.clone(), Arc::clone(&self.perform));
-        self.tell(Event::Leads);
+        let (door, performer) = (self.door.clone(), Arc::clone(&self.performer));
+        self.tell(Event::TermBegins);
         stores.current().await;
-        intake::begin(&door, &perform, held, sizes);
-        let writes = Arc::new(Writes { door: door.clone(), perform, writer });
-        let time = time::run(&door, &self.perform, &leave);
+        intake::begin(&door, &performer, held, sizes);
+        let writes = Arc::new(Writes { door: door.clone(), performer, writer });
+        let time = time::run(&door, &self.performer, &leave);
         match self.config.allocator {
             AllocatorType::RangeAllocator => {
                 tokio::join!(turns::run(writes, token), time);
@@ -201,7 +201,7 @@ impl NodeIpam {
 
     /// Gives out no more, and waits for the writes under way.
     pub(crate) async fn drain(&self) {
-        let queue = &self.perform.queue;
+        let queue = &self.performer.queue;
         queue.shut_down();
         self.closing.cancel();
         queue.drained().await;

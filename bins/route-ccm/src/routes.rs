@@ -33,7 +33,7 @@ use std::{
 use ccm_cloud::ClusterId;
 use ccm_controller::{
     cluster,
-    machine::Door,
+    machine::{Door, log_unexpected},
     passes::Passes,
     queue::{QueueConfig, QueueMetrics, WorkQueue},
     record,
@@ -54,7 +54,7 @@ use self::{
     machine::{Asked, Effect, Event, Fixed, Machine, Term},
     metrics::{Look, RouteMetrics},
     nodes::Nodes,
-    perform::{Lines, Perform, calls::Calls, conditions::Conditions},
+    perform::{Lines, Performer, calls::Calls, conditions::Conditions},
     report::RouteReports,
     translate::pass::Looks,
 };
@@ -78,18 +78,18 @@ pub(crate) struct Parts {
     /// The annotations of the Lease, by which a user approves changes.
     pub(crate) lease: LeaseAnnotations,
     pub(crate) nodes: Arc<Nodes>,
-    pub(crate) perform: Arc<Perform>,
+    pub(crate) performer: Arc<Performer>,
 }
 
 impl Parts {
     /// Applies an event, and performs what follows. The caller makes the requests.
     pub(crate) fn apply(&self, event: Event, request: impl FnMut(Effect)) {
-        self.perform.perform(self.door.apply(event), request);
+        self.performer.perform(self.door.apply(event), request);
     }
 
     /// Applies an event from which no request follows.
     pub(crate) fn tell(&self, event: Event) {
-        self.apply(event, drop);
+        self.apply(event, |request| log_unexpected(&request));
     }
 }
 
@@ -147,7 +147,7 @@ impl Controller {
         let assigned = has_routes.then(|| told(&door, &nodes, &passes));
         let (store, queue) = (nodes.store.clone(), conditions.clone());
         let common = node_ipam::Common { store, conditions: queue, queues, assigned };
-        let perform = Arc::new(Perform {
+        let performer = Arc::new(Performer {
             passes,
             conditions,
             plans: context.plans.clone(),
@@ -160,12 +160,12 @@ impl Controller {
             handover: OnceLock::new(),
         });
         let lease = context.leadership.annotations().clone();
-        Ok(Self { parts: Parts { door, lease, nodes, perform }, cluster })
+        Ok(Self { parts: Parts { door, lease, nodes, performer }, cluster })
     }
 
     /// Gives nodes their pod CIDRs, if this program does.
     pub(crate) fn ipam(&self) -> Option<&Arc<NodeIpam>> {
-        self.parts.perform.ipam.as_ref()
+        self.parts.performer.ipam.as_ref()
     }
 
     /// Says on the page `/explain` why nodes and routes are as they are, also while this replica does not lead.
@@ -183,12 +183,12 @@ impl Controller {
         for kind in ["Node", "Route"] {
             let (parts, lease) = (self.parts.clone(), lease.clone());
             context.explanations.add("routes", kind, move |name| {
-                let Parts { door, nodes, perform, .. } = &parts;
+                let Parts { door, nodes, performer, .. } = &parts;
                 let pass = look(&parts, nodes.all(), 0);
                 let node = pass.nodes.iter().find(|view| *view.node.name == *name);
                 let left_out = node.and_then(|view| nodes.why_left_out(view));
                 let bare = node.filter(|view| view.node.pod_cidrs.is_empty());
-                let ipam = perform.ipam.as_ref().filter(|_| bare.is_some());
+                let ipam = performer.ipam.as_ref().filter(|_| bare.is_some());
                 let ipam = ipam.map(|ipam| ipam.explanation(name));
                 let asked = Asked { pass, left_out, ipam, lease: lease.clone() };
                 door.read(|machine, now| match kind {
@@ -214,7 +214,7 @@ impl Controller {
     ) {
         let (tasks, token, parts) = (&context.supervisor, &context.token, &self.parts);
         // A process leads once.
-        drop(parts.perform.handover.set(handover));
+        drop(parts.performer.handover.set(handover));
         parts.tell(Event::Term(Box::new(term)));
         if !context.plans.is_observing() {
             let writer = Writer::new(context, &parts.nodes.store);
@@ -224,14 +224,14 @@ impl Controller {
         let look = translate::left_over(parts.clone(), stores.clone(), token.clone());
         tasks.spawn("left-over-conditions", look);
         let Some(cluster) = self.cluster.clone() else { return };
-        parts.perform.lines.listed.pass("not listed yet");
+        parts.performer.lines.listed.pass("not listed yet");
         let approvals = translate::approvals(parts.clone(), token.clone());
         tasks.spawn("approvals", approvals);
         let (calls, sent) = mpsc::channel(CALLS);
         let lanes = Arc::new(Calls { parts: parts.clone(), cluster });
         tasks.spawn("calls", lanes.run(sent, token.clone()));
         let looks = Looks { parts: parts.clone(), calls };
-        let passes = parts.perform.passes.clone();
+        let passes = parts.performer.passes.clone();
         let passes = passes.run(looks, context.settings.clone(), token.clone());
         // An old store does not have the newest nodes, so route-ccm would delete their routes.
         tasks.spawn("passes", stores.clone().before(passes, token.clone()));
@@ -239,7 +239,7 @@ impl Controller {
 
     /// Begins no call, and waits for those under way.
     pub(crate) async fn drain(&self) {
-        let Perform { passes, conditions, .. } = &*self.parts.perform;
+        let Performer { passes, conditions, .. } = &*self.parts.performer;
         passes.drain().await;
         while !self.parts.door.read(|machine, _| machine.is_idle()) {
             sleep(DRAIN).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_base::duration;
 use ccm_cloud::Capability;
 use ccm_controller::{
-    brake::{Budget, Limit},
+    brake::{Budget, DEFAULT_LIMIT_TEXT, Limit},
     cluster,
 };
 use ccm_kube::selector::NodeSelector;
@@ -74,7 +74,7 @@ ccm_settings::settings! {
         /// cloud proves twice that their targets are gone: a number, or a percentage rounded up and
         /// at least 3. The others are held and reported. With 0 only routes of marked nodes, and
         /// routes that a person approves, are deleted.
-        pub route_loss: Limit = live(Limit, "route-loss", "10%"), parsed;
+        pub route_loss: Limit = live(Limit, "route-loss", DEFAULT_LIMIT_TEXT), parsed;
         /// Sliding window of --route-loss. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
         pub route_loss_window: Duration = live(Duration, "route-loss-window", "10m0s"),

@@ -51,7 +51,7 @@ fn a_large_range_is_filled_to_the_last_block() {
     for shown in &nodes {
         let new = Node { pod_cidrs: Vec::new(), ..shown.clone() };
         measured.reserve(&new, At::default()).unwrap();
-        measured.answered(shown, Written::Yes);
+        measured.record_outcome(shown, Written::Yes);
         assert!(measured.observe(shown, At::default()).foreign.is_none());
     }
     let per_node = resident().saturating_sub(before) / NODES as u64;

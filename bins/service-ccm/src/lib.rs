@@ -11,17 +11,17 @@
 //! | `machine` | everything that this program remembers, and what follows from each event: pure |
 //! | [`plan`] | the decisions: the next step for one Service, its members, its status: pure |
 //! | `translate` | turns changes of objects, settings and the provider into events |
-//! | `effects` | performs the effects that do not need an answer |
-//! | `perform` | makes the requests of the others: lanes of calls and writes, lists, polls, deletions |
+//! | `perform` | performs the effects that do not need an answer |
+//! | `requests` | makes the requests of the others: lanes of calls and writes, lists, polls, deletions |
 //! | `report` | events and log lines |
 //! | `settings`, `metrics` | flags; `ccm_service_*` and upstream's four metrics |
 
-mod effects;
 mod machine;
 mod metrics;
 mod perform;
 pub mod plan;
 mod report;
+mod requests;
 mod settings;
 mod translate;
 
@@ -50,9 +50,9 @@ use ccm_runtime::{
 pub use settings::ServiceSettings;
 
 use crate::{
-    effects::{QUEUE, SLOW_QUEUE},
     metrics::ServiceMetrics,
-    perform::{audit::Audit, lanes::Lanes, orphans::Deletions, poll},
+    perform::{QUEUE, SLOW_QUEUE},
+    requests::{audit::Audit, lanes::Lanes, orphans::Deletions, poll},
     translate::Translator,
 };
 

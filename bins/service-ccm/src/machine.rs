@@ -124,8 +124,8 @@ impl machine::Machine for Machine {
                 self.in_use.set_api_server(addresses);
                 Vec::new()
             }
-            Event::Began(left) => self.begin(*left, now),
-            Event::Leads => {
+            Event::TermBegins(left) => self.begin(*left, now),
+            Event::QueueOpens => {
                 self.leads = true;
                 Vec::new()
             }
@@ -143,7 +143,7 @@ impl machine::Machine for Machine {
             }
             Event::Due(due) => self.due(&due, now),
             Event::Written(written) => self.written(&written, now),
-            Event::Answered(answered) => self.answered(answered, now),
+            Event::Answered(answered) => self.record_answer(answered, now),
             Event::SlowLane { begins } => {
                 self.hangs.slow_lane(begins, now);
                 Vec::new()

@@ -54,14 +54,14 @@ computed! {
         [ALPHA] Gauge ccm_service_replacements_held = |all| all.replacements_held as f64;
         /// Services that wait because their namespace has as many load balancers as it may have, on the leader
         [ALPHA] Gauge ccm_service_limit_waiting = |all| all.waiting as f64;
-        /// Services with the finalizer of load balancers, but not of that type, of which it is not known who removes that, for 5 minutes or longer, on the leader
+        /// Services that are not of type LoadBalancer, have kept the finalizer for 5 minutes, and show no responsible controller, on the leader
         [ALPHA] Gauge ccm_service_unclaimed_finalizers = |all| all.unclaimed_finalizers as f64;
     }
 }
 
 computed! {
     static REFUSED: usize { part } = {
-        /// Services of which an address, host name or annotation that the provider gives is not shown or should not be, on the leader
+        /// Services with a refused address, host name or annotation of the provider, also if the Service still shows it, on the leader
         [ALPHA] Gauge ccm_service_refused_parts = |count| *count as f64;
     }
 }

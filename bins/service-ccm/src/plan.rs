@@ -397,7 +397,7 @@ fn due(view: View<'_>, step: Step) -> Option<Step> {
     repeated::may_call(&state.repeats, now, &step, service, members).then_some(step)
 }
 
-/// Returns the calls that are due but for a failure, with that.
+/// Returns the calls that only wait after a failure, each with its failure.
 pub fn held_calls(view: View<'_>) -> Vec<(Step, &Failed)> {
     let state = view.state;
     let held = |failed: &'_ Failed| {

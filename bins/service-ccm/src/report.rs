@@ -69,7 +69,7 @@ impl ServiceReports {
             Tell::Repeated(one) => {
                 repeats.report(&self.reports, &service.reference(), one);
             }
-            what => self.say(service, Said::of(what)),
+            what => self.say(service, Said::in_words(what)),
         }
     }
 
@@ -143,7 +143,7 @@ impl Said {
     }
 
     /// Puts a report in words. Other numbers of nodes alone are not news.
-    fn of(what: &Tell) -> Self {
+    fn in_words(what: &Tell) -> Self {
         use When::{Always, Changed, Once};
         let good = |when, event, text: &str| Self::new(when, event, "", text);
         let held = |event, why: &str| Self::warning(event, why, why);
@@ -199,7 +199,7 @@ impl Said {
     }
 }
 
-/// Returns the load balancer whose address a Service shows is gone.
+/// Reports that the load balancer whose address a Service shows is gone.
 fn gone(id: &str, by: Option<&str>) -> Said {
     let next = by.map_or_else(
         || "a new one could not be created yet, and the Service keeps its address".to_owned(),

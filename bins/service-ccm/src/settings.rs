@@ -4,7 +4,7 @@ use std::{net::IpAddr, time::Duration};
 
 use ccm_base::duration;
 use ccm_controller::{
-    brake::{Budget, Limit},
+    brake::{Budget, DEFAULT_LIMIT_TEXT, Limit},
     cluster,
 };
 use ccm_kube::selector::NodeSelector;
@@ -53,7 +53,7 @@ ccm_settings::settings! {
         /// rounded up and at least 3. A node that joins replaces one that left. The others are held
         /// and reported. At least half of the members stay, unless their nodes were marked or
         /// deleted with a proof. The last member never leaves.
-        pub load_balancer_member_loss: Limit = live(Limit, "load-balancer-member-loss", "10%"), parsed;
+        pub load_balancer_member_loss: Limit = live(Limit, "load-balancer-member-loss", DEFAULT_LIMIT_TEXT), parsed;
         /// Sliding window of --load-balancer-member-loss. At least 1s.
         #[serde(serialize_with = "duration::serialize")]
         pub load_balancer_member_loss_window: Duration =

@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
-    effects::Performer,
     machine::{Machine, event::Changed},
+    perform::Performer,
     settings::ServiceSettings,
 };
 

@@ -125,8 +125,8 @@ pub trait Cloud: Send + Sync {
     }
 
     /// Returns the service on another machine that is asked in clear, such as `Keystone at
-    /// http://keystone:5000`; Returns `None` if such a service is not known. The answer may change
-    /// while the process runs. Cheap, makes no request.
+    /// http://keystone:5000`, or `None` if it is not known. The answer may change while the process
+    /// runs. Cheap, makes no request.
     fn in_clear(&self) -> Option<String> {
         None
     }

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     breaker::{Breaker, Transition, is_mass},
-    limit::{InvalidLimit, Limit},
+    limit::{DEFAULT_LIMIT, DEFAULT_LIMIT_TEXT, InvalidLimit, Limit},
     window::{Usage, Window, is_sum, split_all, summed_up},
 };
 
@@ -129,7 +129,7 @@ impl<C: Copy + PartialEq> Brake<C> {
         self.window.renew(now, uid);
     }
 
-    /// Returns the budget for this object: it was not changed.
+    /// Gives back the budget that this object has taken: it was not changed.
     pub fn release(&mut self, uid: &str) {
         self.window.release(uid);
     }

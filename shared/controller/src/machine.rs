@@ -36,6 +36,11 @@ pub trait Machine: Send + 'static {
     fn apply(&mut self, event: Self::Event, now: At) -> Vec<Self::Effect>;
 }
 
+/// Logs a request that does not follow from the event that was just applied.
+pub fn log_unexpected(request: &impl Debug) {
+    tracing::error!("an effect is not performed: {request:?}");
+}
+
 /// The only way to a machine. Clones lead to the same one.
 pub struct Door<M> {
     shared: Arc<Shared<M>>,

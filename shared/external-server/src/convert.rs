@@ -70,6 +70,7 @@ pub fn instance_to_wire(instance: &Instance) -> proto::Instance {
         labels,
         power,
         pod_cidrs,
+        // It names settings of a provider in the same process: the protocol has no field for it.
         withheld: _,
     } = instance;
     proto::Instance {

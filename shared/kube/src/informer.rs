@@ -105,7 +105,7 @@ pub struct Informer<K: Stored> {
 struct ListInProgress {
     begun: Instant,
     doubted_after: Option<u64>,
-    /// True if it has objects newer than that, or lacks some.
+    /// True if it has objects that are newer than the store's, or lacks objects of the store.
     has_news: bool,
 }
 

@@ -2,8 +2,9 @@
 //! patches and events.
 //!
 //! Programs use no type of kube, so that a new major version of kube changes only this crate,
-//! `ccm_runtime::leadership` (which builds on kube-leader-election), `ccm_runtime::rights` and
-//! `own_policy`, and three modules of `ccm-controller` (`cluster`, `kind`, `watch`).
+//! `ccm_runtime::leadership` (which builds on kube-leader-election), `ccm_runtime::rights`,
+//! `own_policy` and `rivals`, and four modules of `ccm-controller` (`cluster`, `kind`, `reader`,
+//! `watch`).
 //!
 //! | module | what it holds |
 //! |---|---|

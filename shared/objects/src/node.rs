@@ -125,20 +125,38 @@ pub struct Condition {
 
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-            && self.uid == other.uid
-            && self.created == other.created
-            && self.deleting == other.deleting
-            && self.labels == other.labels
-            && self.annotations == other.annotations
-            && self.provider_id == other.provider_id
-            && self.taints == other.taints
-            && self.pod_cidrs == other.pod_cidrs
-            && self.unschedulable == other.unschedulable
-            && self.addresses == other.addresses
-            && self.conditions == other.conditions
-            && self.system_uuid == other.system_uuid
-            && self.kubelet_port == other.kubelet_port
+        // The compiler asks for each new field here, so that its changes reach the programs.
+        let Self {
+            resource_version: _,
+            name,
+            uid,
+            created,
+            deleting,
+            labels,
+            annotations,
+            provider_id,
+            taints,
+            pod_cidrs,
+            unschedulable,
+            addresses,
+            conditions,
+            system_uuid,
+            kubelet_port,
+        } = other;
+        self.name == *name
+            && self.uid == *uid
+            && self.created == *created
+            && self.deleting == *deleting
+            && self.labels == *labels
+            && self.annotations == *annotations
+            && self.provider_id == *provider_id
+            && self.taints == *taints
+            && self.pod_cidrs == *pod_cidrs
+            && self.unschedulable == *unschedulable
+            && self.addresses == *addresses
+            && self.conditions == *conditions
+            && self.system_uuid == *system_uuid
+            && self.kubelet_port == *kubelet_port
     }
 }
 

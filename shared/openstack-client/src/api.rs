@@ -156,7 +156,7 @@ impl<'a> Request<'a> {
 #[async_trait]
 pub trait Api: Send + Sync {
     /// Sends one request within the time of `call`. A status other than 2xx is an
-    /// error, but for a 404 by which the service itself says that the object does not
+    /// error, except a 404 by which the service itself says that the object does not
     /// exist. The error of a write says whether it may have taken effect.
     async fn send(&self, request: Request<'_>, call: Call) -> Result<Answer, CloudError>;
 

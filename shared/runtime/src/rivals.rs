@@ -44,7 +44,7 @@ const SOON: Duration = Duration::from_mins(1);
 
 metrics! {
     pub(crate) struct RivalMetrics {
-        /// Leases in kube-system that other cloud controllers renew which do the same work; one of the same
+        /// Leases in kube-system renewed by other cloud controllers that do the same work; a Lease of the same
         /// program counts unless --allow-other-leaders is set
         [ALPHA] ccm_rivals => rivals: Gauge;
     }

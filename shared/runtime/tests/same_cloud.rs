@@ -190,7 +190,7 @@ async fn a_call_waits_for_a_new_connection_to_say_where_it_leads() {
 async fn an_answer_of_another_cloud_is_not_used() {
     let rig = Rig::new(Leadership::unconditional());
     assert!(rig.seen().await.0.is_ok());
-    let slow = ccm_sim::faults::Effect::Latency(Duration::from_secs(5));
+    let slow = ccm_sim::faults::FaultEffect::Latency(Duration::from_secs(5));
     rig.cloud.faults().add(ccm_sim::faults::Fault::new(slow));
     let instances = rig.same.guarded().instances().unwrap().unwrap();
     let nodes = [NodeIdentity::named("a")];

@@ -52,17 +52,17 @@ pub trait Schema: Sized {
 /// ```
 #[macro_export]
 macro_rules! settings {
-    (@read $text:ident, $default:literal, $type:ty) => {
+    (@read $text:ident, $default:expr, $type:ty) => {
         <$type as $crate::SettingValue>::parse($text)
     };
-    (@read $text:ident, $default:literal, $type:ty, $reader:expr) => {
+    (@read $text:ident, $default:expr, $type:ty, $reader:expr) => {
         ($reader)($text, $default)
     };
     (
         $(#[$attribute:meta])* $visible:vis struct $name:ident {
             $(
                 $(#[doc = $text:literal])* $(#[serde $serde:tt])? $shown:vis $field:ident: $type:ty
-                    = $live:ident($kind:ident, $flag:literal, $default:literal) $(, $reader:expr)?;
+                    = $live:ident($kind:ident, $flag:literal, $default:expr) $(, $reader:expr)?;
             )*
         } $(=> |$this:ident, $raw:pat_param, $problems:pat_param| $completed:expr)?
     ) => {
@@ -86,7 +86,7 @@ macro_rules! settings {
         impl $name:ident {
             $(
                 $(#[doc = $text:literal])* $field:ident: $type:ty
-                    = $live:ident($kind:ident, $flag:literal, $default:literal) $(, $reader:expr)?;
+                    = $live:ident($kind:ident, $flag:literal, $default:expr) $(, $reader:expr)?;
             )*
         } => |$raw:pat_param, $problems:pat_param| $value:expr
     ) => {

@@ -16,7 +16,7 @@ use ccm_sim::{
     apiserver::{ApiServer, ListenHandle, Options, PatchKind, Verb},
     cloud::{Operation, SimCloud, SimInstance},
     cloud_pages,
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
     poll,
     program::{Launch, Program, Signal},
     served::ServedCloud,
@@ -124,14 +124,14 @@ impl Demo {
 
     /// Rejects all lookups for this time, as a cloud with an exhausted quota does.
     pub fn throttle(&self, time: Duration) {
-        let effect = Effect::Throttle { retry_after: Some(Duration::from_secs(2)) };
+        let effect = FaultEffect::Throttle { retry_after: Some(Duration::from_secs(2)) };
         self.cloud().faults().add(Fault::new(effect).on(Operation::Lookup).lasting(time));
     }
 
     /// Makes the cloud answer as if the credentials belonged to another project: lookups and lists
     /// find no instance.
     pub fn show_another_project(&self) {
-        self.cloud().faults().add(Fault::new(Effect::WrongProject));
+        self.cloud().faults().add(Fault::new(FaultEffect::WrongProject));
     }
 
     /// Registers a node as its kubelet would.

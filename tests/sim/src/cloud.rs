@@ -58,7 +58,7 @@ struct State {
     traits: RwLock<InstanceTraits>,
     identity: RwLock<Option<String>>,
     scheme: RwLock<String>,
-    /// The cloud's only worker, for [`crate::faults::Effect::OneByOne`].
+    /// The cloud's only worker, for [`crate::faults::FaultEffect::OneByOne`].
     worker: tokio::sync::Mutex<()>,
 }
 

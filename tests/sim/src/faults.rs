@@ -6,12 +6,12 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use ccm_sim::{cloud::Operation, faults::{Effect, Fault, FaultPlan}};
+//! use ccm_sim::{cloud::Operation, faults::{FaultEffect, Fault, FaultPlan}};
 //!
 //! let plan = FaultPlan::seeded(7);
-//! plan.add(Fault::new(Effect::Throttle { retry_after: Some(Duration::from_secs(2)) }).on(Operation::Lookup).times(3));
-//! plan.add(Fault::new(Effect::Latency(Duration::from_millis(80))).lasting(Duration::from_secs(60)));
-//! plan.add(Fault::new(Effect::Unavailable).with_probability(0.05));
+//! plan.add(Fault::new(FaultEffect::Throttle { retry_after: Some(Duration::from_secs(2)) }).on(Operation::Lookup).times(3));
+//! plan.add(Fault::new(FaultEffect::Latency(Duration::from_millis(80))).lasting(Duration::from_secs(60)));
+//! plan.add(Fault::new(FaultEffect::Unavailable).with_probability(0.05));
 //! ```
 
 mod plan;
@@ -102,7 +102,7 @@ impl Operation {
 
 /// The effect of a fault on a call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum FaultEffect {
     /// It takes this much longer.
     Latency(Duration),
     /// It takes longer by a random time between the two.
@@ -184,7 +184,7 @@ pub enum Trouble {
 /// One fault.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    effect: Effect,
+    effect: FaultEffect,
     operation: Option<Operation>,
     skip: u64,
     times: Option<u64>,
@@ -194,7 +194,7 @@ pub struct Fault {
 
 impl Fault {
     /// Creates a fault that hits every call until it is removed.
-    pub fn new(effect: Effect) -> Self {
+    pub fn new(effect: FaultEffect) -> Self {
         Self { effect, operation: None, skip: 0, times: None, lasting: None, probability: 1.0 }
     }
 
@@ -255,7 +255,7 @@ impl Fault {
     }
 }
 
-impl Effect {
+impl FaultEffect {
     /// Returns true if the effect applies to this operation. Some effects apply to one operation
     /// only.
     fn concerns(&self, operation: Operation) -> bool {

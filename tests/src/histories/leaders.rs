@@ -119,7 +119,7 @@ impl Run {
                 self.charged.push((ms(charged.0), uid.into()));
             }
         }
-        self.leader.tell(now, Event::Began(left));
+        self.leader.tell(now, Event::TermBegins(left));
         self.leader.trail.began = now;
         self.tell_set(now);
         self.lease.left.clone_from(&self.lease.stored);

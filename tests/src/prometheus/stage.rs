@@ -15,7 +15,7 @@ use ccm_runtime::program::Identity;
 use ccm_sim::{
     apiserver::{Action, Fault as ServerFault},
     cloud::Operation,
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
     poll,
     program::{Launch, Program, free_port},
 };
@@ -160,7 +160,7 @@ impl Stage {
         cause: impl AsyncFn(&Env, usize) -> Result<()>,
     ) -> Result<()> {
         let pause = Duration::from_secs(4);
-        let effect = Effect::Throttle { retry_after: Some(pause) };
+        let effect = FaultEffect::Throttle { retry_after: Some(pause) };
         let calls = Operation::ALL.into_iter().filter(|operation| *operation != Operation::Health);
         let faults: Vec<_> = calls
             .map(|operation| {

@@ -12,6 +12,8 @@ use ccm_tests::{
 };
 use serde_json::Value;
 
+use super::tidy;
+
 type Boards = Vec<Dashboard>;
 
 fn check(wrong: impl Fn(&Boards) -> Vec<String>) {
@@ -49,6 +51,44 @@ fn panels_do_not_overlap() {
 #[test]
 fn dashboards_have_names_of_their_own() {
     check(named);
+}
+
+/// The pages for operators write `row *Queue*` for a row, and `*Depth*` for a panel or a row.
+#[test]
+fn rows_and_panels_that_the_pages_name_exist() {
+    let pages = repository().join("docs/how-to");
+    let pages = tidy::files(&["md"]).into_iter().filter(|page| page.starts_with(&pages));
+    let lines: Vec<String> = pages
+        .flat_map(|page| tidy::read(&page).lines().map(str::to_owned).collect::<Vec<_>>())
+        .filter(|line| line.contains("ashboard") || line.contains("row *"))
+        .collect();
+    let named: Vec<_> = lines.iter().flat_map(|line| names_in(line)).collect();
+    assert!(named.len() > 30, "the names were not found: {named:?}");
+    check(|all| {
+        let missing = named.iter().filter(|(line, is_row, name)| !has(all, line, *is_row, name));
+        missing.map(|(line, _, name)| format!("{name}: {line}")).collect()
+    });
+}
+
+/// Returns the names between asterisks, each with its line, and true if it must be a row's.
+fn names_in(line: &str) -> Vec<(&str, bool, &str)> {
+    let parts: Vec<_> = line.trim_start_matches("* ").split('*').collect();
+    // A star between backticks is code.
+    let is_name = |text: &str| !text.is_empty() && !text.contains('`');
+    let names = parts.windows(2).step_by(2).filter(|pair| is_name(pair[1]));
+    names.map(|pair| (line, pair[0].ends_with("row "), pair[1])).collect()
+}
+
+/// Returns true if each dashboard that the line names has this row or panel; if it does not name a
+/// dashboard, one of them must have it.
+fn has(all: &Boards, line: &str, is_row: bool, name: &str) -> bool {
+    let shows = |board: &Dashboard| {
+        let rows = list(&board.json["panels"]).filter(|panel| panel["type"] == "row");
+        let mut all = rows.chain(board.panels().into_iter().filter(|_| !is_row));
+        all.any(|panel| text(&panel["title"]) == name)
+    };
+    let named: Vec<_> = all.iter().filter(|board| line.contains(&board.name)).collect();
+    if named.is_empty() { all.iter().any(shows) } else { named.into_iter().all(shows) }
 }
 
 /// A controller's suite sends the queries about its own metrics, so neither of two controllers

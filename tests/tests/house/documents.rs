@@ -46,7 +46,10 @@ const FOREIGN: [(&str, &[&str]); 12] = [
     ("cilium-operator", &["set-cilium-is-up-condition"]),
     ("the kubelet", &["node-ip", "node-labels", "provider-id"]),
     ("k3s", &["disable-cloud-controller"]),
-    ("openstack", &["access-rules", "cascade", "os-cloud", "role", "tag", "tags"]),
+    (
+        "openstack",
+        &["access-rules", "allowed-address", "cascade", "os-cloud", "role", "route", "tag", "tags"],
+    ),
     ("etcdutl", &["bump-revision"]),
     ("the benchmarks", &["first-history", "seed"]),
     ("tests/openstack/up", &["flavour", "fresh", "state"]),

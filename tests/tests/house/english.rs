@@ -386,3 +386,41 @@ fn the_wording_is_plain() {
     }
     check("write it in plain English, or allow it with a reason", &broken);
 }
+
+/// Returns the lines of doc comments that begin with "Returns" although the function does not
+/// return anything, or that begin a second sentence after a semicolon.
+fn wrong_returns(text: &str) -> Vec<usize> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let is_doc = |at: usize| lines.get(at).is_some_and(|line| line.starts_with("///"));
+    let begins = |at: usize| lines[at].starts_with("/// Returns ") && (at == 0 || !is_doc(at - 1));
+    let returns_nothing = |at: usize| {
+        let item = lines[at..].iter().skip_while(|line| line.starts_with("///"));
+        let mut signature = String::new();
+        for line in item {
+            signature.push_str(line);
+            if line.ends_with(['{', ';', '}']) {
+                break;
+            }
+        }
+        let is_plain = signature.contains("fn ") && !signature.contains("async fn ");
+        is_plain && !signature.contains("->")
+    };
+    (0..lines.len())
+        .filter(|at| {
+            (begins(*at) && returns_nothing(*at))
+                || is_doc(*at) && lines[*at].contains("; Returns ")
+        })
+        .map(|at| at + 1)
+        .collect()
+}
+
+#[test]
+fn a_function_that_says_that_it_returns_something_does() {
+    assert_eq!(wrong_returns("/// Returns a member joins.\nfn join(&mut self) {\n"), [1]);
+    assert_eq!(wrong_returns("/// Returns it.\n#[must_use]\nfn it(\n&self,\n) -> u8 {\n"), [0; 0]);
+    let broken = files(&["rs"]).into_iter().flat_map(|path| {
+        let wrong = wrong_returns(&read(&path)).into_iter();
+        wrong.map(move |line| format!("{}:{line}", path.display())).collect::<Vec<_>>()
+    });
+    check("say what the function does: it does not return anything", &broken.collect::<Vec<_>>());
+}

@@ -6,6 +6,7 @@ mod dashboards;
 mod documents;
 mod english;
 mod features;
+mod map;
 mod mutants;
 mod pages;
 mod questions;

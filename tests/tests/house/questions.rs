@@ -7,23 +7,29 @@ use super::tidy::{check, files, read, root};
 /// The first words of such names.
 const QUESTIONS: [&str; 8] = ["is_", "has_", "are_", "was_", "may_", "needs_", "must_", "can_"];
 
-/// Returns the name of a function, and the text between it and the body.
-fn signature(text: &str) -> Option<(&str, &str)> {
-    let (name, rest) = text.split_at(text.find(['(', '<'])?);
-    let (signature, _) = rest.split_at(rest.find(['{', ';'])?);
-    Some((name, signature))
+/// Returns the name of a function, its parameters, and what follows before the body.
+fn signature(text: &str) -> Option<(&str, &str, &str)> {
+    let (name, _) = text.split_at(text.find(['(', '<'])?);
+    let (_, parameters) = text.split_once('(')?;
+    let mut open = 1;
+    let end = parameters.find(|letter| {
+        open += i32::from(letter == '(') - i32::from(letter == ')');
+        open == 0
+    })?;
+    let (parameters, rest) = parameters.split_at(end);
+    Some((name, parameters, rest.split(['{', ';']).next()?))
 }
 
 /// Returns what is wrong with the function that this text begins with, if its name asks a question.
 fn wrong(text: &str) -> Option<String> {
-    let (name, signature) = signature(text)?;
+    let (name, parameters, rest) = signature(text)?;
     if !QUESTIONS.iter().any(|question| name.starts_with(question)) {
         return None;
     }
-    if signature.contains("&mut self") {
+    if parameters.contains("&mut self") {
         return Some(format!("{name} changes its value: name the change"));
     }
-    let result = signature.rsplit_once(" -> ").map_or("()", |(_, result)| result);
+    let result = rest.split_once(" -> ").map_or("()", |(_, result)| result);
     let result = result.split("where").next().unwrap_or_default().trim();
     let is_answer = ["bool", "Option<bool>"].contains(&result);
     (!is_answer).then(|| format!("{name} returns {result}: name what it does, or returns"))

@@ -150,7 +150,7 @@ fn bans() -> Vec<(String, &'static [&'static str])> {
 
 /// Parts of otherwise forbidden crates that decisions and memories may use: decisions themselves,
 /// and plain values.
-const VALUES: [&str; 14] = [
+const VALUES: [&str; 13] = [
     "ccm_controller::brake",
     "ccm_controller::identity",
     "ccm_controller::machine",
@@ -159,7 +159,6 @@ const VALUES: [&str; 14] = [
     "ccm_controller::queue::Priority",
     "ccm_controller::record::Recorded",
     "ccm_controller::repeats",
-    "ccm_controller::retries",
     "ccm_kube::ApiError",
     "ccm_kube::selector",
     "ccm_runtime::health::Verdict",

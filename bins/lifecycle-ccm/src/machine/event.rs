@@ -18,7 +18,7 @@ pub enum Event {
     /// The settings are these now.
     Parameters(Box<Parameters>),
     /// The term of this leader begins.
-    Began(HandoverNote),
+    TermBegins(HandoverNote),
     /// The approval on the Lease has changed.
     Approved(Option<SetApproval>),
     /// The API server shows a node that is new or has changed.

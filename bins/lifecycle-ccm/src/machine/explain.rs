@@ -51,7 +51,8 @@ impl Machine {
         let view = views.iter().find(|view| view.name == node.name && view.uid == node.uid);
         let Some(view) = view else { return unclaimed(node) };
         let is_looked = |view| self.decider.watched(view, &self.parameters.policy)?.0.looked;
-        let heard = self.last.of(&view.name, &view.uid).filter(|_| is_looked(view).is_some());
+        let heard =
+            self.last.answer_about(&view.name, &view.uid).filter(|_| is_looked(view).is_some());
         let budget = self.decider.budget(now, &views, &self.parameters.policy);
         let about = About { node, view, heard, budget, now };
         let explanation = self.cause(&about, why_left_out);

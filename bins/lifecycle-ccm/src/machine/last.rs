@@ -126,7 +126,7 @@ impl Last {
     }
 
     /// Returns the last answer about the node with this UID.
-    pub(super) fn of(&self, name: &str, uid: &str) -> Option<&Heard> {
+    pub(super) fn answer_about(&self, name: &str, uid: &str) -> Option<&Heard> {
         self.heard.get(name).filter(|heard| *heard.said.uid == *uid)
     }
 

@@ -69,7 +69,7 @@ impl Nodes {
     }
 
     /// Takes over the answer to a write, unless a later version was seen first.
-    pub(super) fn answered(&mut self, node: &Arc<Node>) {
+    pub(super) fn apply_answer(&mut self, node: &Arc<Node>) {
         let known = self.seen.get(&node.name);
         if known.is_some_and(|known| node.is_later_than(&known.node)) {
             self.put(Arc::clone(node));

@@ -18,7 +18,7 @@ impl Recorded for Machine {
             }
             Event::Written { action, .. } => &action.node.name,
             Event::Parameters(_)
-            | Event::Began(_)
+            | Event::TermBegins(_)
             | Event::Approved(_)
             | Event::Pass(_)
             | Event::Due { .. }

@@ -51,7 +51,7 @@ pub(super) fn see(machine: &mut Machine, now: At, node: Arc<Node>) -> Vec<Effect
 /// Returns a machine with this node, which is not Ready, and ten that are.
 pub(super) fn with_nodes(observes: bool) -> Machine {
     let mut machine = Machine::new(parameters(), observes);
-    machine.apply(Event::Began(HandoverNote::default()), at(0));
+    machine.apply(Event::TermBegins(HandoverNote::default()), at(0));
     see(&mut machine, at(0), node("a", 1, false));
     for number in 0..10 {
         see(&mut machine, at(0), node(&format!("ready-{number}"), 1, true));
@@ -81,8 +81,8 @@ pub(super) fn due(machine: &mut Machine, now: At) -> Vec<Effect> {
     machine.apply(Event::Due { most_lookups: 500, lists: true, seed: 1 }, now)
 }
 
-/// Returns a pass in which the cloud knows no instance of `a`, neither by lookup nor in the list.
-/// Returns what was decided.
+/// Plays a pass in which the cloud knows no instance of `a`, neither by lookup nor in the list.
+/// Returns the effects of the decisions.
 pub(super) fn pass(machine: &mut Machine, now: At) -> Vec<Effect> {
     let effects = due(machine, now);
     let Some(Ask { look_up, list, .. }) = is_asked(&effects) else { return effects };

@@ -75,7 +75,7 @@ impl Machine {
             self.last.wrote(now, &action, &answer);
         }
         if let Ok(Some(node)) = &answer {
-            self.nodes.answered(node);
+            self.nodes.apply_answer(node);
         }
         // A node that has changed since the decision is decided about again.
         let is_stopped = matches!(answer, Err(None | Some(ApiError::Conflict)));

@@ -51,7 +51,7 @@ impl Asker {
         let call = Call::waiting(within);
         let mut collect = |place: usize, result| {
             if let Some(node) = asked.get(place) {
-                self.performer.metrics.answered(&result);
+                self.performer.metrics.count_answer(&result);
                 let (name, uid) = (Arc::clone(&node.name), node.uid.clone());
                 let is_witness = place >= look_up.len();
                 self.tell(Event::LookedUp { name, uid, is_witness, result });

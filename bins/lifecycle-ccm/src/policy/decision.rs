@@ -129,7 +129,7 @@ impl Verdict {
 pub struct Proof {
     /// When the cloud was asked.
     pub asked: At,
-    /// When the cloud answered.
+    /// When the pass decided on the answer.
     pub answered: At,
     /// The key of the lookup.
     pub method: ProofMethod,

@@ -15,7 +15,8 @@ pub struct Record {
     pub has_id: bool,
     /// The operator's marks: protected, and approved.
     pub operator_marks: (bool, bool),
-    /// True if the node was Ready when it was last seen: it is watched because it is on another machine than before.
+    /// True if the node was Ready when it was last seen. A Ready node is watched only if it runs on
+    /// another machine than before.
     pub was_ready: bool,
     /// Its deletion was executed; the node is still in the views.
     pub deleted: bool,

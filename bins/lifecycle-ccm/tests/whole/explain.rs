@@ -2,7 +2,7 @@
 //! the reason, and the fix.
 
 use ccm_cloud::{CloudError, ErrorKind};
-use ccm_sim::faults::{Effect, Fault as CloudFault};
+use ccm_sim::faults::{Fault as CloudFault, FaultEffect};
 
 use super::*;
 
@@ -54,7 +54,7 @@ async fn each_state() -> World {
     }
     world.cloud.set_power(&SimInstance::numbered(3).id, PowerState::Stopped);
     let refused = CloudError::new(ErrorKind::Forbidden, "policy doesn't allow it");
-    let refused = Effect::FailNodes(vec![name(4)], refused.with_request_id("req-42"));
+    let refused = FaultEffect::FailNodes(vec![name(4)], refused.with_request_id("req-42"));
     world.cloud.faults().add(CloudFault::new(refused));
     let foreign = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": "foreign"},

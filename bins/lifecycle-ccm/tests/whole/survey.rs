@@ -3,7 +3,7 @@
 
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_runtime::{health::Verdict, program::Program as _};
-use ccm_sim::faults::{Effect, Fault};
+use ccm_sim::faults::{Fault, FaultEffect};
 use ccm_testing::Log;
 
 use super::*;
@@ -85,7 +85,7 @@ async fn the_page_says_why_nothing_is_done_for_a_node() {
         };
         label(1, "b");
         let refused = CloudError::new(ErrorKind::Unauthorized, "no (request req-1)");
-        let refused = Effect::FailNodes(vec![name(2)], refused);
+        let refused = FaultEffect::FailNodes(vec![name(2)], refused);
         let refused = cloud.faults().add(Fault::new(refused));
         let arguments = [mode, "--node-selector=pool=a"];
         let cloud_of = Arc::new(cloud.clone());

@@ -1,6 +1,6 @@
 //! A wrong setting that affects all nodes is in force for a night.
 
-use ccm_sim::faults::{Effect, Fault};
+use ccm_sim::faults::{Fault, FaultEffect};
 use ccm_tests::in_process::sample;
 use serde_json::Value;
 
@@ -107,7 +107,7 @@ async fn another_name_of_the_cluster_or_lease_deletes_and_taints_no_node() {
         // The last leader still leads, and its cloud lies to both of them.
         let former = world.lead(&[RIGHT], None).await;
         world.restart(&[RIGHT, &wrong], flag.starts_with("leader")).await;
-        world.cloud.faults().add(Fault::new(Effect::WrongProject));
+        world.cloud.faults().add(Fault::new(FaultEffect::WrongProject));
         (1..OURS).for_each(|number| set_ready(&world.api, number, "Unknown"));
         sleep(NIGHT).await;
         assert_eq!(world.nodes(), before, "{flag}: {:?}", writes(&world.api));

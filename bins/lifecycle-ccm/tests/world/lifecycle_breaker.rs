@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use ccm_cloud::ErrorKind;
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
     poll,
     program::Program,
 };
@@ -37,17 +37,17 @@ pub(super) async fn cloud_errors_delete_no_node(env: Env) -> Result<()> {
     let program = env.start(&quick(&env).arg("--cloud-call-timeout=1s")).await?;
     env.add_initialised(&FLEET).await?;
     past_grace().await;
-    let error = |kind: ErrorKind| Effect::Error(ccm_cloud::CloudError::new(kind, "no"));
-    let all = |effect: Effect| Fault::new(effect);
+    let error = |kind: ErrorKind| FaultEffect::Error(ccm_cloud::CloudError::new(kind, "no"));
+    let all = |effect: FaultEffect| Fault::new(effect);
     let mut first = true;
     for fault in [
-        all(Effect::Unavailable),
-        all(Effect::Throttle { retry_after: None }),
-        all(Effect::Unauthorized),
+        all(FaultEffect::Unavailable),
+        all(FaultEffect::Throttle { retry_after: None }),
+        all(FaultEffect::Unauthorized),
         all(error(ErrorKind::NotFound)),
-        all(Effect::Hang).on(Operation::Lookup),
+        all(FaultEffect::Hang).on(Operation::Lookup),
         // Without a list lifecycle-ccm does not delete a node, even if the lookups say that it is gone.
-        all(Effect::Unavailable).on(Operation::List),
+        all(FaultEffect::Unavailable).on(Operation::List),
     ] {
         env.cloud().faults().clear();
         env.cloud().faults().add(fault);
@@ -68,7 +68,7 @@ pub(super) async fn the_wrong_project_opens_the_breaker(env: Env) -> Result<()> 
     let program = env.start(&quick(&env)).await?;
     env.add_initialised(&FLEET).await?;
     past_grace().await;
-    env.cloud().faults().add(Fault::new(Effect::WrongProject));
+    env.cloud().faults().add(Fault::new(FaultEffect::WrongProject));
     env.lose("node-0").await?;
     for name in ["node-1", "node-2"] {
         nodes::set_ready(&env.client, name, "False").await?;

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use ccm_cloud::PowerState;
 use ccm_sim::{
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
     poll,
     program::Launch,
 };
@@ -81,7 +81,7 @@ async fn shut_down(env: &Env) -> Result<()> {
 /// Makes all instances seem gone: the breaker opens, and closes when the fleet is back.
 async fn open_breaker(stage: &Stage) -> Result<()> {
     let env = &stage.env;
-    env.cloud().faults().add(Fault::new(Effect::WrongProject));
+    env.cloud().faults().add(Fault::new(FaultEffect::WrongProject));
     env.lose("node-4").await?;
     for name in ["node-5", "node-6"] {
         nodes::set_ready(&env.client, name, "Unknown").await?;

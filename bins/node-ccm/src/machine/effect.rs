@@ -61,7 +61,8 @@ pub(crate) enum Effect {
     Request(Request),
 }
 
-/// An effect whose answer is an event.
+/// An effect for the part of the program that has applied the event: a write or a lookup, whose
+/// answer is an event, or a result for the lookups and the refresh.
 #[derive(Debug, Serialize)]
 pub(crate) enum Request {
     /// Tells the lookups whether the node needs work or a call.
@@ -106,13 +107,13 @@ pub(crate) enum Due {
 /// An order to the queue about a node.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) enum Queued {
-    /// It is added.
+    /// The node is added.
     Add(Priority),
-    /// It is added after this time.
+    /// The node is added after this time.
     After(Duration),
-    /// It is tried again.
+    /// The node is added after the next wait of its back-off.
     Again(Again),
-    /// Its failures are forgotten.
+    /// The node's failures are forgotten: its back-off begins anew.
     Forget,
 }
 

@@ -120,7 +120,7 @@ pub(super) enum Came {
 
 impl Came {
     /// Returns the outcome of a plan without steps, with the cloud's own words.
-    pub(super) fn of(outcome: &Outcome, answer: &LookupResult) -> Self {
+    pub(super) fn from_outcome(outcome: &Outcome, answer: &LookupResult) -> Self {
         match (outcome, answer) {
             (_, Err(error)) => Self::Unanswered(error.clone()),
             (Outcome::InstanceGone, Ok(Lookup::Gone(proof))) => Self::Gone(proof.clone()),
@@ -158,7 +158,7 @@ impl NodeMemory {
     }
 
     /// Returns the instance in the cloud's last answer, however old, and when that came.
-    pub(super) fn answered(&self, node: &Node) -> Option<(&Instance, At)> {
+    pub(super) fn last_instance(&self, node: &Node) -> Option<(&Instance, At)> {
         let kept = self.kept.as_ref().filter(|kept| kept.node.has_identity_of(node))?;
         match &kept.answer {
             Ok(Lookup::Found(instance)) => Some((instance, kept.at)),

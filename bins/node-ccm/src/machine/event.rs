@@ -61,7 +61,7 @@ pub(crate) struct Work {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// This replica leads. Its store may still be old.
-    TakesOver {
+    TermBegins {
         /// The changes of Ready nodes that the last leader has made.
         left: Window,
         /// The settings now.
@@ -70,7 +70,7 @@ pub(crate) enum Event {
     /// The settings have changed.
     Set(Params),
     /// The store is new: from now on nodes are queued.
-    Leads,
+    StoreIsNew,
     /// A node that existed before this replica led.
     Listed(SeenNode),
     /// A node is new.
@@ -84,7 +84,7 @@ pub(crate) enum Event {
     },
     /// A node is gone.
     Deleted(Arc<Node>),
-    /// The machine was told of a node that is gone.
+    /// The event before was about a node that the store no longer has.
     Gone(Name),
     /// The approval of a user on the Lease.
     Approved(Option<SetApproval>),

@@ -84,7 +84,7 @@ impl Machine {
         let entry = self.entries.get(&node.name);
         let listed = seen.id.as_deref().and_then(|id| self.inventory.get(id));
         let listed = listed.map(|known| (&*known.instance, known.seen));
-        let answered = entry.and_then(|entry| entry.answered(node));
+        let answered = entry.and_then(|entry| entry.last_instance(node));
         let known = listed.into_iter().chain(answered).max_by_key(|(_, at)| *at);
         let agreed = entry.map(|entry| entry.agreed).unwrap_or_default();
         let policy = self.policy(seen.labels_only_add);

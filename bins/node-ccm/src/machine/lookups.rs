@@ -50,7 +50,7 @@ impl Machine {
     }
 
     /// Records the cloud's answers in a call that began at `started`.
-    pub(super) fn answered(&mut self, answers: Vec<(Arc<Node>, LookupResult)>, started: At) {
+    pub(super) fn record_answers(&mut self, answers: Vec<(Arc<Node>, LookupResult)>, started: At) {
         let found = answers.iter().filter_map(|(_, answer)| match answer {
             Ok(Lookup::Found(instance)) => Some(Instance::clone(instance)),
             _ => None,

@@ -19,9 +19,9 @@ impl Recorded for Machine {
             Event::Deleted(node) | Event::Conflicts { node, .. } => &node.name,
             Event::Gone(name) | Event::AskedAgain(name) | Event::Written { name, .. } => name,
             Event::Work(work) => &work.asked.name,
-            Event::TakesOver { .. }
+            Event::TermBegins { .. }
             | Event::Set(_)
-            | Event::Leads
+            | Event::StoreIsNew
             | Event::Approved(_)
             | Event::Answered { .. }
             | Event::Refresh(_)

@@ -99,7 +99,8 @@ impl Machine {
         self.say(Effect::Request(Request::Differing(initialised)));
     }
 
-    /// Returns how soon the node is synced if it differs from the cloud's answer.
+    /// Compares a node with the cloud's answer, and records what the answer shows. Returns how soon the
+    /// node is synced if it differs.
     fn differs(&mut self, seen: &SeenNode, answer: KnownAnswer) -> Option<Priority> {
         let (node, now) = (&seen.node, self.now);
         let is_new = node.is_uninitialised();

@@ -31,7 +31,7 @@ pub(super) fn params() -> Params {
 /// Returns a machine of a leader.
 pub(super) fn machine() -> Machine {
     let mut machine = Machine::new(params());
-    machine.apply(Event::Leads, at(0));
+    machine.apply(Event::StoreIsNew, at(0));
     machine
 }
 

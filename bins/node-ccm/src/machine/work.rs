@@ -160,7 +160,7 @@ impl Machine {
             _ if wait.reason == WaitReason::Identity => Again::Rarely,
             _ => Again::As(RetryClass::Retry),
         };
-        self.came(name, Came::of(&Outcome::Waits(wait.clone()), answer), Some(again));
+        self.came(name, Came::from_outcome(&Outcome::Waits(wait.clone()), answer), Some(again));
         // A new node can register before the cloud's own list shows its instance, and a node of
         // another provider is also tainted for a moment: the first time is not reported.
         if wait.reason == WaitReason::InstanceNotFound && failures == 0 {
@@ -190,7 +190,7 @@ impl Machine {
         }
         self.report(node, Report::Skipped(outcome.clone()));
         self.set_state(name, state);
-        self.came(name, Came::of(outcome, answer), None);
+        self.came(name, Came::from_outcome(outcome, answer), None);
         if let Err(error) = answer
             && error.class() != RetryClass::Permanent
             && failures < LOOKUPS_BEFORE_REFRESH

@@ -3,13 +3,10 @@
 
 use ccm_cloud::Instance;
 use ccm_controller::repeats::Content;
-use ccm_objects::{
-    Node,
-    node_keys::{INSTANCE_TYPE, REGION, ZONE},
-};
+use ccm_objects::Node;
 use serde::{Deserialize, Serialize};
 
-use super::addresses;
+use super::{addresses, field::PROTECTED_LABELS};
 
 /// Digests of the cloud's answer when the node last agreed with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,11 +53,7 @@ impl Agreed {
 
 /// Returns the labels of the instance that the brake protects, with their values.
 fn topology(instance: &Instance) -> impl Iterator<Item = ((&'static str, &'static str), &str)> {
-    let values = [
-        (INSTANCE_TYPE, &instance.instance_type),
-        (ZONE, &instance.zone),
-        (REGION, &instance.region),
-    ];
-    let named = values.into_iter().filter_map(|(keys, value)| Some((keys, value.as_deref()?)));
+    let labels = PROTECTED_LABELS.into_iter();
+    let named = labels.filter_map(|(keys, _, value)| Some((keys, value(instance)?)));
     named.filter(|(_, value)| !value.is_empty())
 }

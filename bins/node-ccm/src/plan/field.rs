@@ -1,3 +1,6 @@
+//! The properties of a node that node-ccm keeps in sync.
+
+use ccm_cloud::Instance;
 use ccm_objects::node_keys::{INSTANCE_TYPE, REGION, ZONE};
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantNames};
@@ -36,6 +39,16 @@ pub enum Field {
     Labels,
 }
 
+/// A label that the brake protects: its two keys, its field, and its value in the cloud.
+type ProtectedLabel = ((&'static str, &'static str), Field, fn(&Instance) -> Option<&str>);
+
+/// The labels of nodes that the brake protects.
+pub(super) const PROTECTED_LABELS: [ProtectedLabel; 3] = [
+    (INSTANCE_TYPE, Field::InstanceType, |instance| instance.instance_type.as_deref()),
+    (ZONE, Field::Zone, |instance| instance.zone.as_deref()),
+    (REGION, Field::Region, |instance| instance.region.as_deref()),
+];
+
 impl Field {
     /// Returns its name in sentences.
     pub fn words(self) -> String {
@@ -57,11 +70,9 @@ impl Field {
 
     /// Returns the field with this name in [`Plan::fields`](super::Plan::fields).
     pub fn named(name: &str) -> Self {
-        let pairs =
-            [(INSTANCE_TYPE, Self::InstanceType), (ZONE, Self::Zone), (REGION, Self::Region)];
         let is_meant = |(beta, ga): (&str, &str)| name == beta || name == ga;
-        match pairs.into_iter().find(|(keys, _)| is_meant(*keys)) {
-            Some((_, field)) => field,
+        match PROTECTED_LABELS.into_iter().find(|(keys, ..)| is_meant(*keys)) {
+            Some((_, field, _)) => field,
             None if name == <&str>::from(Self::Addresses) => Self::Addresses,
             None => Self::Labels,
         }

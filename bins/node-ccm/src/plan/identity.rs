@@ -48,7 +48,7 @@ impl Doubt {
     /// Returns the doubt about this node and instance. `rivals` are the other nodes with its ID. An
     /// ID that the kubelet has not written itself was found by the name or the system UUID, and
     /// agrees.
-    pub(super) fn of(node: &Node, instance: &Instance, rivals: &[Arc<Node>]) -> Option<Self> {
+    pub(super) fn find(node: &Node, instance: &Instance, rivals: &[Arc<Node>]) -> Option<Self> {
         let id = instance.provider_id.to_string();
         let mut better = rivals.iter().filter(|one| has_better_right(one, node, Some(instance)));
         if let Some(other) = better.next() {

@@ -14,14 +14,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ccm_cloud::Instance;
-use ccm_objects::{
-    Node, label_rules,
-    node_keys::{INSTANCE_TYPE, REGION, ZONE},
-};
-
+use ccm_objects::{Node, label_rules};
 use serde::{Deserialize, Serialize};
 
-use super::{Field, Note, Policy, is_protected};
+use super::{Field, Note, Policy, field::PROTECTED_LABELS, is_protected};
 
 /// The annotation that records the additional labels that node-ccm has set: their keys, sorted,
 /// separated by commas. node-ccm updates and removes only these labels.
@@ -49,7 +45,7 @@ impl LabelPolicy {
         &[("follow", Self::Follow), ("once", Self::Once), ("off", Self::Off)];
 
     /// Returns the node's own policy, if it has one. The error is the invalid text.
-    fn of(self, node: &Node) -> Result<Self, &str> {
+    fn for_node(self, node: &Node) -> Result<Self, &str> {
         let Some(own) = node.annotation(LABEL_POLICY) else { return Ok(self) };
         Self::WORDS.iter().find(|(word, _)| *word == own).map(|(_, policy)| *policy).ok_or(own)
     }
@@ -80,19 +76,15 @@ pub struct LabelChanges {
 /// Compares the node's labels with the instance's.
 pub fn changes(node: &Node, instance: &Instance, policy: Policy) -> LabelChanges {
     let mut changes = LabelChanges::default();
-    let labels = policy.labels.of(node).unwrap_or_else(|text| {
+    let labels = policy.labels.for_node(node).unwrap_or_else(|text| {
         changes.notes.push(Note::InvalidLabelPolicy(text.to_owned()));
         policy.labels
     });
     if labels == LabelPolicy::Off || (labels == LabelPolicy::Once && !node.is_uninitialised()) {
         return changes;
     }
-    for (keys, value) in [
-        (INSTANCE_TYPE, &instance.instance_type),
-        (ZONE, &instance.zone),
-        (REGION, &instance.region),
-    ] {
-        changes.owned_by_cloud(node, keys, value.as_deref().unwrap_or_default());
+    for (keys, _, value) in PROTECTED_LABELS {
+        changes.owned_by_cloud(node, keys, value(instance).unwrap_or_default());
     }
     changes.additional(node, &instance.labels, policy.labels_only_add);
     changes

@@ -188,8 +188,8 @@ impl Step {
         }
     }
 
-    /// Returns the fields that it sets, with their values; an empty value removes the field. Of the
-    /// taints only the taint of new nodes is shown: the step removes this one and keeps the others.
+    /// Returns the fields that it sets, with their values; an empty value removes the field. It
+    /// shows only the taint of new nodes: the step removes this taint and keeps the others.
     pub fn fields(&self) -> Vec<(String, String)> {
         let NodeChange { labels, annotations, provider_id, taints, .. } = match self {
             Self::SetAddresses { addresses, .. } => {

@@ -68,9 +68,9 @@ impl Asker for Lookups {
         self.performer.hear(Event::AskedAgain(Name::clone(name)));
     }
 
-    fn answered(&self, works: &[Work], started: Instant) {
+    fn record_answers(&self, works: &[Work], started: Instant) {
         let told = |Work { node, answer }: &Work| {
-            self.performer.metrics().answered(answer);
+            self.performer.metrics().count_answer(answer);
             (Arc::clone(node), answer.clone())
         };
         let answers = works.iter().map(told).collect();

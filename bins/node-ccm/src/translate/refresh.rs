@@ -118,7 +118,7 @@ impl Refresh {
         let take = |started: Instant, part: Vec<(usize, LookupResult)>| {
             let mut instances = Vec::new();
             for (at, answer) in part {
-                self.performer.metrics().answered(&answer);
+                self.performer.metrics().count_answer(&answer);
                 let answer = match answer {
                     Ok(Lookup::Found(instance)) => {
                         let id = instance.provider_id.clone();

@@ -57,7 +57,8 @@ async fn a_cloud_that_works_node_by_node_gets_smaller_calls() {
     for streams in [false, true] {
         let whole = Whole::start(&["--cloud-call-timeout=3s"]).await;
         let each = Duration::from_millis(50);
-        let slow = whole.cloud.faults().add(faults::Fault::new(Effect::OneByOne { each, streams }));
+        let slow =
+            whole.cloud.faults().add(faults::Fault::new(FaultEffect::OneByOne { each, streams }));
         let names: Vec<_> = (0..NODES).map(|number| whole.add_node(number)).collect();
         let took = *whole.all_initialised(&names).await.last().unwrap();
         eprintln!("{NODES} nodes, streams {streams}: {took:?}, {} calls", whole.lookups());
@@ -83,7 +84,7 @@ async fn a_node_that_spoils_its_calls_delays_no_other_for_long() {
         let whole = Whole::start(&[]).await;
         let bad = SimInstance::numbered(123).name;
         let error = CloudError::new(kind, "what is this?");
-        let effect = Effect::FailCalls(vec![bad.clone()], error);
+        let effect = FaultEffect::FailCalls(vec![bad.clone()], error);
         whole.cloud.faults().add(faults::Fault::new(effect));
         let mut names: Vec<_> = (0..200).map(|number| whole.add_node(number)).collect();
         names.retain(|name| *name != bad);
@@ -100,7 +101,7 @@ async fn a_node_that_spoils_its_calls_delays_no_other_for_long() {
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_hangs_is_reported_and_recovers() {
     let whole = Whole::start(&["--cloud-call-timeout=3s"]).await;
-    let hang = whole.cloud.faults().add(faults::Fault::new(Effect::Hang));
+    let hang = whole.cloud.faults().add(faults::Fault::new(FaultEffect::Hang));
     let names: Vec<_> = (0..200).map(|number| whole.add_node(number)).collect();
     sleep(Duration::from_mins(1)).await;
     for name in &names {
@@ -116,8 +117,8 @@ async fn a_cloud_that_hangs_is_reported_and_recovers() {
 /// A node that is created again under the same name is another object.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_is_created_again_inherits_no_wait() {
-    let pause = Effect::Throttle { retry_after: Some(Duration::from_mins(5)) };
-    for effect in [pause, Effect::Unavailable] {
+    let pause = FaultEffect::Throttle { retry_after: Some(Duration::from_mins(5)) };
+    for effect in [pause, FaultEffect::Unavailable] {
         let whole = Whole::start(&[]).await;
         let fault = whole.cloud.faults().add(faults::Fault::new(effect.clone()));
         let name = whole.add_node(0);

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
     poll,
 };
 
@@ -19,7 +19,7 @@ pub(super) async fn cloud_errors_are_reported_and_retried(env: Env) -> Result<()
     {
         let name = format!("node-{number}");
         let error = CloudError::new(kind, "the cloud's own words").with_request_id("req-7");
-        env.cloud().faults().add(Fault::new(Effect::Error(error)).on(Operation::Lookup));
+        env.cloud().faults().add(Fault::new(FaultEffect::Error(error)).on(Operation::Lookup));
         env.add_node(&name).await?;
         let told = nodes::event(&env.client, &name, kind.reason(), SOON).await?;
         ensure!(

@@ -256,8 +256,8 @@ impl Flags {
 }
 
 impl Config {
-    /// Returns since when the blocks have had their sizes, if a leader left this at its end. A
-    /// block that has become smaller begins anew: older nodes have the larger ones.
+    /// Returns since when the blocks have had their sizes, if a leader left this at its end. If
+    /// the blocks have become smaller, their time restarts: older nodes have larger blocks.
     pub fn sizes(&self, left: Option<BlockSizes>, now: At) -> BlockSizes {
         let mask = |of: IpFamily| {
             let mut ranges = self.ranges.iter();

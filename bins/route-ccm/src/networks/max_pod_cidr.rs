@@ -18,7 +18,7 @@ const RULE: &str = "must be a prefix length of IPv4, or one of IPv4 and one of I
 
 impl MaxPodCidr {
     /// Returns the shortest prefix of this family.
-    pub const fn of(self, family: IpFamily) -> Option<u8> {
+    pub const fn for_family(self, family: IpFamily) -> Option<u8> {
         match family {
             IpFamily::V4 => self.v4,
             IpFamily::V6 => self.v6,

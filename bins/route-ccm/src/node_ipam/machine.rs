@@ -99,7 +99,7 @@ impl Machine {
 
     fn take(&mut self, event: Event, now: At, effects: &mut Vec<Effect>) {
         match event {
-            Event::Leads => {
+            Event::TermBegins => {
                 self.leads = true;
                 self.runs(true, effects);
             }

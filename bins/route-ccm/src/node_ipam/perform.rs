@@ -5,7 +5,7 @@ pub(crate) mod writes;
 use std::sync::Arc;
 
 use ccm_base::clock;
-use ccm_controller::queue::WorkQueue;
+use ccm_controller::{machine::log_unexpected, queue::WorkQueue};
 use ccm_kube::store::Store;
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{
@@ -30,7 +30,7 @@ const STEP: &str = "pod-cidrs";
 pub(crate) type Assigned = Box<dyn Fn(&Arc<Node>) + Send + Sync>;
 
 /// The parts of the program that effects are about.
-pub(crate) struct Perform {
+pub(crate) struct Performer {
     pub(crate) config: Config,
     pub(crate) store: Store<Node>,
     pub(crate) queue: WorkQueue<Name>,
@@ -44,7 +44,7 @@ pub(crate) struct Perform {
     pub(crate) assigned: Option<Assigned>,
 }
 
-impl Perform {
+impl Performer {
     /// Performs these effects in order. Returns those that their caller makes: writes, and what the task that frees blocks
     /// waits for.
     pub(crate) fn perform(&self, effects: Vec<Effect>) -> Vec<Effect> {
@@ -122,7 +122,7 @@ impl Perform {
                 self.reports.foreign(&node, &foreign);
             }
             Effect::Rival(node, rival) => self.reports.rival(&node, &rival),
-            _ => {}
+            other => log_unexpected(&other),
         }
     }
 

@@ -29,7 +29,7 @@ fn traits(cloud: &dyn Cloud) -> RouteTraits {
 
 /// Returns all that a look at these nodes depends on. `room`: how many calls may wait for a lane.
 pub(crate) fn look(parts: &Parts, nodes: Vec<NodeView>, room: usize) -> Pass {
-    let (cloud, ipam) = (&*parts.nodes.cloud, parts.perform.ipam.as_ref());
+    let (cloud, ipam) = (&*parts.nodes.cloud, parts.performer.ipam.as_ref());
     let settings = parts.nodes.settings.borrow();
     let parameters = Parameters {
         cluster_cidrs: settings.cluster_cidrs(),

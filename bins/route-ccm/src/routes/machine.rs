@@ -123,7 +123,7 @@ impl Machine {
             Event::Listed { answer, pass } => self.listed(answer, &pass, now, effects),
             Event::Asked { answers, witnesses } => {
                 self.is_asking = false;
-                let lie = self.planner.answered(now, answers, &witnesses);
+                let lie = self.planner.record_answers(now, answers, &witnesses);
                 effects.extend(lie.map(Effect::Lies));
                 effects.push(Effect::Wake);
             }

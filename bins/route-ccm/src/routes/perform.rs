@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use ccm_base::{LogThrottle, clock};
 use ccm_cloud::{Cloud, CloudError};
-use ccm_controller::{passes::Passes, queue::WorkQueue};
+use ccm_controller::{machine::log_unexpected, passes::Passes, queue::WorkQueue};
 use ccm_objects::{Node, Shared as Name};
 use ccm_runtime::{health::Condition, plans::Plans};
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ use super::{
 use crate::{lease::Handover, node_ipam::NodeIpam};
 
 /// The parts of the program that effects are about.
-pub(crate) struct Perform {
+pub(crate) struct Performer {
     /// Wakes the loop.
     pub(crate) passes: Passes,
     /// The nodes whose condition may have to be written.
@@ -49,7 +49,7 @@ pub(crate) struct Lines {
     pub(crate) left_over: Condition,
 }
 
-impl Perform {
+impl Performer {
     /// Performs these effects in order. Those that the caller makes go to `request`: calls, writes, and when to look
     /// again. A call goes before the conditions that depend on its answer.
     pub(crate) fn perform(&self, effects: Vec<Effect>, request: impl FnMut(Effect)) {
@@ -110,7 +110,7 @@ impl Perform {
                 "cannot look up instances of nodes, which shows the owners of routes without a recorded owner"
             ),
             Effect::Withdrawn(planned) => tracing::info!("{}: not due any more", planned.words()),
-            Effect::Answered { .. } => self.answered(effect),
+            Effect::Answered { .. } => self.record_answer(effect),
             Effect::RouteRepeated { planned, node, repeated } => {
                 self.reports.route_repeated(&planned, node.as_deref(), &repeated);
             }
@@ -131,7 +131,8 @@ impl Perform {
             Effect::Brake(Err(why)) => self.lines.brake.fail(why),
             Effect::Breaker(transition) => report::breaker(transition),
             Effect::LeftOver(nodes) => self.left_over(&nodes),
-            _ => {}
+            Effect::LookUpFailed(_) => {}
+            other => log_unexpected(&other),
         }
     }
 
@@ -171,7 +172,7 @@ impl Perform {
     }
 
     /// Records that a change was answered.
-    fn answered(&self, effect: Effect) {
+    fn record_answer(&self, effect: Effect) {
         let Effect::Answered { planned, answer, node, replaces } = effect else { return };
         self.metrics.changed(&planned, answer.as_ref().map(drop), replaces);
         match answer {

@@ -258,7 +258,7 @@ impl Planner {
 
     /// Plans. A deletion that is due is charged to the budget.
     pub fn plan(&mut self, now: At, view: &View<'_>) -> Plan {
-        let targets = Targets::of(view.nodes);
+        let targets = Targets::new(view.nodes);
         let wanted = wanted(&targets, view);
         let mut destinations: BTreeMap<IpNet, Option<usize>> =
             view.table.destinations().map(|destination| (destination, None)).collect();
@@ -288,8 +288,8 @@ impl Planner {
         copy.plan(now, view)
     }
 
-    /// Returns the changes by which a route goes that the present plan makes as well, without
-    /// another charge. `waiting`: changes that are in flight, and not sent yet.
+    /// Returns the removals and replacements that are already charged to the budget and that the
+    /// present plan still contains. `waiting`: changes that are in flight, and not sent yet.
     pub fn again(&self, now: At, view: &View<'_>, waiting: &[Planned]) -> Vec<RouteChange> {
         // A list without any nodes is not believed, not even with an approval.
         if view.nodes.is_empty() {
@@ -388,7 +388,7 @@ impl Planner {
     /// Records that the cloud has answered about targets. A target counts as gone only if a witness
     /// is found. If most witnesses are said to be gone, nothing of the answer counts; returns one
     /// of them then. A few nodes may be left whose instances are really gone.
-    pub fn answered(
+    pub fn record_answers(
         &mut self,
         now: At,
         answers: Vec<(RouteTarget, Result<TargetState, CloudError>)>,
@@ -411,7 +411,7 @@ impl Planner {
                 }
                 answer => answer,
             };
-            self.cases.answered(now, target, answer, found > 0);
+            self.cases.record_answer(now, target, answer, found > 0);
         }
         None
     }
@@ -419,7 +419,7 @@ impl Planner {
     /// Records that the cloud has answered about the instances of nodes.
     pub fn claimed(&mut self, now: At, answers: Vec<(Claim, LookupResult)>) {
         for (claim, answer) in answers {
-            self.claims.answered(now, claim, &answer);
+            self.claims.record_answer(now, claim, &answer);
         }
     }
 

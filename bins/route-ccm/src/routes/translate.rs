@@ -35,12 +35,12 @@ pub(crate) fn changed(nodes: &Nodes, change: &Change<Node>) -> Event {
 /// Looks at the routes when a user has approved changes, until the token is cancelled.
 pub(crate) async fn approvals(parts: Parts, token: CancellationToken) {
     let held = approvals::Approvals::new(&parts.lease, "that held changes of routes are made");
-    approvals::follow([held], token, |_| parts.perform.passes.wake()).await;
+    approvals::follow([held], token, |_| parts.performer.passes.wake()).await;
 }
 
 /// Works on the queue of conditions until the token is cancelled.
 pub(crate) async fn conditions(conditions: Conditions, token: CancellationToken) {
-    let queue = conditions.parts.perform.conditions.clone();
+    let queue = conditions.parts.performer.conditions.clone();
     let conditions = Arc::new(conditions);
     let work = move |name: Name| {
         let conditions = Arc::clone(&conditions);

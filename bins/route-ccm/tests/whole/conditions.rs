@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_sim::{
     apiserver::{Action, Fault as ServerFault, Verb},
     cloud::{Operation, SimCloud},
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
 };
 use ccm_testing::Log;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn with_condition(mut node: Value, status: &str, reason: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_joins_is_marked_while_the_table_cannot_be_listed() {
     let cloud = SimCloud::new();
-    let fault = cloud.faults().add(Fault::new(Effect::Unavailable).on(Operation::ListRoutes));
+    let fault = cloud.faults().add(Fault::new(FaultEffect::Unavailable).on(Operation::ListRoutes));
     let world = World::start(&cloud, "c-1", &[]).await;
     world.add(with_condition(node(&name(1), &[&cidr(1)]), "False", "RouteCreated"));
     let start = Instant::now();

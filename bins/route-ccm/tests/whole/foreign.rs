@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::{Operation, SimCloud, routes::RouteWriteKind},
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 use tokio::{
     task::JoinSet,
@@ -19,7 +19,7 @@ use crate::world::{World, cidr, foreign, name, node};
 async fn many_writes_of_others_keep_no_node_waiting() {
     let cloud = SimCloud::new();
     cloud.router().configure(|settings| settings.traits.compares_version = true);
-    let slow = Effect::LatencyBetween(Duration::from_millis(10), Duration::from_millis(30));
+    let slow = FaultEffect::LatencyBetween(Duration::from_millis(10), Duration::from_millis(30));
     cloud.faults().add(Fault::new(slow));
     let world = World::start(&cloud, "c-1", &[]).await;
     world.add_nodes([0]);
@@ -51,7 +51,7 @@ async fn a_table_that_is_always_busy_is_listed_with_back_off() {
     world.add_nodes([0]);
     world.reachable([0]).await;
     let busy = CloudError::new(ErrorKind::Busy, "the table is being changed");
-    let fault = Effect::Routes(vec![name(1)], Trouble::Fail(busy));
+    let fault = FaultEffect::Routes(vec![name(1)], Trouble::Fail(busy));
     let fault = cloud.faults().add(Fault::new(fault).on(Operation::ApplyRoutes));
     let before = cloud.calls().routes;
     world.add_nodes([1]);
@@ -71,7 +71,7 @@ async fn a_route_that_cannot_be_read_turns_the_line_of_the_list() {
     let world = World::start(&cloud, "c-1", &[]).await;
     world.add_nodes([0, 1]);
     world.reachable([0, 1]).await;
-    let fault = Effect::Routes(vec![name(1), cidr(1)], Trouble::Malformed);
+    let fault = FaultEffect::Routes(vec![name(1), cidr(1)], Trouble::Malformed);
     let fault = cloud.faults().add(Fault::new(fault).on(Operation::ListRoutes));
     sleep(Duration::from_mins(15)).await;
     let line = world.line("routes");
@@ -92,7 +92,7 @@ async fn two_clusters_share_a_router() {
             settings.records_owner = records_owner;
             settings.traits.compares_version = true;
         });
-        let slow = Effect::LatencyBetween(Duration::ZERO, Duration::from_millis(100));
+        let slow = FaultEffect::LatencyBetween(Duration::ZERO, Duration::from_millis(100));
         cloud.faults().add(Fault::new(slow));
         // Each cluster mistakes the networks of both for its own.
         let cidrs = ["--cluster-cidr=10.244.0.0/15"];

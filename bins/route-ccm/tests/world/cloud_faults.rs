@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::{Operation, routes::RouteWriteKind},
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 use ccm_tests::{
     nodes,
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::common::{add_nodes, name, quick, reachable, routed, shows};
 
 fn trouble(number: usize, trouble: Trouble) -> Fault {
-    Fault::new(Effect::Routes(vec![name(number)], trouble)).on(Operation::ApplyRoutes)
+    Fault::new(FaultEffect::Routes(vec![name(number)], trouble)).on(Operation::ApplyRoutes)
 }
 
 pub(crate) async fn one_that_fails_and_one_that_hangs_delay_no_other(env: Env) -> Result<()> {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::{Result, ensure};
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
     poll,
     program::Signal,
 };
@@ -61,7 +61,7 @@ pub(crate) async fn a_node_gets_its_cidr_its_route_and_its_condition(mut env: En
 pub(crate) async fn a_frozen_leader_gives_no_block_twice(env: Env) -> Result<()> {
     const NODES: usize = 20;
     const GONE: usize = 3;
-    let slow = Effect::Latency(Duration::from_millis(500));
+    let slow = FaultEffect::Latency(Duration::from_millis(500));
     env.cloud().faults().add(Fault::new(slow).on(Operation::ApplyRoutes));
     let mut leader = env.start(&with_cidrs(&env, "10.244.0.0/16")).await?;
     let standby = env.start_standby(&with_cidrs(&env, "10.244.0.0/16")).await?;

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use ccm_cloud::{AddressKind, NodeAddress};
 use ccm_sim::{
     cloud::{Operation, routes::RouteWriteKind},
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
     poll,
 };
 use ccm_tests::{
@@ -116,7 +116,7 @@ pub(crate) async fn a_killed_leader_leaves_no_gap(env: Env) -> Result<()> {
         // The calls are made one after another, so that the leader dies in the middle.
         settings.traits.compares_version = true;
     });
-    let slow = Effect::Latency(Duration::from_millis(700));
+    let slow = FaultEffect::Latency(Duration::from_millis(700));
     env.cloud().faults().add(Fault::new(slow).on(Operation::ApplyRoutes));
     add_nodes(&env, 0..NODES).await?;
     let leader = env.start(&quick(&env)).await?;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
     poll,
     program::Program,
 };
@@ -60,7 +60,7 @@ async fn waiting(program: &Program) -> Result<()> {
 /// reported once.
 pub(crate) async fn what_is_taken_back_costs_a_write_a_minute(env: Env) -> Result<()> {
     let quota = CloudError::new(ErrorKind::QuotaExceeded, "the router is full");
-    let full = Effect::Routes(RIVAL.map(name).collect(), Trouble::Fail(quota));
+    let full = FaultEffect::Routes(RIVAL.map(name).collect(), Trouble::Fail(quota));
     env.cloud().faults().add(Fault::new(full).on(Operation::ApplyRoutes));
     add_nodes(&env, RIVAL).await?;
     let policy = Policy::of_nodes(&env.client, "takes-back", TAKES_BACK).await?;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use ccm_cloud::{CloudError, Cure, ErrorKind, RouteTarget};
 use ccm_sim::{
     cloud::{Operation, routes::SimRoute},
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
     program::Launch,
 };
 use ccm_tests::{
@@ -76,7 +76,7 @@ async fn throttle(stage: &Stage) -> Result<()> {
 async fn refuse(stage: &Stage) -> Result<()> {
     let busy = CloudError::new(ErrorKind::Unavailable, "the router is busy");
     for (number, trouble) in [(9, Trouble::Fail(busy)), (10, Trouble::Break(Cure::Person))] {
-        let fault = Fault::new(Effect::Routes(vec![name(number)], trouble));
+        let fault = Fault::new(FaultEffect::Routes(vec![name(number)], trouble));
         stage.env.cloud().faults().add(fault.on(Operation::ApplyRoutes));
     }
     stage.refuse_writes("nodes")?;

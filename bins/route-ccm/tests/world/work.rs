@@ -4,7 +4,7 @@ use anyhow::Result;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
     program::Launch,
 };
 use ccm_tests::{nodes, scenarios::Env};
@@ -22,7 +22,7 @@ pub(crate) async fn step(env: &Env, round: u32) -> Result<()> {
     let kinds = [ErrorKind::Unavailable, ErrorKind::Timeout, ErrorKind::Unavailable];
     for kind in kinds.into_iter().filter(|_| round == 0) {
         let error = CloudError::new(kind, "the router is being repaired");
-        let effect = Effect::Routes(vec![name(0)], Trouble::Fail(error));
+        let effect = FaultEffect::Routes(vec![name(0)], Trouble::Fail(error));
         env.cloud().faults().add(Fault::new(effect).on(Operation::ApplyRoutes).times(1));
     }
     add_bare_nodes(env, [usize::try_from(round)?]).await

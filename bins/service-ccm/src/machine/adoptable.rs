@@ -50,14 +50,14 @@ pub(super) fn made(
     let of_service = |service: &Arc<Service>| {
         let named = by_provider(service, traits).and_then(|(_, id)| by_id.get(id).copied());
         let own = of_name.get(&*service.key).map(Vec::as_slice).unwrap_or_default();
-        (service.uid.clone(), of(service, named, own))
+        (service.uid.clone(), made_for(service, named, own))
     };
     services.iter().map(of_service).collect()
 }
 
 /// Returns the load balancer of others for one Service: the one that its annotation names;
 /// otherwise, of the ones made for it, the adopted one, the one at its address, or the oldest.
-fn of(service: &Service, named: Option<&LoadBalancer>, own: &[&LoadBalancer]) -> Made {
+fn made_for(service: &Service, named: Option<&LoadBalancer>, own: &[&LoadBalancer]) -> Made {
     let details = service.details.as_deref();
     let shown = details.map(|details| &*details.ingress).unwrap_or_default();
     // A shared load balancer of its name does not prevent a Service without an address from getting

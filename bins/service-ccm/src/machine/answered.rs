@@ -107,8 +107,8 @@ impl BalancerEntry {
     }
 
     /// Records that the cloud works on a call. `owner` is the owner of the load balancer. Returns
-    /// true if the cloud makes a step again that it does not keep; and the load balancer that
-    /// another one replaces, with the other one's ID.
+    /// true if the cloud repeats a step whose result does not last; and, if the Service gets another
+    /// load balancer, the IDs of the previous and the new one.
     pub(crate) fn in_progress(
         &mut self,
         asked: &Asked,
@@ -218,14 +218,14 @@ impl BalancerEntry {
     }
 }
 
-/// Rounds a moment to the milliseconds of its text, so that a memory that is read from a text is
+/// Rounds a wait down to milliseconds, as in its text, so that a memory that is read from a text is
 /// the same.
 pub(super) fn in_milliseconds(wait: Duration) -> Duration {
     Duration::new(wait.as_secs(), wait.subsec_millis() * 1_000_000)
 }
 
-/// Returns a number between 0 and 1 that is another one for each load balancer and each failure,
-/// and the same in another process.
+/// Returns a pseudo-random number between 0 and 1 for each UID and number of failures. It is the
+/// same in each process.
 fn chance(uid: &str, times: u32) -> f64 {
     let hash = Sha256::digest(format!("{uid} {times}")).first_chunk().copied().unwrap_or_default();
     f64::from(u32::from_be_bytes(hash)) / f64::from(u32::MAX)

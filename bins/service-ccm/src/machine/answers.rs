@@ -37,11 +37,11 @@ type Apply<T> = fn(&mut Machine, &Asked, T, At) -> Vec<Effect>;
 
 impl Machine {
     /// Handles the cloud's answer to a call. The Service is due again.
-    pub(super) fn answered(&mut self, answered: Answered, now: At) -> Vec<Effect> {
+    pub(super) fn record_answer(&mut self, answered: Answered, now: At) -> Vec<Effect> {
         let Answered { lane, name, uid, answer } = answered;
         let Some(call) = answer.call() else { return self.previewed(lane, &name, &uid, answer) };
         let ended = Effect::Count(Count::Ended(call, answer.ended()));
-        let entry = self.balancers.of(&name, &uid);
+        let entry = self.balancers.with_uid(&name, &uid);
         let asked = entry.and_then(|entry| entry.asked.remove(&lane));
         let look = Effect::Look(lane, Name::clone(&name));
         // A Service that is gone is not remembered.
@@ -139,7 +139,7 @@ impl Machine {
         gone.map(|gone| self.gone(&asked.service, gone, Some(id))).unwrap_or_default()
     }
 
-    /// Returns Reports, once, that the load balancer whose address the Service shows is gone.
+    /// Reports once that the load balancer whose address the Service shows is gone.
     fn gone(&mut self, service: &Arc<Service>, id: String, by: Option<String>) -> Vec<Effect> {
         let told = self.balancers.entry(service).told_gone.replace(id.as_str().into());
         match told.as_deref() == Some(&*id) {
@@ -220,7 +220,7 @@ impl Machine {
         let service = &asked.service;
         let line = format!("only a new load balancer helps: {}", loss.why);
         self.balancers.entry(service).lost(asked.call, loss.is_gone);
-        self.losses.answered(now, &service.uid, loss);
+        self.losses.record_answer(now, &service.uid, loss);
         log(LogLevel::Warn, service, line)
     }
 
@@ -261,7 +261,7 @@ impl Machine {
     /// Records that the cloud has carried out a call. If it answered no call before, the Services
     /// of the slow lanes go back to the usual ones, and their next calls are due.
     fn carried_out(&mut self, service: &Service, call: CallKind, now: At) -> Vec<Effect> {
-        if !self.hangs.answered(call, now) {
+        if !self.hangs.record_success(call, now) {
             return Vec::new();
         }
         let all = self.balancers.all_mut().filter(|(name, _)| **name != service.key);
@@ -298,7 +298,7 @@ impl Machine {
                 return vec![log, queue(Turn::Failed(error.class()))];
             }
         };
-        if let Some(entry) = self.balancers.of(name, uid) {
+        if let Some(entry) = self.balancers.with_uid(name, uid) {
             entry.state.previewed = Some((digest, lines));
         }
         vec![queue(Turn::Well), Effect::Look(lane, Name::clone(name))]

@@ -52,7 +52,7 @@ impl Balancers {
 
     /// Returns the memory of the load balancer of the Service with this name and UID, if there is
     /// one.
-    pub(crate) fn of(&mut self, name: &str, uid: &str) -> Option<&mut BalancerEntry> {
+    pub(crate) fn with_uid(&mut self, name: &str, uid: &str) -> Option<&mut BalancerEntry> {
         self.named(name).filter(|entry| *entry.uid == *uid)
     }
 
@@ -109,8 +109,9 @@ impl Balancers {
         (self.list == List::Compared && agree()).then_some(nodes)
     }
 
-    /// Has the members of all load balancers read soon. If the last leader has left that they match the current
-    /// nodes, only load balancers on which the cloud works are read. Returns true if it has left that they do not.
+    /// Marks all load balancers, so that their members are read soon. If the handover note says that
+    /// the members match the current nodes, only load balancers on which the cloud works are marked.
+    /// Returns true if the note says that the members do not match.
     pub(crate) fn await_members(&mut self) -> bool {
         let (nodes, left) = (self.nodes, self.inherited.1.settled);
         let differs = left.is_none() || left != nodes;

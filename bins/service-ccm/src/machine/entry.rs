@@ -181,7 +181,7 @@ impl BalancerEntry {
         self.awaited && self.lacks_members()
     }
 
-    /// Has its members read at the next opportunity if they are not known.
+    /// Marks its members to be read at the next opportunity, if they are not known.
     pub(crate) fn await_members(&mut self) {
         self.awaited |= self.lacks_members();
     }

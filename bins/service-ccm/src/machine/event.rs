@@ -28,9 +28,9 @@ pub(crate) enum Event {
     /// The API server has these addresses.
     ApiServer(Vec<IpAddr>),
     /// The term begins; the last leader has left this.
-    Began(Box<LeaderNote>),
+    TermBegins(Box<LeaderNote>),
     /// Services are queued from now on.
-    Leads,
+    QueueOpens,
     /// These Services may need work: the term has begun.
     Services(Vec<Arc<Service>>),
     /// The Lease approves these sets: for members that leave, and for load balancers that are
@@ -56,7 +56,7 @@ pub(crate) enum Event {
     NoList(Vec<Arc<Service>>),
     /// The cluster's load balancers have been listed.
     Listed(Box<Listed>),
-    /// They could not be listed.
+    /// The cluster's load balancers could not be listed.
     NotListed { error: CloudError, services: Vec<Arc<Service>> },
     /// The cloud was asked if it shows the instance of a node.
     Instance { is_shown: bool },
@@ -64,9 +64,9 @@ pub(crate) enum Event {
     Read(Polled),
     /// It is time to poll load balancers on which the cloud works.
     PollDue,
-    /// They have been polled.
+    /// These load balancers have been polled.
     Polled(Polled),
-    /// They could not be polled.
+    /// The poll has failed.
     NotPolled(CloudError),
     /// The load balancers whose work has ended have been read in full.
     Confirmed(Polled),

@@ -218,7 +218,7 @@ impl Machine {
 
     fn no_service(&self, name: &str) -> Explanation {
         let cause = format!("the API server does not show a Service {name:?}");
-        let left = self.orphans.of(name).map(|orphan| {
+        let left = self.orphans.left_by(name).map(|orphan| {
             format!(
                 "its load balancer {0} still exists: /explain?kind=LoadBalancer&name={0}",
                 orphan.id

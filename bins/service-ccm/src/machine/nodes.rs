@@ -141,7 +141,7 @@ impl Machine {
         (set, note.into_iter().collect())
     }
 
-    /// Has load balancers follow the nodes as they are.
+    /// Publishes the current nodes as the members of all load balancers.
     fn publish(&mut self, seen: &NodesSeen, now: At) -> Vec<Effect> {
         let (set, mut effects) = self.current_nodes(seen, now);
         effects.push(Effect::Count(Count::Eligible(set.members.len())));
@@ -151,7 +151,8 @@ impl Machine {
         effects
     }
 
-    /// Has the Services look at the new nodes. Members that are not known are read before any is changed.
+    /// Makes all Services with a load balancer due, because the nodes are new. Members that are not
+    /// known are read before any member is changed.
     fn pass_on(&mut self, services: &[Arc<Service>]) -> Vec<Effect> {
         let concerned = |one: &&Arc<Service>| one.is_load_balancer && one.has_finalizer;
         let queued = services.iter().filter(concerned);
@@ -183,7 +184,8 @@ impl Machine {
         nodes.iter().filter(is_new).map(line).collect()
     }
 
-    /// Has the nodes have further labels, by which no load balancer selected before.
+    /// Adds labels to those that the machine keeps of nodes. No load balancer has selected by them
+    /// before.
     pub(super) fn add_labels(&mut self, selector: &NodeSelector, nodes: &[Arc<Node>]) {
         let before = self.nodes.keys.clone();
         self.nodes.keys.add(selector);

@@ -62,7 +62,7 @@ pub(crate) struct Planned {
 impl Planned {
     /// Returns the plan of this view. `held_replacement`: why no other load balancer is made, and
     /// until when.
-    fn of(view: View<'_>, held_replacement: Option<(String, At)>) -> Self {
+    fn new(view: View<'_>, held_replacement: Option<(String, At)>) -> Self {
         let View { service, state, .. } = view;
         let (plan, held_release) = (plan(view), evidence::held_release(view));
         let has_part = plan != Plan::NotOurs && held_release.is_none();
@@ -161,7 +161,7 @@ impl Machine {
             inputs,
             now,
         };
-        let mut planned = Planned::of(view, held_replacement);
+        let mut planned = Planned::new(view, held_replacement);
         entry.is_wrong = planned.is_served && !is_right;
         entry.see(service, &mut planned);
         planned
@@ -256,8 +256,8 @@ impl BalancerEntry {
         }
     }
 
-    /// Has the members read again if another client has overwritten the condition. Returns true if that is
-    /// news.
+    /// Marks the members to be read again if another client has overwritten the condition. Returns
+    /// true if they were not marked before.
     fn await_lost_members(&mut self, service: &Service) -> bool {
         let is_overwritten = service.condition(SERVING).is_some() && !shows_members(service);
         let is_idle = self.state.pending.is_none() && !self.awaited;

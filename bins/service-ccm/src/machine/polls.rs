@@ -135,8 +135,8 @@ impl Machine {
         (!is_pending).then(|| self.hand_over(&service.key, now))
     }
 
-    /// Returns a poll that is not complete lacks a load balancer; this line may say why. The
-    /// Service shows that.
+    /// Records that an incomplete poll lacks the load balancer; `line` may say why. The Service
+    /// shows that.
     fn not_seen(&mut self, name: &Name, line: Option<&str>, now: At) -> Option<Effect> {
         let entry = self.balancers.named(name)?;
         entry.not_polled(line, now).then(|| Effect::routine(name))

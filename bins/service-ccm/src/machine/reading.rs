@@ -54,8 +54,8 @@ fn of_provider(traits: &LoadBalancerTraits) -> impl Iterator<Item = &str> {
     read.map(String::as_str).chain(own)
 }
 
-/// Adds the annotations that the provider writes although its traits do not name them: whether a
-/// Service shows them has to be known. Returns true if one is new.
+/// Adds the annotations that the provider writes although its traits do not name them, because the
+/// plan compares them with the Service. Returns true if one is new.
 fn learn<'a>(
     learnt: &mut BTreeSet<String>,
     keys: impl Iterator<Item = &'a String>,

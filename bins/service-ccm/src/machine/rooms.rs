@@ -41,7 +41,7 @@ impl Machine {
         let stands =
             stands(service, &entry.state, list) || entry.state.is_elsewhere() || entry.is_admitted;
         let (waited, was_wrong) = (entry.waits.is_some(), entry.is_wrong);
-        let turn = RoomTurn::of(service);
+        let turn = RoomTurn::new(service);
         let why = if stands || !is_right || list == List::Awaited {
             None
         } else {
@@ -64,7 +64,7 @@ impl Machine {
         }
         let stands = stands(service, &entry.state, list) || entry.is_admitted;
         let asks = self.parameters.classes.cover(service) && !service.deleting && !entry.is_wrong;
-        stands || asks && RoomTurn::of(service) < *turn
+        stands || asks && RoomTurn::new(service) < *turn
     }
 
     /// Queues the first of the Services that wait in this namespace: there may be room for it. When it

@@ -86,7 +86,7 @@ impl NodeSet {
     ) -> Self {
         let with_more = |member: &Member| {
             let mut labels = (*member.labels).clone();
-            let all = labels_of(&member.node).map(|all| now.of(all)).unwrap_or_default();
+            let all = labels_of(&member.node).map(|all| now.filter(all)).unwrap_or_default();
             labels.extend(all.into_iter().filter(|(key, _)| !before.has(key)));
             Member { labels: Arc::new(labels), ..member.clone() }
         };
@@ -233,7 +233,7 @@ fn member(node: &Node, rules: NodeRules<'_>) -> Result<Member, Excluded> {
     if rules.traits.member_addresses && addresses.is_empty() {
         return Err(Excluded::NoAddress);
     }
-    let labels = Arc::new(rules.labels.of(&node.labels));
+    let labels = Arc::new(rules.labels.filter(&node.labels));
     Ok(Member { node: node.name.to_string(), provider_id, addresses, labels })
 }
 

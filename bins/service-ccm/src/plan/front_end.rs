@@ -130,9 +130,9 @@ pub fn owner(service: &Service, cluster: &ClusterId) -> Owner {
     }
 }
 
-/// Returns the digest of a configuration: of everything but the owner, whose names may not change
-/// anyway, and the annotations that the provider only remarks on. Of the whole Service, if the
-/// provider gets it, the digest covers the [`configuration`].
+/// Returns the digest of a configuration. It leaves out the owner, whose names cannot change, and
+/// the annotations that the provider only remarks on. If the provider gets the whole Service, the
+/// digest also covers its [`configuration`].
 fn digest(front_end: &FrontEnd, traits: &LoadBalancerTraits) -> Digest {
     let FrontEnd {
         owner: _,

@@ -2,8 +2,9 @@
 //! lanes makes a call.
 //!
 //! A Service whose call alone does not return keeps its slow lane until it does. If the cloud does
-//! not answer any call, all Services are slow. The slow lanes then try in turn whether it answers
-//! again, and the first answer returns all Services to the usual lanes.
+//! not answer any call of one kind, all Services with such a call are slow. The slow lanes then try
+//! in turn whether it answers again, and the first answer to a call of this kind returns these
+//! Services to the usual lanes.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -47,7 +48,7 @@ impl Hangs {
     }
 
     /// Records that the cloud has carried out a call. Returns true if Services wait for that.
-    pub fn answered(&mut self, call: CallKind, now: At) -> bool {
+    pub fn record_success(&mut self, call: CallKind, now: At) -> bool {
         self.answered.insert(call, now);
         let before = self.waiting.len();
         self.waiting.retain(|waiting| *waiting != call);
@@ -81,12 +82,12 @@ mod tests {
     #[test]
     fn a_call_that_hangs_alone_is_told_from_a_cloud_that_hangs() {
         let (mut hangs, members, ensure) = (Hangs::default(), CallKind::Members, CallKind::Ensure);
-        assert!(!hangs.answered(members, at(10)), "nobody waits");
+        assert!(!hangs.record_success(members, at(10)), "nobody waits");
         assert!(!hangs.timed_out(members, at(10)).alone, "no answer since it began");
         assert!(hangs.timed_out(members, at(9)).alone, "others were answered");
-        assert!(!hangs.answered(ensure, at(50)), "they wait for the other kind");
-        assert!(hangs.answered(members, at(51)));
-        assert!(!hangs.answered(members, at(52)), "they have been given back");
+        assert!(!hangs.record_success(ensure, at(50)), "they wait for the other kind");
+        assert!(hangs.record_success(members, at(51)));
+        assert!(!hangs.record_success(members, at(52)), "they have been given back");
         assert!(hangs.timed_out(members, at(50)).alone);
     }
 

@@ -38,7 +38,7 @@ impl LabelKeys {
     }
 
     /// Returns the labels that count.
-    pub fn of(&self, labels: &Labels) -> BTreeMap<String, String> {
+    pub fn filter(&self, labels: &Labels) -> BTreeMap<String, String> {
         let counting = labels.iter().filter(|(key, _)| self.has(key));
         counting.map(|(key, value)| (key.to_string(), value.to_string())).collect()
     }
@@ -52,11 +52,11 @@ mod tests {
     fn only_labels_of_selectors_count() {
         let labels: Labels = [("a".into(), "1".into()), ("b".into(), "2".into())].into();
         let mut keys = LabelKeys::default();
-        assert!(keys.of(&labels).is_empty() && !keys.lack(&NodeSelector::default()));
+        assert!(keys.filter(&labels).is_empty() && !keys.lack(&NodeSelector::default()));
         assert!(keys.lack(&NodeSelector::parse("a=1")));
         keys.add(&NodeSelector::parse("a=1"));
         assert!(!keys.lack(&NodeSelector::parse("a=2")));
-        assert_eq!(keys.of(&labels).keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(keys.filter(&labels).keys().collect::<Vec<_>>(), ["a"]);
         for number in 0..MOST {
             keys.add(&NodeSelector::parse(&format!("key-{number}")));
         }
@@ -65,6 +65,6 @@ mod tests {
         assert!(keys.lack(&NodeSelector::opaque()));
         keys.add(&NodeSelector::opaque());
         assert!(!keys.lack(&NodeSelector::opaque()) && !keys.lack(&NodeSelector::parse("a")));
-        assert_eq!(keys.of(&labels).len(), 2);
+        assert_eq!(keys.filter(&labels).len(), 2);
     }
 }

@@ -22,14 +22,14 @@ use std::{
 
 use ccm_base::At;
 use ccm_cloud::Loss;
-use ccm_controller::brake::{Brake, Budget, Limit, Window};
+use ccm_controller::brake::{Brake, Budget, DEFAULT_LIMIT, Window};
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
 use super::status::{ID, has_address};
 
 /// How many load balancers may be replaced without a proof: at least 3.
-pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };
+pub const BUDGET: Budget = Budget { limit: DEFAULT_LIMIT, window: Duration::from_hours(6) };
 /// The time between two answers that prove a loss.
 pub const CONFIRMATION: Duration = Duration::from_mins(10);
 /// The longest time between two questions about a loss that is held.
@@ -182,7 +182,7 @@ impl Losses {
     }
 
     /// Records an answer of the cloud about exactly the load balancer of this Service.
-    pub fn answered(&mut self, at: At, uid: &str, loss: Loss) {
+    pub fn record_answer(&mut self, at: At, uid: &str, loss: Loss) {
         let open = self.open.entry(uid.into()).or_default();
         let first = open.gone.map_or(at, |(first, _)| first);
         open.gone = loss.is_gone.then_some((first, at));

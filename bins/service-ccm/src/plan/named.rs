@@ -46,9 +46,9 @@ pub fn named<'a>(service: &'a Service, traits: &'a LoadBalancerTraits) -> [Optio
     [service.annotation(ADOPT), service.annotation(ID), by_provider]
 }
 
-/// Returns the error of a call by which the cloud looked for what the Service calls its own: if
-/// that is another's, the annotation is named, because it may be a copy. `known` is what the cloud
-/// has shown.
+/// Returns the error of a call that looked for the load balancer by the ID in an annotation. If the
+/// load balancer belongs to another owner, the message names the annotation, because it may be a
+/// copy. `known` is the ID that the cloud has shown.
 pub fn of_name(
     service: &Service,
     traits: &LoadBalancerTraits,
@@ -74,10 +74,9 @@ pub fn of_name(
     CloudError { message, ..error }
 }
 
-/// Returns the ID that a Service without an address has from another one: a client that creates a
-/// Service, as from a backup, brings the annotations that service-ccm has written, and no status.
-/// `known` is what the cloud has shown, `error` the error of the call by which the cloud looked for
-/// this ID.
+/// Returns the ID that was copied from another Service, as by a backup: a client that restores a
+/// Service brings the annotations that service-ccm has written, and no status. `known` is the ID
+/// that the cloud has shown, `error` the error of the call that looked for the ID in the annotation.
 pub fn copied<'a>(
     service: &'a Service,
     known: Option<&str>,
@@ -92,8 +91,8 @@ fn is_about(id: &str, error: &CloudError) -> bool {
     error.message.contains(id) || error.subject.as_ref().is_some_and(|subject| subject.contains(id))
 }
 
-/// Returns the error of a call that should adopt the load balancer that a Service names: if that
-/// does not exist or cannot be adopted, that is a mistake in the Service.
+/// Returns the error of a call that should adopt the load balancer that a Service names. It is a
+/// mistake in the Service if that load balancer does not exist or cannot be adopted.
 pub fn of_adoption(service: &Service, error: CloudError) -> CloudError {
     let is_mistake = matches!(error.kind, ErrorKind::NotFound | ErrorKind::Conflict);
     if !is_mistake || !to_adopt(service).is_some_and(|id| is_about(id, &error)) {

@@ -19,12 +19,12 @@ use std::{
 
 use ccm_base::{At, Backoff};
 use ccm_cloud::{ClusterId, LoadBalancer, Owner, Title};
-use ccm_controller::brake::{Brake, Breaker, Budget, Hold, Limit, Window, is_mass};
+use ccm_controller::brake::{Brake, Breaker, Budget, DEFAULT_LIMIT, Hold, Window, is_mass};
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
 
 /// How many orphans may be deleted: at least 3.
-pub const BUDGET: Budget = Budget { limit: Limit::Percent(10), window: Duration::from_hours(6) };
+pub const BUDGET: Budget = Budget { limit: DEFAULT_LIMIT, window: Duration::from_hours(6) };
 /// If more than this percentage of the cluster's load balancers, and at least 3, look like orphans,
 /// that is not believed.
 const MOST: usize = 50;
@@ -35,10 +35,10 @@ const RETRY: Backoff = Backoff { first: Duration::from_mins(1), longest: Duratio
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// They are reported.
+    /// Orphans are reported.
     #[default]
     Report,
-    /// They are reported, and deleted with a proof.
+    /// Orphans are reported, and deleted with a proof.
     Delete,
 }
 
@@ -255,15 +255,16 @@ impl Orphans {
         decided
     }
 
-    /// Records the owners about which service-ccm asks the API server, then calls the cloud. Their
-    /// Services wait. If one needs a load balancer again, the answer of the API server shows that,
-    /// or it gets a new one after the call.
+    /// Records the owners whose load balancers service-ccm is about to delete: it asks the API
+    /// server about their Services, then calls the cloud. Until then these Services wait. If one of
+    /// them needs a load balancer again, the API server's answer shows that, or it gets a new load
+    /// balancer after the call.
     pub fn call(&mut self, owners: &[Owner]) {
         self.called = owners.iter().map(|owner| owner.uid.clone()).collect();
     }
 
     /// Returns the load balancer that is left of the Service with this name, if there is one.
-    pub fn of(&self, name: &str) -> Option<&Orphan> {
+    pub fn left_by(&self, name: &str) -> Option<&Orphan> {
         let (namespace, name) = name.split_once('/')?;
         let is_its = |one: &&Orphan| one.owner.namespace == namespace && one.owner.name == name;
         self.seen.values().find(is_its)

@@ -133,7 +133,7 @@ impl Reason {
     }
 
     /// Returns the reason for an error of the cloud.
-    pub fn of(error: &CloudError) -> Self {
+    pub fn from_error(error: &CloudError) -> Self {
         match error.kind {
             _ if error.unsent => Self::WaitingForCloud,
             ErrorKind::Throttled => Self::Throttled,
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_cloud_that_is_at_work_is_waited_for() {
         for kind in ErrorKind::ALL {
-            let reason = Reason::of(&CloudError::new(*kind, "words"));
+            let reason = Reason::from_error(&CloudError::new(*kind, "words"));
             assert_eq!(reason == Reason::WaitingForCloud, kind.is_at_work(), "{kind:?}");
         }
     }

@@ -18,7 +18,7 @@ pub struct RoomTurn {
 
 impl RoomTurn {
     /// Returns the turn of this Service.
-    pub fn of(service: &Service) -> Self {
+    pub fn new(service: &Service) -> Self {
         Self {
             is_new: service.annotation(ID).is_none(),
             created: service.details.as_ref().and_then(|it| Some(it.created?.as_second())),
@@ -28,8 +28,8 @@ impl RoomTurn {
 }
 
 /// Returns true if the Service has a load balancer, or may have one: it is never held. A user can
-/// write the recorded ID of any load balancer, so that counts until the cloud has been compared, and
-/// after that only with an address.
+/// write any ID into the Service's annotation, so the annotation counts only until the cloud's list
+/// has been compared. After that, only an address counts.
 pub fn stands(service: &Service, state: &BalancerState, list: List) -> bool {
     match state.known {
         Known::There(_) | Known::Recorded { .. } => true,
@@ -75,7 +75,7 @@ mod tests {
             service("a/b-old", 1, None),
             service("a/recorded", 8, Some("lb-1")),
         ];
-        let mut turns: Vec<RoomTurn> = all.iter().map(RoomTurn::of).collect();
+        let mut turns: Vec<RoomTurn> = all.iter().map(RoomTurn::new).collect();
         turns.sort();
         let keys: Vec<&str> = turns.iter().map(|turn| &*turn.key).collect();
         assert_eq!(keys, ["a/recorded", "a/b-old", "a/z-old", "a/new"]);
@@ -83,7 +83,7 @@ mod tests {
         for most in 1..5 {
             let is_full = |service: &Service| {
                 let others = all.iter().filter(|one| one.key != service.key);
-                full(most, others.filter(|one| RoomTurn::of(one) < RoomTurn::of(service)).count())
+                full(most, others.filter(|one| RoomTurn::new(one) < RoomTurn::new(service)).count())
                     .is_some()
             };
             assert_eq!(all.iter().filter(|one| !is_full(one)).count(), most);

@@ -190,7 +190,7 @@ pub enum Part {
     Annotation,
 }
 
-/// A part of a provider's answer that a Service is not to show.
+/// A part of a provider's answer that a Service must not show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// Its kind.

@@ -369,11 +369,14 @@ impl BalancerState {
         }
     }
 
-    /// Returns the ID by which the cloud should look for the load balancer: the known one; else the
-    /// ID in the Service, which may be copied from another Service's annotation; else the one that
-    /// it has by another controller or wants to have, so that no second one is made. To delete what
-    /// is known not to exist, or what the cloud says is another's, no ID is needed: everything of
-    /// the owner goes. Nor is one needed to create what has only a copied one.
+    /// Returns the ID by which the cloud should look for the load balancer, the first of these:
+    ///
+    /// 1. The known ID.
+    /// 2. The ID in the Service's annotation. It is not used if it is a copy of another Service's
+    ///    ID, nor for a deletion if the load balancer is known to be absent or belongs to another
+    ///    owner: a deletion without an ID removes everything of this owner.
+    /// 3. To create or change only: the ID that another controller has recorded, or that the
+    ///    Service requests in the provider's annotation, so that no second load balancer is made.
     pub fn to_look_for<'a>(
         &'a self,
         service: &'a Service,

@@ -132,7 +132,7 @@ fn provisioning(view: View<'_>) -> Option<NewCondition> {
         .find_map(|call| view.state.failure(call))
         .filter(|failed| !failed.may_pass())
     {
-        return Some((Reason::of(&failed.error), failed.error.to_string()));
+        return Some((Reason::from_error(&failed.error), failed.error.to_string()));
     }
     if let Some(pending) = &view.state.pending {
         let text = || format!("waiting for the cloud: {}", pending.what);

@@ -32,7 +32,7 @@ impl Translator {
     /// Takes over what the last leader has left.
     pub(crate) fn take_over(&self) {
         let left = handover::found(&self.performer.lease);
-        self.performer.apply(Event::Began(Box::new(left)));
+        self.performer.apply(Event::TermBegins(Box::new(left)));
     }
 
     /// Follows the approvals until the token is cancelled.

@@ -49,7 +49,7 @@ impl Translator {
         found
     }
 
-    /// Has the store keep what is read of Services.
+    /// Tells the store which parts of Services the machine reads.
     pub(crate) fn begin_to_read(&self) {
         drop(self.load_balancers());
         let reading = self.performer.door.read(|machine, _| machine.reading());

@@ -20,7 +20,7 @@ impl Translator {
     pub(crate) fn start_leading(&self) {
         // This comes before the list, so that no Service is missed between the list and the first
         // change.
-        self.performer.apply(Event::Leads);
+        self.performer.apply(Event::QueueOpens);
         self.performer.apply(Event::Services(self.services.list()));
     }
 

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::balancers::Times,
-    faults::{Effect, Fault, Operation, Trouble},
+    faults::{Fault, FaultEffect, Operation, Trouble},
     poll,
 };
 use ccm_tests::{
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use crate::common::{add_node, balancer, quick, service_writes};
 
 fn trouble(name: &str, trouble: Trouble) -> Fault {
-    Fault::new(Effect::LoadBalancers(vec![format!("default/{name}")], trouble))
+    Fault::new(FaultEffect::LoadBalancers(vec![format!("default/{name}")], trouble))
         .on(Operation::EnsureLoadBalancers)
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn a_deletion_needs_proof(env: Env) -> Result<()> {
     let leader = env.start(&quick(&env)).await?;
     services::create(&env.client, &service("web")).await?;
     services::address(&env.client, "web", SOON).await?;
-    let broken = Effect::Error(CloudError::new(ErrorKind::NotFound, "a gateway's 404"));
+    let broken = FaultEffect::Error(CloudError::new(ErrorKind::NotFound, "a gateway's 404"));
     env.cloud().faults().add(Fault::new(broken).on(Operation::DeleteLoadBalancers));
     services::delete(&env.client, "web").await?;
     services::wait_for(&env.client, "web", "reported", 3 * SOON, |service| {

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::{Operation, SimCloud},
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
     poll,
     program::Launch,
     served::ServedCloud,
@@ -246,7 +246,7 @@ async fn what_is_slow_is_waited_for(world: &mut World) -> Result<()> {
     for name in ["ours", "theirs"] {
         services::address(&world.env.client, name, SOON).await?;
     }
-    let refusal = Effect::Error(CloudError::new(ErrorKind::Conflict, "not now"));
+    let refusal = FaultEffect::Error(CloudError::new(ErrorKind::Conflict, "not now"));
     let refusal = Fault::new(refusal).on(Operation::DeleteLoadBalancers);
     world.own.cloud().faults().add(refusal.lasting(Duration::from_secs(6)));
     world.foreign.rests.store(true, Ordering::SeqCst);

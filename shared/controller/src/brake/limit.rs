@@ -14,6 +14,11 @@ pub enum Limit {
     Percent(u8),
 }
 
+/// The default limit of all brakes.
+pub const DEFAULT_LIMIT: Limit = Limit::Percent(10);
+/// [`DEFAULT_LIMIT`] as the text of a setting.
+pub const DEFAULT_LIMIT_TEXT: &str = "10%";
+
 impl Limit {
     /// Returns the limit for a population of this size.
     pub fn of(self, population: usize) -> usize {

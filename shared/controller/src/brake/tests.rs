@@ -232,7 +232,7 @@ fn an_invalid_approval_approves_nothing() {
 fn a_limit_is_a_number_or_a_percentage() {
     for (text, expect) in [
         ("5", Ok(Limit::Count(5))),
-        ("10%", Ok(Limit::Percent(10))),
+        (DEFAULT_LIMIT_TEXT, Ok(DEFAULT_LIMIT)),
         ("0 %", Ok(Limit::Percent(0))),
         ("101%", Err(InvalidLimit)),
         ("-1", Err(InvalidLimit)),

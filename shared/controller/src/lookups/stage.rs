@@ -65,7 +65,7 @@ pub trait Asker: Send + Sync + 'static {
     fn asks_again(&self, _name: &Name) {}
 
     /// Records the cloud's answers in a call that began at `started`.
-    fn answered(&self, _works: &[Work], _started: Instant) {}
+    fn record_answers(&self, _works: &[Work], _started: Instant) {}
 
     /// Returns the workers for this node. They give its name back to the queue.
     fn workers(&self, node: &Node) -> &mpsc::Sender<Work>;
@@ -137,7 +137,7 @@ impl<A: Asker> Stage<A> {
         let pass_on = async {
             let mut works = Vec::new();
             while answered.recv_many(&mut works, BATCH).await > 0 {
-                self.asker.answered(&works, started);
+                self.asker.record_answers(&works, started);
                 self.send_all(std::mem::take(&mut works)).await;
             }
         };
@@ -203,8 +203,8 @@ impl<A: Asker> Stage<A> {
         for (place, answer) in again.into_iter().flatten() {
             let Some(node) = open.get_mut(place).and_then(Option::take) else { continue };
             let work = Work { node, answer };
-            if self.ask_again(&work) {
-                self.asker.answered(&[work], started);
+            if self.is_asked_again(&work) {
+                self.asker.record_answers(&[work], started);
             } else {
                 answered.send(work).ok();
             }
@@ -216,7 +216,7 @@ impl<A: Asker> Stage<A> {
     }
 
     /// Queues a node whose lookup had too many nodes. Returns false if that has happened too often.
-    fn ask_again(&self, Work { node, answer }: &Work) -> bool {
+    fn is_asked_again(&self, Work { node, answer }: &Work) -> bool {
         let name = &node.name;
         let is_late = answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Timeout);
         let many = if is_late { MANY_TIMEOUTS } else { MANY_UNANSWERED };

@@ -1,4 +1,5 @@
-//! Decides which failures are retried, and when.
+//! Sends requests again after failures: how often, and when. `send` decides which repetition a
+//! failure allows.
 
 use std::time::Duration;
 

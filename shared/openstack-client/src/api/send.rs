@@ -144,7 +144,8 @@ impl Wire {
     }
 }
 
-/// Returns the answer, with the service's word that the object does not exist if it is that.
+/// Returns the answer; with it the error `NotFound`, if the service itself says that the object does
+/// not exist.
 fn read(
     service: Service,
     class: CallClass,

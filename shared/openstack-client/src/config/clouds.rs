@@ -22,7 +22,7 @@ settings! {
         /// Path of clouds.yaml. If this is not set, OS_CLIENT_CONFIG_FILE is used, otherwise
         /// clouds.yaml or clouds.yml in the working folder, ~/.config/openstack or /etc/openstack.
         pub file: Option<PathBuf> = fixed(Path, "clouds-file", "");
-        /// The entry of clouds.yaml. Else OS_CLOUD, else the only entry.
+        /// The entry of clouds.yaml. If unset: OS_CLOUD, then the only entry.
         pub cloud: Option<String> = fixed(Text, "cloud", "");
     }
 }

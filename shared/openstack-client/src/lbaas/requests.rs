@@ -223,7 +223,7 @@ impl Octavia {
         Deletion::of(&about(id, self.api.send(request, call).await?)?)
     }
 
-    /// Has a load balancer built anew, with its addresses. Octavia does this for some users only, also
+    /// Requests that Octavia builds the load balancer anew, with its addresses. Octavia does this for some users only, also
     /// in `ERROR`.
     pub async fn fail_over(&self, id: &str, call: Call) -> Result<(), CloudError> {
         let path = format!("{LBAAS}/loadbalancers/{}/failover", query(id));

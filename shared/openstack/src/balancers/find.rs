@@ -95,8 +95,8 @@ pub async fn rows(cx: Context<'_>, look: &BalancerQuery<'_>) -> Result<Rows, Clo
     Ok(Rows { by_id, malformed: listed.malformed, tagged })
 }
 
-/// Returns the load balancers of each of some owners by their tags. None of an owner for whom this
-/// saves nothing, or may not be complete: [`Self::tagged`] looks for that owner's.
+/// Returns the load balancers of each of these owners by their tags. It returns no load balancers of
+/// an owner if this saves nothing, or if they may be incomplete: [`Self::tagged`] looks for them.
 async fn tagged_of(
     cx: Context<'_>,
     owners: &[&Owner],

@@ -171,8 +171,8 @@ fn release(ip: &FloatingIp, owner: &Owner, keep: bool) -> Step {
     }
 }
 
-/// Deletes the owner's that are free, but for this address: they are of an exchange before, or of an
-/// earlier load balancer.
+/// Deletes the free floating IPs of the owner, except the one with the address `but`: an earlier
+/// exchange or an earlier load balancer has left them.
 fn left(
     elsewhere: &Elsewhere,
     owner: &Owner,

@@ -42,7 +42,7 @@ pub struct Job {
 }
 
 impl NeutronRoutes {
-    /// Makes the changes, but for pairs of new routes: these are left as jobs.
+    /// Makes the changes, except pairs of new routes: these are left as jobs.
     pub async fn begin(
         &self,
         changes: &[RouteChange],

@@ -20,8 +20,8 @@ use crate::{
 };
 
 /// Runs a program: the whole `main` of a binary. Exit codes: 0 for an orderly shutdown (also
-/// `--help`, `--version`), 2 for an invalid command line or settings, 130 or 143 for a second
-/// signal, 1 for everything else.
+/// `--help`, `--version`), 2 for an invalid command line, settings or kubeconfig, 129, 130 or 143
+/// for a second SIGHUP, SIGINT or SIGTERM, 1 for everything else.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "a binary has no use for its providers afterwards"

@@ -251,7 +251,9 @@ ccm_settings::settings! {
         provider: String = fixed(Text, "cloud-provider", "");
         /// Configuration file of the provider. The provider reads it, also when it changes.
         config: Option<PathBuf> = fixed(Path, "cloud-config", "");
-        /// Name of the cluster. It marks resources that are created in the cloud, so it must be unique per project.
+        /// Name of the cluster, a part of names and descriptions in the cloud. It should be unique
+        /// per project. Ownership is by UID, but the name must be unique while load balancers of a
+        /// Go controller wait for adoption.
         cluster_name: String = fixed(Text, "cluster-name", "kubernetes"),
             checked("must not be empty, and must not have a comma, which separates tags", |name: &String| {
                 !name.is_empty() && !name.contains(',')

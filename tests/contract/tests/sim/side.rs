@@ -18,7 +18,7 @@ use ccm_sim::{
         balancers::{SimBalancer, State, Times},
         routes::SimRoute,
     },
-    faults::{Effect, Fault, FaultId, Trouble},
+    faults::{Fault, FaultEffect, FaultId, Trouble},
 };
 use ipnet::IpNet;
 use parking_lot::Mutex;
@@ -37,7 +37,7 @@ impl Side {
     }
 
     /// Replaces the faults of this name from now on.
-    fn wrong(&self, name: &str, effects: Vec<Effect>) {
+    fn wrong(&self, name: &str, effects: Vec<FaultEffect>) {
         let plan = self.wired.sim.faults();
         let new = effects.into_iter().map(|effect| plan.add(Fault::new(effect))).collect();
         for old in self.faults.lock().insert(name.to_owned(), new).unwrap_or_default() {
@@ -79,18 +79,18 @@ impl Rig for Side {
     }
 
     fn lose_answers(&self, lost: bool) {
-        let all = [Effect::LoadBalancers, Effect::Routes];
+        let all = [FaultEffect::LoadBalancers, FaultEffect::Routes];
         let all = all.map(|effect| effect(Vec::new(), Trouble::LoseAnswer));
         self.wrong("lost", if lost { all.into() } else { Vec::new() });
     }
 
     fn refuse(&self, error: Option<CloudError>) {
-        self.wrong("refused", error.into_iter().map(Effect::Error).collect());
+        self.wrong("refused", error.into_iter().map(FaultEffect::Error).collect());
     }
 
     fn slow(&self, time: Duration) {
         let is_slow = !time.is_zero();
-        self.wrong("slow", is_slow.then_some(Effect::Latency(time)).into_iter().collect());
+        self.wrong("slow", is_slow.then_some(FaultEffect::Latency(time)).into_iter().collect());
     }
 
     fn lead(&self, term: u64) {
@@ -134,12 +134,12 @@ impl MachineSide for Side {
     }
 
     fn hide(&self, hidden: bool) {
-        self.wrong("hidden", hidden.then_some(Effect::EmptyList).into_iter().collect());
+        self.wrong("hidden", hidden.then_some(FaultEffect::EmptyList).into_iter().collect());
     }
 
     fn spoil(&self, number: usize) {
         let names = vec![SimInstance::numbered(number).name];
-        self.wrong("spoilt", vec![Effect::MalformedInstances(names)]);
+        self.wrong("spoilt", vec![FaultEffect::MalformedInstances(names)]);
     }
 }
 
@@ -239,7 +239,7 @@ impl BalancerSide for Side {
 
     fn spoil(&self, id: &str, spoilt: bool) {
         let name = self.wired.sim.balancers().get(id).unwrap().name;
-        let fault = Effect::LoadBalancers(vec![name], Trouble::Malformed);
+        let fault = FaultEffect::LoadBalancers(vec![name], Trouble::Malformed);
         self.wrong("spoilt", if spoilt { vec![fault] } else { Vec::new() });
     }
 
@@ -272,7 +272,7 @@ impl RouterSide for Side {
     }
 
     fn break_new(&self, broken: bool) {
-        let fault = Effect::Routes(Vec::new(), Trouble::Break(Cure::Ensure));
+        let fault = FaultEffect::Routes(Vec::new(), Trouble::Break(Cure::Ensure));
         self.wrong("broken", if broken { vec![fault] } else { Vec::new() });
     }
 

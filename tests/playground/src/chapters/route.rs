@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use ccm_cloud::{CloudError, ErrorKind, RouteTarget};
 use ccm_sim::{
     cloud::{Operation, routes::SimRoute},
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
     poll,
 };
 use serde_json::Value;
@@ -98,7 +98,7 @@ async fn join(demo: &Demo) -> Result<String> {
 
 async fn refuse(demo: &Demo) -> Result<String> {
     let error = CloudError::new(ErrorKind::Unavailable, "the router is being repaired");
-    let effect = Effect::Routes(vec![REFUSED.to_owned()], Trouble::Fail(error));
+    let effect = FaultEffect::Routes(vec![REFUSED.to_owned()], Trouble::Fail(error));
     demo.cloud().faults().add(Fault::new(effect).on(Operation::ApplyRoutes));
     demo.cloud().add(demo::instance(REFUSED));
     demo.register(REFUSED)?;

@@ -12,7 +12,7 @@ use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Operation, PAGE, SCHEME, SimCloud, SimInstance};
-use crate::faults::Effect;
+use crate::faults::FaultEffect;
 
 #[async_trait]
 impl Cloud for SimCloud {
@@ -94,8 +94,10 @@ impl Instances for SimCloud {
         loop {
             let effect = self.call(Operation::List, 0, call).await?;
             match effect {
-                Some(Effect::EmptyList | Effect::WrongProject) => return Ok(Fleet::default()),
-                Some(Effect::TruncatedList(most)) => {
+                Some(FaultEffect::EmptyList | FaultEffect::WrongProject) => {
+                    return Ok(Fleet::default());
+                }
+                Some(FaultEffect::TruncatedList(most)) => {
                     add(&mut fleet, page, None);
                     fleet.instances.truncate(most);
                     return Ok(fleet);
@@ -121,7 +123,7 @@ fn late(operation: Operation) -> CloudError {
 }
 
 /// Adds a page of the list.
-fn add(fleet: &mut Fleet, page: &[SimInstance], effect: Option<&Effect>) {
+fn add(fleet: &mut Fleet, page: &[SimInstance], effect: Option<&FaultEffect>) {
     for instance in page {
         if is_malformed(instance, effect) {
             fleet.malformed.push(nonsense(instance));
@@ -131,9 +133,9 @@ fn add(fleet: &mut Fleet, page: &[SimInstance], effect: Option<&Effect>) {
     }
 }
 
-fn is_malformed(instance: &SimInstance, effect: Option<&Effect>) -> bool {
+fn is_malformed(instance: &SimInstance, effect: Option<&FaultEffect>) -> bool {
     match effect {
-        Some(Effect::MalformedInstances(names)) => {
+        Some(FaultEffect::MalformedInstances(names)) => {
             names.is_empty() || names.contains(&instance.name)
         }
         _ => false,
@@ -155,7 +157,7 @@ impl SimCloud {
         operation: Operation,
         items: usize,
         call: Call,
-    ) -> Result<Option<Effect>, CloudError> {
+    ) -> Result<Option<FaultEffect>, CloudError> {
         let _permit = self.admit(operation, items, call).await?;
         self.strike(operation, items, call).await
     }
@@ -183,7 +185,7 @@ impl SimCloud {
         operation: Operation,
         items: usize,
         call: Call,
-    ) -> Result<Option<Effect>, CloudError> {
+    ) -> Result<Option<FaultEffect>, CloudError> {
         let started = Instant::now();
         let outcome = timeout_at(call.end, self.inject(operation, items)).await;
         let outcome = outcome.unwrap_or_else(|_| {
@@ -205,7 +207,7 @@ impl SimCloud {
         &self,
         operation: Operation,
         nodes: usize,
-    ) -> Result<Option<Effect>, CloudError> {
+    ) -> Result<Option<FaultEffect>, CloudError> {
         let strike = self.state.faults.strike(operation);
         if !strike.delay.is_zero() {
             sleep(strike.delay).await;
@@ -217,21 +219,21 @@ impl SimCloud {
             }
         }
         match strike.effect {
-            Some(Effect::Hang) => std::future::pending().await,
+            Some(FaultEffect::Hang) => std::future::pending().await,
             Some(effect) => effect.error().map_or(Ok(Some(effect)), Err),
             None => Ok(None),
         }
     }
 
-    fn answer(&self, batch: &[NodeIdentity], effect: Option<&Effect>) -> Vec<LookupResult> {
-        if let Some(Effect::FailCalls(names, error)) = effect
+    fn answer(&self, batch: &[NodeIdentity], effect: Option<&FaultEffect>) -> Vec<LookupResult> {
+        if let Some(FaultEffect::FailCalls(names, error)) = effect
             && batch.iter().any(|node| names.contains(&node.name))
         {
             return vec![Err(error.clone()); batch.len()];
         }
         let mut answers: Vec<LookupResult> =
             batch.iter().map(|node| self.look(node, effect)).collect();
-        if let Some(Effect::AnswerCount(more)) = effect {
+        if let Some(FaultEffect::AnswerCount(more)) = effect {
             let count = answers.len().saturating_add_signed(*more);
             let filler = CloudError::new(ErrorKind::NotFound, "a result without a node");
             answers.resize(count, Err(filler));
@@ -240,14 +242,14 @@ impl SimCloud {
     }
 
     /// Looks for one node's machine: by provider ID, otherwise by system UUID, otherwise by name.
-    fn look(&self, node: &NodeIdentity, effect: Option<&Effect>) -> LookupResult {
+    fn look(&self, node: &NodeIdentity, effect: Option<&FaultEffect>) -> LookupResult {
         let fleet = self.state.fleet.read();
-        if let Some(Effect::FailNodes(names, error)) = effect
+        if let Some(FaultEffect::FailNodes(names, error)) = effect
             && names.contains(&node.name)
         {
             return Err(error.clone());
         }
-        let hidden = effect == Some(&Effect::WrongProject);
+        let hidden = effect == Some(&FaultEffect::WrongProject);
         let id = node.provider_id.as_deref().filter(|id| !id.is_empty());
         let (found, method, what) = match (self.claim(id), id) {
             (Claim::Foreign, Some(id)) => {

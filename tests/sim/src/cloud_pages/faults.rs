@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Refusal, fields::duration};
 use crate::{
     cloud::Operation,
-    faults::{Effect, Fault, FaultId, FaultPlan, Trouble},
+    faults::{Fault, FaultEffect, FaultId, FaultPlan, Trouble},
 };
 
 /// The effects that a request can ask for.
@@ -94,7 +94,7 @@ impl FaultRequest {
         Ok(())
     }
 
-    fn effect(&self) -> Effect {
+    fn effect(&self) -> FaultEffect {
         let delay = self.delay.unwrap_or_default();
         let error = || {
             let kind = self.kind.unwrap_or(ErrorKind::Unavailable);
@@ -102,18 +102,20 @@ impl FaultRequest {
         };
         let cure = if self.person { Cure::Person } else { Cure::Ensure };
         let single = |trouble| match (&self.owners, &self.routes) {
-            (_, Some(routes)) => Effect::Routes(routes.clone(), trouble),
-            (owners, None) => Effect::LoadBalancers(owners.clone().unwrap_or_default(), trouble),
+            (_, Some(routes)) => FaultEffect::Routes(routes.clone(), trouble),
+            (owners, None) => {
+                FaultEffect::LoadBalancers(owners.clone().unwrap_or_default(), trouble)
+            }
         };
         match (self.effect, self.owners.as_ref().or(self.routes.as_ref())) {
-            (EffectName::Delay, _) => Effect::Latency(delay),
-            (EffectName::Throttle, _) => Effect::Throttle { retry_after: self.retry_after },
-            (EffectName::Error, None) => Effect::Error(error()),
+            (EffectName::Delay, _) => FaultEffect::Latency(delay),
+            (EffectName::Throttle, _) => FaultEffect::Throttle { retry_after: self.retry_after },
+            (EffectName::Error, None) => FaultEffect::Error(error()),
             (EffectName::Error, Some(_)) => single(Trouble::Fail(error())),
-            (EffectName::Hang, None) => Effect::Hang,
+            (EffectName::Hang, None) => FaultEffect::Hang,
             (EffectName::Hang, Some(_)) => single(Trouble::Hang),
-            (EffectName::EmptyList, _) => Effect::EmptyList,
-            (EffectName::WrongProject, _) => Effect::WrongProject,
+            (EffectName::EmptyList, _) => FaultEffect::EmptyList,
+            (EffectName::WrongProject, _) => FaultEffect::WrongProject,
             (EffectName::LoseAnswer, _) => single(Trouble::LoseAnswer),
             (EffectName::Late, _) => single(Trouble::Late(delay)),
             (EffectName::Break, _) => single(Trouble::Break(cure)),

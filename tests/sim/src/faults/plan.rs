@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::time::Instant;
 
-use super::{Effect, Fault, Operation, Trouble};
+use super::{Fault, FaultEffect, Operation, Trouble};
 
 /// Identifies a fault in its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,7 +99,7 @@ impl FaultPlan {
         let mut inner = self.inner.lock();
         inner.expire();
         let mut effects = inner.faults.iter().map(|active| &active.fault.effect);
-        effects.any(|effect| matches!(effect, Effect::OneByOne { streams: true, .. }))
+        effects.any(|effect| matches!(effect, FaultEffect::OneByOne { streams: true, .. }))
     }
 
     /// Returns the effect on a load balancer with one of these names in a call of this operation.
@@ -121,7 +121,7 @@ pub(crate) struct Strike {
     /// It takes this much longer for each node, one after another.
     pub(crate) each: Duration,
     /// The effect after the delay.
-    pub(crate) effect: Option<Effect>,
+    pub(crate) effect: Option<FaultEffect>,
 }
 
 impl Inner {
@@ -136,7 +136,7 @@ impl Inner {
         self.expire();
         let Self { faults, random, .. } = self;
         faults.iter_mut().find_map(|Active { fault, .. }| {
-            let (Effect::LoadBalancers(only, trouble) | Effect::Routes(only, trouble)) =
+            let (FaultEffect::LoadBalancers(only, trouble) | FaultEffect::Routes(only, trouble)) =
                 &fault.effect
             else {
                 return None;
@@ -151,12 +151,14 @@ impl Inner {
         self.expire();
         let mut strike = Strike::default();
         for Active { fault, .. } in &mut self.faults {
-            if matches!(fault.effect, Effect::LoadBalancers(..) | Effect::Routes(..)) {
+            if matches!(fault.effect, FaultEffect::LoadBalancers(..) | FaultEffect::Routes(..)) {
                 continue;
             }
             let delays = matches!(
                 fault.effect,
-                Effect::Latency(_) | Effect::LatencyBetween(..) | Effect::OneByOne { .. }
+                FaultEffect::Latency(_)
+                    | FaultEffect::LatencyBetween(..)
+                    | FaultEffect::OneByOne { .. }
             );
             if !fault.applies_to(operation)
                 || (!delays && strike.effect.is_some())
@@ -165,12 +167,12 @@ impl Inner {
                 continue;
             }
             match &fault.effect {
-                Effect::Latency(time) => strike.delay += *time,
-                Effect::LatencyBetween(least, most) => {
+                FaultEffect::Latency(time) => strike.delay += *time,
+                FaultEffect::LatencyBetween(least, most) => {
                     strike.delay +=
                         *least + most.saturating_sub(*least).mul_f64(self.random.random());
                 }
-                Effect::OneByOne { each, .. } => strike.each += *each,
+                FaultEffect::OneByOne { each, .. } => strike.each += *each,
                 effect => strike.effect = Some(effect.clone()),
             }
         }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use ccm_cloud::{Call, Claim, CloudError, Detail, ErrorKind, Lookup, NodeIdentity};
 use ccm_sim::{
     cloud::{Operation, SimCloud, SimInstance},
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 use futures::StreamExt as _;
 use tokio::time::Instant;
@@ -65,7 +65,7 @@ async fn a_crash_fails_calls_at_once_and_a_restart_heals() {
     let cloud = place.client().await.unwrap();
     let instances = instances(&cloud).await;
 
-    let hang = sim.faults().add(Fault::new(Effect::Hang).on(Operation::Lookup));
+    let hang = sim.faults().add(Fault::new(FaultEffect::Hang).on(Operation::Lookup));
     let node = [NodeIdentity::named("node-00001")];
     let started = Instant::now();
     let (answers, ()) = tokio::join!(instances.lookup(&node, Detail::Everything, call()), async {
@@ -100,7 +100,7 @@ async fn a_stop_finishes_calls_and_accepts_no_connections() {
     let served = Served::start(sim.clone(), &place.socket("s"), None).await;
     let cloud = place.client().await.unwrap();
     let instances = instances(&cloud).await;
-    sim.faults().add(Fault::new(Effect::Latency(Duration::from_millis(300))).times(1));
+    sim.faults().add(Fault::new(FaultEffect::Latency(Duration::from_millis(300))).times(1));
     let (list, ()) = tokio::join!(instances.list(call()), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         served.stop().await;
@@ -186,7 +186,7 @@ async fn every_call_passes_the_gate() {
     instances.list(call()).await.unwrap();
     cloud.health(call()).await.unwrap();
     let wait = Duration::from_secs(9);
-    sim.faults().add(Fault::new(Effect::Throttle { retry_after: Some(wait) }).times(1));
+    sim.faults().add(Fault::new(FaultEffect::Throttle { retry_after: Some(wait) }).times(1));
     instances.list(call()).await.unwrap_err();
 
     let reported = place.gate.take();
@@ -209,7 +209,7 @@ async fn every_call_passes_the_gate() {
     );
 
     // A cloud may also throttle when the call succeeds and only the results for nodes report it.
-    sim.faults().add(Fault::new(Effect::Throttle { retry_after: Some(wait) }).times(1));
+    sim.faults().add(Fault::new(FaultEffect::Throttle { retry_after: Some(wait) }).times(1));
     instances.lookup(&nodes[..2], Detail::Everything, call()).await;
     let reported = place.gate.take();
     let [(_, report)] = reported.as_slice() else { panic!("{reported:?}") };
@@ -251,7 +251,7 @@ async fn each_item_is_reported_and_what_concerns_the_cloud_fails_the_call() {
         let failing_names: Vec<_> =
             names.iter().take(failing).map(|name| format!("default/{name}")).collect();
         let trouble = Trouble::Fail(CloudError::new(kind, "no"));
-        sim.faults().add(Fault::new(Effect::LoadBalancers(failing_names, trouble)));
+        sim.faults().add(Fault::new(FaultEffect::LoadBalancers(failing_names, trouble)));
         let all: Vec<_> = names.iter().take(of).map(|name| unwanted(name)).collect();
         place.gate.take();
         place.gate.items.lock().clear();

@@ -10,7 +10,7 @@ use ccm_sim::{
     cloud::{
         Operation, RouteCalls, SimCloud, SimInstance, balancers::SimBalancer, routes::SimRoute,
     },
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 use futures::StreamExt as _;
 use ipnet::IpNet;
@@ -40,7 +40,7 @@ async fn large_lookups_are_split_and_counted() {
         assert_eq!(counted.nodes_looked_up, u64::try_from(count).unwrap());
     }
     // One refused part affects only its own nodes.
-    let refused = Fault::new(Effect::Unavailable).on(Operation::Lookup).after(1).times(1);
+    let refused = Fault::new(FaultEffect::Unavailable).on(Operation::Lookup).after(1).times(1);
     wire.sim.faults().add(refused);
     let answers = instances.lookup(&nodes, Detail::Everything, call()).await;
     let failed: Vec<_> = answers.iter().map(Result::is_err).collect();
@@ -85,15 +85,15 @@ async fn lists_are_read_page_by_page() {
     assert_eq!(wire.sim.reset_calls().routes, three);
     for pages in 1..3 {
         wire.sim.faults().clear();
-        wire.sim.faults().add(Fault::new(Effect::Unavailable).after(pages));
+        wire.sim.faults().add(Fault::new(FaultEffect::Unavailable).after(pages));
         let error = routes.list(&cluster, call()).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Unavailable);
     }
     wire.sim.faults().clear();
-    wire.sim.faults().add(Fault::new(Effect::Unavailable).after(1));
+    wire.sim.faults().add(Fault::new(FaultEffect::Unavailable).after(1));
     assert_eq!(list().await.unwrap_err().kind, ErrorKind::Unavailable);
     wire.sim.faults().clear();
-    wire.sim.faults().add(Fault::new(Effect::Unavailable).after(2));
+    wire.sim.faults().add(Fault::new(FaultEffect::Unavailable).after(2));
     assert_eq!(instances.list(call()).await.unwrap_err().kind, ErrorKind::Unavailable);
 }
 
@@ -150,7 +150,7 @@ async fn a_call_that_is_too_large_has_several_messages() {
     assert_eq!((calls.apply, calls.items, wire.sim.router().version()), (3, 5, 3));
     // Others change the table between two messages.
     let names = vec![create(8).destination().to_string()];
-    wire.sim.faults().add(Fault::new(Effect::Routes(names, Trouble::Overtake)));
+    wire.sim.faults().add(Fault::new(FaultEffect::Routes(names, Trouble::Overtake)));
     let answers = apply(&wire.cloud, &[6, 7, 8, 9].map(create), Some(&version()), call()).await;
     let busy = Some(ErrorKind::Busy);
     assert_eq!(kinds(answers), [None, None, busy, busy]);
@@ -164,8 +164,8 @@ async fn an_item_that_hangs_affects_no_others() {
     let late = Some(ErrorKind::Timeout);
     wire.sim
         .faults()
-        .add(Fault::new(Effect::LoadBalancers(vec!["default/b".to_owned()], Trouble::Hang)));
-    wire.sim.faults().add(Fault::new(Effect::Routes(
+        .add(Fault::new(FaultEffect::LoadBalancers(vec!["default/b".to_owned()], Trouble::Hang)));
+    wire.sim.faults().add(Fault::new(FaultEffect::Routes(
         vec!["10.244.1.0/24".to_owned(), "10.0.0.1".to_owned()],
         Trouble::Hang,
     )));

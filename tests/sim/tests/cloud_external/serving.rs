@@ -14,7 +14,7 @@ use ccm_external::proto::{
 use ccm_external_server::Listener;
 use ccm_sim::{
     cloud::SimCloud,
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
 };
 use tonic::{Code, transport::Channel};
 
@@ -146,7 +146,7 @@ async fn a_wrong_number_of_answers_is_rejected() {
     let instances = instances(&cloud).await;
     let nodes: Vec<_> = known.iter().map(|instance| NodeIdentity::named(&instance.name)).collect();
     for more in [-1, 1, -100] {
-        sim.faults().add(Fault::new(Effect::AnswerCount(more)).times(1));
+        sim.faults().add(Fault::new(FaultEffect::AnswerCount(more)).times(1));
         let answers = instances.lookup(&nodes, Detail::Everything, call()).await;
         assert_eq!(answers.len(), nodes.len());
         let malformed = answers.iter().filter(|answer| {
@@ -168,7 +168,7 @@ async fn a_cloud_that_exceeds_its_deadline_is_cancelled() {
 
     let place = Place::new();
     let sim = SimCloud::new();
-    sim.faults().add(Fault::new(Effect::Hang));
+    sim.faults().add(Fault::new(FaultEffect::Hang));
     let served = Served::start(sim, &place.socket("s"), None).await;
     place.configure(&served.endpoint);
     let cloud = place.client().await.unwrap();

@@ -8,7 +8,7 @@ use ccm_cloud::{
 };
 use ccm_sim::{
     cloud::{SimCloud, SimInstance, routes::TargetKind},
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::time::Instant;
@@ -72,7 +72,9 @@ async fn the_transport_does_not_change_answers() {
         let kind = ErrorKind::ALL[usize::try_from(seed).unwrap() % ErrorKind::ALL.len()];
         let error = CloudError::new(kind, format!("words of {seed}")).with_request_id("r");
         wire.sim.faults().clear();
-        wire.sim.faults().add(Fault::new(Effect::FailNodes(vec!["n1".into(), "n7".into()], error)));
+        wire.sim
+            .faults()
+            .add(Fault::new(FaultEffect::FailNodes(vec!["n1".into(), "n7".into()], error)));
         let nodes: Vec<_> = (0..50).map(|_| node(&mut random)).collect();
         let direct = wire.sim.instances().unwrap().unwrap();
         let wired = wire.cloud.instances().unwrap().unwrap();
@@ -152,7 +154,7 @@ async fn errors_arrive_whole() {
         let rich =
             bare.clone().with_request_id("req-4711").with_retry_after(Duration::from_millis(2500));
         for error in [bare, rich.clone()] {
-            let fault = wire.sim.faults().add(Fault::new(Effect::Error(error.clone())));
+            let fault = wire.sim.faults().add(Fault::new(FaultEffect::Error(error.clone())));
             let answers = instances.lookup(&nodes, Detail::Everything, call()).await;
             assert_eq!(answers, [Err(error.clone()), Err(error.clone())]);
             assert_eq!(instances.list(call()).await, Err(error.clone()));
@@ -161,8 +163,10 @@ async fn errors_arrive_whole() {
         }
         for error in [rich.clone().about("floatingip"), rich.that_may_be_done()] {
             let trouble = Trouble::Fail(error.clone());
-            wire.sim.faults().add(Fault::new(Effect::LoadBalancers(Vec::new(), trouble.clone())));
-            wire.sim.faults().add(Fault::new(Effect::Routes(Vec::new(), trouble)));
+            wire.sim
+                .faults()
+                .add(Fault::new(FaultEffect::LoadBalancers(Vec::new(), trouble.clone())));
+            wire.sim.faults().add(Fault::new(FaultEffect::Routes(Vec::new(), trouble)));
             assert_eq!(ensure(&wire.cloud, &web, call()).await, [Err(error.clone())]);
             let balancers = wire.cloud.load_balancers().unwrap().unwrap();
             let previews = gather(balancers.preview(&web, call()), 1).await;
@@ -181,7 +185,7 @@ async fn a_deadline_holds() {
     let wire = Wire::new(SimCloud::new()).await;
     let nodes: Vec<_> =
         (0..600).map(|number| NodeIdentity::named(format!("node-{number:05}"))).collect();
-    wire.sim.faults().add(Fault::new(Effect::Hang));
+    wire.sim.faults().add(Fault::new(FaultEffect::Hang));
     let hasty = || Call::routine(Duration::from_millis(250));
     let (cloud, instances) = (Arc::clone(&wire.cloud), wire.cloud.instances().unwrap().unwrap());
     let is_timeout = |error: CloudError, maybe_done| {

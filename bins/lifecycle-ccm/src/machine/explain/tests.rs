@@ -345,7 +345,7 @@ fn a_budget_that_is_used_up_is_free_again_at_a_time() {
     machine.parameters.policy.budget = Limit::Count(1);
     let deleted = [(at(900), "uid-other".into())].into_iter().collect();
     let left = super::super::event::HandoverNote { deleted, ..Default::default() };
-    machine.apply(Event::Began(left), at(950));
+    machine.apply(Event::TermBegins(left), at(950));
     let (machine, _) = after(machine, &Ok(gone(ProofMethod::ById)));
     let used = "but --node-deletion-budget is used up; 2 answers";
     let until = "wait: the budget allows more at 1970-01-01T00:25:00Z, in 7 min; to delete it now: kubectl annotate node a quartet.dev/deletion-approved=yes";

@@ -89,15 +89,15 @@ fn an_answer_does_not_bring_back_what_the_watch_has_replaced() {
         ("11", "u", "later", "later"),
         ("odd", "u", "odd", "later"),
     ] {
-        nodes.answered(&with(version, uid, label));
+        nodes.apply_answer(&with(version, uid, label));
         let known = nodes.get("a").unwrap();
         assert_eq!(*known.labels["label"], *expect, "{version} {uid}");
     }
     nodes.forget("a", "another");
     assert!(nodes.get("a").is_some(), "it is another node that is gone");
-    nodes.answered(&with("12", "u", "gone"));
+    nodes.apply_answer(&with("12", "u", "gone"));
     nodes.forget("a", "u");
-    nodes.answered(&with("13", "u", "gone"));
+    nodes.apply_answer(&with("13", "u", "gone"));
     assert!(nodes.get("a").is_none());
 }
 

@@ -20,7 +20,7 @@ impl Machine {
         }
         let changes = own.plan.as_ref().filter(|plan| plan.needs_brake());
         let Some(Pause::Held(hold)) = self.would_pause(node, now) else {
-            let cause = |plan: &Plan| format!("{}; the brake is released", of(plan));
+            let cause = |plan: &Plan| format!("{}; the brake is released", changes_text(plan));
             return changes
                 .map(|plan| Explanation::new(ObjectState::Working, cause(plan), fixes::WAIT));
         };
@@ -53,14 +53,16 @@ impl Machine {
             return None;
         }
         let Some(Pause::Gathers(until)) = self.would_pause(node, now) else { return None };
-        let cause =
-            format!("{}; changes of other nodes that come with it are gathered first", of(plan));
+        let cause = format!(
+            "{}; changes of other nodes that come with it are gathered first",
+            changes_text(plan)
+        );
         let told = Explanation::new(ObjectState::Working, cause, fixes::WAIT);
         Some(Explanation { next: moment(until, now), ..told })
     }
 }
 
 /// Returns the changes, in words.
-fn of(plan: &Plan) -> String {
+fn changes_text(plan: &Plan) -> String {
     plan.changes().map(|(_, note)| note.to_string()).collect::<Vec<_>>().join("; ")
 }

@@ -148,7 +148,7 @@ fn braked(others: usize, second: u64) -> Explanation {
 /// wants another zone for this one as well.
 fn over_budget() -> Machine {
     let mut machine = Machine::new(Params { per_second: None, ..params() });
-    machine.apply(Event::Leads, at(0));
+    machine.apply(Event::StoreIsNew, at(0));
     for name in ["a", "b", "c"] {
         work(&mut machine, &ready_in(name, "z1"), moved(name), 0);
     }
@@ -181,7 +181,7 @@ fn with_params(change: impl FnOnce(&mut Params), node: Node, answer: LookupResul
     let mut changed = params();
     change(&mut changed);
     let mut machine = Machine::new(changed);
-    machine.apply(Event::Leads, at(0));
+    machine.apply(Event::StoreIsNew, at(0));
     work(&mut machine, &node, answer, 0);
     machine.explain("one", &shown(node), at(NOW))
 }

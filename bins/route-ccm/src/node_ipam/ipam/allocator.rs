@@ -230,7 +230,7 @@ impl Allocator {
 
     /// Reserves one block of each cluster CIDR for the node, or nothing at all. A node keeps what
     /// is reserved for it until it shows its pod CIDRs, or is gone: an earlier write may be carried
-    /// out later. The caller writes the blocks and tells the [answer](Self::answered).
+    /// out later. The caller writes the blocks and tells the [answer](Self::record_outcome).
     ///
     /// # Errors
     ///
@@ -284,7 +284,7 @@ impl Allocator {
 
     /// Records the outcome of the write of a reservation. Without an answer it counts as unknown. `node` is the node
     /// in the answer, or else the one that was written.
-    pub fn answered(&mut self, node: &Node, written: Written) {
+    pub fn record_outcome(&mut self, node: &Node, written: Written) {
         let gone = self.gone.get_mut(&*node.uid).map(|gone| &mut gone.record);
         let Some(record) = self.nodes.get_mut(&*node.uid).or(gone) else { return };
         if let Some(writes) = record.writes.as_mut() {
@@ -308,8 +308,8 @@ impl Allocator {
         }
     }
 
-    /// Records that the node gets other blocks. Those that it has shown are held under a UID of
-    /// their own, until their routes are gone. A node can lose pod CIDRs more than once.
+    /// Records that the node gets other blocks. The blocks that it has shown are held under an
+    /// artificial UID until their routes are gone. A node can lose pod CIDRs more than once.
     fn give_up(&mut self, uid: &str, now: At) {
         let Some(record) = self.nodes.get(uid).cloned() else { return };
         self.remember(uid, &record);

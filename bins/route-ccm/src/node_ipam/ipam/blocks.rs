@@ -104,9 +104,9 @@ impl Pool {
         Some(IpNet::new(address.addr(), length).ok()?.trunc())
     }
 
-    /// Returns true if the network contains all blocks. No node needs that, unless there is one
-    /// block: with it the credentials of one kubelet would take the blocks of all nodes. So it does
-    /// not take any.
+    /// Returns true if the network contains all blocks, and there is more than one. No node needs
+    /// all blocks: with such a network in its spec, one kubelet could take the blocks of all nodes.
+    /// So a network like this takes no block.
     pub(super) fn is_all(&self, network: IpNet) -> bool {
         self.bits() > 0 && network.contains(&self.range.network)
     }

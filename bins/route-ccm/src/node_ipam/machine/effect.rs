@@ -1,3 +1,5 @@
+//! The effects of the machine of node IPAM.
+
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::{At, RetryClass};
@@ -17,15 +19,15 @@ pub(crate) enum Effect {
     Write { node: Arc<Node>, cidrs: Vec<IpNet> },
     /// Queue the node.
     Queue(Name, Priority),
-    /// Its turn is over: the next failure is the first one.
+    /// The node's turn is over: the next failure is the first one.
     Forget(Name),
-    /// It is gone.
+    /// The node is gone: remove it from the queue.
     Remove(Name),
-    /// Queue it again after this time.
+    /// Queue the node again after this time.
     RetryEvery(Name, Duration),
-    /// Queue it again after a failure.
+    /// Queue the node again after a failure.
     RetryAs(Name, RetryClass),
-    /// Queue it again after a refused write. The event is on this node.
+    /// Queue the node again after a refused write. The event is on this node.
     RetryRefused { name: Name, error: ApiError, told: Option<Arc<Node>> },
     /// Check the condition of the node.
     Condition(Name, Priority),

@@ -1,3 +1,5 @@
+//! The events of the machine of node IPAM.
+
 use std::sync::Arc;
 
 use ccm_base::At;
@@ -13,7 +15,7 @@ use crate::{networks::BlockSizes, node_ipam::ipam::HeldBlocks};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// The term begins. The nodes are not read in it yet.
-    Leads,
+    TermBegins,
     /// The nodes are read.
     Begin(Begin),
     /// A node is new, or has changed.

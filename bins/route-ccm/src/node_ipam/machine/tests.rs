@@ -40,7 +40,7 @@ pub(super) fn begun(nodes: Vec<Arc<Node>>) -> Machine {
     let sizes = config.sizes(None, at(0));
     let hold = HoldUntil { grace: GRACE, routes: false };
     let mut machine = Machine::new(Fixed { config, hold, is_observing: false });
-    machine.apply(Event::Leads, at(0));
+    machine.apply(Event::TermBegins, at(0));
     machine.apply(Event::Begin(Begin { nodes, held: Vec::new(), sizes }), at(0));
     machine
 }

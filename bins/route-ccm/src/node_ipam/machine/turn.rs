@@ -160,7 +160,7 @@ impl Machine {
         let show = Effect::Show { node: Arc::clone(node), cidrs: cidrs.clone(), held: None };
         if self.fixed.is_observing {
             if let Some(core) = &mut self.core {
-                core.allocator.answered(node, Written::No);
+                core.allocator.record_outcome(node, Written::No);
             }
             return effects.extend([show, Effect::Forget(Name::clone(&node.name))]);
         }

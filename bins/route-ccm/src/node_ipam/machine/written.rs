@@ -25,7 +25,7 @@ impl Machine {
         match answer {
             Ok(answer) => {
                 let outcome = outcome(&cidrs, &answer);
-                self.answered(&answer, outcome);
+                self.record_outcome(&answer, outcome);
                 let end = match outcome {
                     ipam::Written::Yes => WriteEnd::Stored,
                     _ => WriteEnd::NotStored,
@@ -45,9 +45,9 @@ impl Machine {
         }
     }
 
-    fn answered(&mut self, node: &Node, outcome: ipam::Written) {
+    fn record_outcome(&mut self, node: &Node, outcome: ipam::Written) {
         if let Some(core) = &mut self.core {
-            core.allocator.answered(node, outcome);
+            core.allocator.record_outcome(node, outcome);
         }
     }
 
@@ -121,7 +121,10 @@ impl Machine {
         // A write that the API server refuses is not carried out. Nothing is known about all
         // others.
         let is_uncertain = error.as_ref().is_some_and(ApiError::is_uncertain);
-        self.answered(node, if is_uncertain { ipam::Written::Unknown } else { ipam::Written::No });
+        self.record_outcome(
+            node,
+            if is_uncertain { ipam::Written::Unknown } else { ipam::Written::No },
+        );
         // The next renewal extends a term that is only too short.
         let Some(error) = error else {
             return effects.push(Effect::RetryAs(name, RetryClass::Retry));

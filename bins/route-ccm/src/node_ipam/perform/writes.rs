@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use ccm_controller::{
-    machine::Door,
+    machine::{Door, log_unexpected},
     writer::{Stopped, Writer},
 };
 use ccm_kube::write::Patch;
 use ccm_objects::Node;
+use ipnet::IpNet;
 
-use super::Perform;
+use super::Performer;
 use crate::node_ipam::machine::{Effect, Event, Machine, Written};
 
 /// Makes the writes that follow from events.
 pub(crate) struct Writes {
     pub(crate) door: Door<Machine>,
-    pub(crate) perform: Arc<Perform>,
+    pub(crate) performer: Arc<Performer>,
     /// `None` for an observer.
     pub(crate) writer: Option<Writer<Node>>,
 }
@@ -23,17 +24,24 @@ pub(crate) struct Writes {
 impl Writes {
     /// Applies an event, and makes the write that follows from it.
     pub(crate) async fn apply(&self, event: Event) {
-        for request in self.perform.perform(self.door.apply(event)) {
-            if let (Effect::Write { node, cidrs }, Some(writer)) = (request, &self.writer) {
-                let patch = Patch::default().with_spec("podCIDRs", &cidrs);
-                let patch = patch.with_spec("podCIDR", &cidrs.first());
-                let answer = writer.patch(&node, &patch).await.map_err(|why| sent(&node, &why));
-                let now = self.perform.store.get(&node.name);
-                let written = Written { asked: node, cidrs, node: now, answer };
-                let event = Event::Written(Box::new(written));
-                drop(self.perform.perform(self.door.apply(event)));
+        for request in self.performer.perform(self.door.apply(event)) {
+            match (request, &self.writer) {
+                (Effect::Write { node, cidrs }, Some(writer)) => {
+                    self.write(writer, node, cidrs).await;
+                }
+                (other, _) => log_unexpected(&other),
             }
         }
+    }
+
+    async fn write(&self, writer: &Writer<Node>, node: Arc<Node>, cidrs: Vec<IpNet>) {
+        let patch = Patch::default().with_spec("podCIDRs", &cidrs);
+        let patch = patch.with_spec("podCIDR", &cidrs.first());
+        let answer = writer.patch(&node, &patch).await.map_err(|why| sent(&node, &why));
+        let now = self.performer.store.get(&node.name);
+        let written = Written { asked: node, cidrs, node: now, answer };
+        let event = Event::Written(Box::new(written));
+        self.performer.perform(self.door.apply(event)).iter().for_each(log_unexpected);
     }
 }
 

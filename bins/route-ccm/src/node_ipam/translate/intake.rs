@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ccm_controller::machine::Door;
+use ccm_controller::machine::{Door, log_unexpected};
 use ccm_kube::store::Change;
 use ccm_objects::Node;
 
@@ -11,7 +11,7 @@ use crate::{
     node_ipam::{
         ipam::HeldBlocks,
         machine::{Begin, Event, Machine},
-        perform::Perform,
+        perform::Performer,
     },
 };
 
@@ -30,10 +30,10 @@ pub(crate) fn event(change: &Change<Node>) -> Event {
 /// made it: what the list does not have yet is applied after the list.
 pub(crate) fn begin(
     door: &Door<Machine>,
-    perform: &Perform,
+    performer: &Performer,
     held: Vec<HeldBlocks>,
     sizes: BlockSizes,
 ) {
-    let list = || Event::Begin(Begin { nodes: perform.store.list(), held, sizes });
-    drop(perform.perform(door.apply_made(list)));
+    let list = || Event::Begin(Begin { nodes: performer.store.list(), held, sizes });
+    performer.perform(door.apply_made(list)).iter().for_each(log_unexpected);
 }

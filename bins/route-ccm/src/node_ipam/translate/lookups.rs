@@ -7,6 +7,7 @@ use ccm_cloud::{Call, Claim, Cloud};
 use ccm_controller::{
     instances,
     lookups::{Asker, NextStep, Stage, Work},
+    machine::log_unexpected,
     queue::BatchWindowConfig,
     workers,
 };
@@ -36,11 +37,11 @@ impl Lookups {
         let found = Arc::clone(&self.writes);
         let give = move |work| {
             let writes = Arc::clone(&found);
-            async move { answered(&writes, work).await }
+            async move { handle_answer(&writes, work).await }
         };
         let (workers, give) = workers::channel(WRITERS, || WRITERS, token.clone(), give);
         let (cloud, writes) = (Arc::clone(&self.cloud), Arc::clone(&self.writes));
-        let (store, queue) = (&writes.perform.store, &writes.perform.queue);
+        let (store, queue) = (&writes.performer.store, &writes.performer.queue);
         let asker = Questions { lookups: self, workers };
         let stage = Stage::new(asker, &cloud, store, queue, closing);
         tokio::join!(stage.run(BatchWindowConfig::default(), token), give);
@@ -48,8 +49,8 @@ impl Lookups {
 }
 
 /// Handles the cloud's answer about a node.
-async fn answered(writes: &Writes, Work { node: asked, answer }: Work) {
-    let (store, queue) = (&writes.perform.store, &writes.perform.queue);
+async fn handle_answer(writes: &Writes, Work { node: asked, answer }: Work) {
+    let (store, queue) = (&writes.performer.store, &writes.performer.queue);
     let (node, failures) = (store.get(&asked.name), queue.failures(&asked.name));
     let name = Name::clone(&asked.name);
     let found = Found { asked, node, answer, failures };
@@ -65,8 +66,8 @@ struct Questions {
 
 impl Questions {
     fn tell(&self, event: Event) {
-        let Writes { door, perform, .. } = &*self.lookups.writes;
-        drop(perform.perform(door.apply(event)));
+        let Writes { door, performer, .. } = &*self.lookups.writes;
+        performer.perform(door.apply(event)).iter().for_each(log_unexpected);
     }
 }
 
@@ -94,6 +95,6 @@ impl Asker for Questions {
     }
 
     fn done(&self, name: &Name) {
-        self.lookups.writes.perform.queue.done(name);
+        self.lookups.writes.performer.queue.done(name);
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use ccm_controller::machine::Door;
+use ccm_controller::machine::{Door, log_unexpected};
 use tokio::time::{sleep, sleep_until};
 
 use crate::node_ipam::{
     ipam::HeldBlocks,
     machine::{Effect, Event, Machine},
-    perform::Perform,
+    perform::Performer,
 };
 
 /// How long to wait for more nodes that are deleted at the same time.
@@ -19,21 +19,21 @@ const IDLE: Duration = Duration::from_mins(1);
 /// Looks at the time. Never returns.
 pub(crate) async fn run(
     door: &Door<Machine>,
-    perform: &Perform,
+    performer: &Performer,
     leave: &(dyn Fn(Vec<HeldBlocks>) + Send + Sync),
 ) {
     loop {
         let mut due = door.timeline().now() + IDLE;
-        for request in perform.perform(door.apply(Event::Time)) {
+        for request in performer.perform(door.apply(Event::Time)) {
             match request {
                 Effect::Leave(held) => leave(held),
                 Effect::Due(at) => due = due.min(at),
-                _ => {}
+                other => log_unexpected(&other),
             }
         }
         tokio::select! {
             () = sleep_until(door.timeline().instant(due)) => {}
-            () = perform.wake.notified() => {}
+            () = performer.wake.notified() => {}
         }
         sleep(COALESCE).await;
     }

@@ -11,11 +11,11 @@ use crate::node_ipam::{machine::Event, perform::writes::Writes};
 
 /// Works on the queue until the token is cancelled.
 pub(crate) async fn run(writes: Arc<Writes>, token: CancellationToken) {
-    let queue = writes.perform.queue.clone();
+    let queue = writes.performer.queue.clone();
     let work = move |name: Name| {
         let writes = Arc::clone(&writes);
         async move {
-            let node = writes.perform.store.get(&name);
+            let node = writes.performer.store.get(&name);
             writes.apply(Event::Turn { name, node }).await;
         }
     };

@@ -133,7 +133,7 @@ impl Machine {
             // The next attempt is a different change.
             self.planner.node_changed([destination].into_iter());
         }
-        self.listing.answered(now, &planned.change, answer, must_look);
-        view.is_some_and(|view| self.progress.answered(destination, answer, view))
+        self.listing.record_answer(now, &planned.change, answer, must_look);
+        view.is_some_and(|view| self.progress.record_answer(destination, answer, view))
     }
 }

@@ -1,3 +1,5 @@
+//! The effects of the machine of routes.
+
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::At;
@@ -35,9 +37,9 @@ pub(crate) enum Effect {
     Condition(Name, Priority),
     /// The condition is written, so the next failure is the first one.
     ForgetCondition(Name),
-    /// Check it again after this time.
+    /// Check the condition of the node again after this time.
     ConditionEvery(Name, Duration),
-    /// Check it again after a failure: the write was not sent.
+    /// Check the condition of the node again after a failure: the write was not sent.
     ConditionAgain(Name),
     /// A condition was refused. `is_told` if the user learns it.
     ConditionRefused { node: Arc<Node>, error: ApiError, is_told: bool },

@@ -1,3 +1,5 @@
+//! The events of the machine of routes.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use ccm_base::At;

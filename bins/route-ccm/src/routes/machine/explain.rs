@@ -360,7 +360,8 @@ impl About<'_> {
         all.filter(|(name, _)| *name == view.node.name).map(|(_, problem)| problem)
     }
 
-    /// Returns the node that has the pod CIDR. Of several, the one that gets the route.
+    /// Returns the node that has the pod CIDR. If several have it, it returns the one
+    /// that gets the route.
     fn node_with(&self, cidr: IpNet) -> Option<&NodeView> {
         let served = self.asked.pass.nodes.iter().filter(|view| view.left_out.is_none());
         let have: Vec<_> = served.filter(|view| view.pod_cidrs().any(|one| one == cidr)).collect();

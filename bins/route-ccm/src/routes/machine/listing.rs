@@ -47,9 +47,10 @@ pub(super) struct Listing {
     /// When to list because of an answer.
     look_at: Option<At>,
     /// True if others have changed the table since the last list began, so that its version is
-    /// useless. With it, the number of lists in a row that have begun because of that, without a
-    /// change since.
+    /// useless.
     pub(super) is_stale: bool,
+    /// The number of lists in a row that have begun because the table was stale, without a change
+    /// by this process in between.
     conflicts: u32,
     /// The lists in a row that have failed.
     failed: Retry,
@@ -124,7 +125,7 @@ impl Listing {
     }
 
     /// Learns from the answer to a change. `must_look`: the table must be listed before the next plan.
-    pub(super) fn answered(
+    pub(super) fn record_answer(
         &mut self,
         now: At,
         change: &RouteChange,

@@ -43,7 +43,8 @@ impl Machine {
         effects.push(Effect::Due(due.into_iter().flatten().fold(now + IDLE, At::min)));
     }
 
-    /// Returns when to plan again. Before the first list there is nothing to change.
+    /// Plans a pass, and adds its effects. Returns when to plan again. Before the first list there is
+    /// nothing to change.
     fn plan(
         &mut self,
         pass: &Pass,

@@ -72,8 +72,8 @@ impl Progress {
         complete
     }
 
-    /// Looks at the nodes as long as no table was listed, for this reason: those that join lack their routes, and
-    /// more is not known. What other nodes show is the word of a leader who knew the table.
+    /// Looks at the nodes as long as no table was listed, for this reason. Nodes that join lack
+    /// their routes. The conditions of other nodes stay: a leader with a table wrote them.
     pub(super) fn unlisted(&mut self, now: At, nodes: &[NodeView], why: &str) -> Counts {
         let mut counts = Counts::default();
         nodes.iter().filter_map(|view| view.left_out).for_each(|why| counts.left_out(why));
@@ -96,7 +96,7 @@ impl Progress {
         counts
     }
 
-    /// Returns the nodes that have had no pod CIDRs for [`BARE`].
+    /// Records the nodes without pod CIDRs. Returns those that have had none of them for [`BARE`].
     pub(super) fn bare<'a>(&mut self, now: At, nodes: &'a [NodeView]) -> Vec<&'a NodeView> {
         let before = mem::take(&mut self.bare);
         let served = nodes.iter().filter(|view| view.left_out.is_none());
@@ -112,7 +112,7 @@ impl Progress {
     }
 
     /// Records the answer to a change about this node. Returns true if it has all its routes now.
-    pub(super) fn answered(
+    pub(super) fn record_answer(
         &mut self,
         destination: IpNet,
         answer: &Result<AppliedChange, CloudError>,

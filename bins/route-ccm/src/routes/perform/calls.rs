@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ccm_cloud::{
     Call as Limits, CloudError, ClusterId, Detail, RouteChange, RouteTarget, TargetState,
 };
-use ccm_controller::{instances, workers};
+use ccm_controller::{instances, machine::log_unexpected, workers};
 use futures::StreamExt as _;
 use tokio::{sync::mpsc, time::timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -52,10 +52,9 @@ impl Calls {
                     Event::Ended
                 }
             };
-            self.parts.apply(event, |request| {
-                if let Effect::Call(call) = request {
-                    open.push(call);
-                }
+            self.parts.apply(event, |request| match request {
+                Effect::Call(call) => open.push(call),
+                other => log_unexpected(&other),
             });
         }
     }
@@ -130,7 +129,7 @@ impl Calls {
             Ok(routes) => routes,
             Err(error) => {
                 for planned in batch {
-                    self.answered(planned, Err(error.clone()), true);
+                    self.handle_answer(planned, Err(error.clone()), true);
                 }
                 return;
             }
@@ -146,17 +145,17 @@ impl Calls {
         while let Ok(Some((place, answer))) = timeout_at(limits.end + GRACE, stream.next()).await {
             let Some(planned) = open.get_mut(place).and_then(Option::take) else { continue };
             failures += usize::from(answer.as_ref().is_err_and(is_failure));
-            self.answered(planned, answer, replaces);
+            self.handle_answer(planned, answer, replaces);
         }
         for planned in open.into_iter().flatten() {
             failures += 1;
-            self.answered(planned, Err(limits.late().that_may_be_done()), replaces);
+            self.handle_answer(planned, Err(limits.late().that_may_be_done()), replaces);
         }
-        self.parts.perform.metrics.synced(failures);
+        self.parts.performer.metrics.synced(failures);
     }
 
     /// Handles the cloud's answer about one change.
-    fn answered(
+    fn handle_answer(
         &self,
         planned: Planned,
         answer: Result<ccm_cloud::AppliedChange, CloudError>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_base::clock;
-use ccm_controller::writer::Writer;
+use ccm_controller::{machine::log_unexpected, writer::Writer};
 use ccm_kube::write::{ConditionChange, StatusPatch};
 use ccm_objects::Node;
 
@@ -26,8 +26,11 @@ impl Conditions {
     /// Applies an event, and makes the write that follows from it.
     pub(crate) async fn apply(&self, event: Event) {
         let mut write = None;
-        self.parts.apply(event, |request| write = Some(request));
-        if let Some(Effect::Write { node, condition }) = write {
+        self.parts.apply(event, |request| match request {
+            Effect::Write { node, condition } => write = Some((node, condition)),
+            other => log_unexpected(&other),
+        });
+        if let Some((node, condition)) = write {
             self.parts.tell(Event::Written(Box::new(self.write(&node, condition).await)));
         }
     }
@@ -56,6 +59,6 @@ impl Conditions {
     /// Returns the reason why the node does not have pod CIDRs, if this program does not assign any
     /// now.
     pub(crate) fn lack(&self, name: &str) -> Option<String> {
-        self.parts.perform.ipam.as_ref()?.lack(name)
+        self.parts.performer.ipam.as_ref()?.lack(name)
     }
 }

@@ -73,7 +73,7 @@ impl Cases {
         }
     }
 
-    /// Returns the targets to ask about now.
+    /// Opens a case for each new target. Returns the targets to ask about now.
     pub fn due<'a>(
         &mut self,
         now: At,
@@ -92,7 +92,7 @@ impl Cases {
     }
 
     /// Records the cloud's answer. `found`: the same answer found a target of a node.
-    pub fn answered(
+    pub fn record_answer(
         &mut self,
         now: At,
         target: RouteTarget,

@@ -94,7 +94,7 @@ impl Claims {
     }
 
     /// Records that the cloud has answered about the instance of a node.
-    pub(super) fn answered(&mut self, now: At, claim: Claim, answer: &LookupResult) {
+    pub(super) fn record_answer(&mut self, now: At, claim: Claim, answer: &LookupResult) {
         let Claim { node, targets } = claim;
         let is_unauthorized =
             answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Unauthorized);

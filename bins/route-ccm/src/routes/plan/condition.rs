@@ -15,7 +15,7 @@ pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 /// Upstream's reason and message of a node without a route.
 const NOT_CREATED: &str = "NoRouteCreated";
 const FAILED: &str = "RouteController failed to create a route";
-/// The begin of what is said of a node without pod CIDRs.
+/// The first words of the message about a node without pod CIDRs.
 const NO_CIDRS: &str = "the node has no pod CIDRs";
 
 /// How long a node may lack routes before it is marked: the route of a new node is normally there
@@ -27,7 +27,7 @@ pub const GRACE: Duration = Duration::from_secs(5);
 pub enum Status {
     /// The node has no network.
     True,
-    /// It has one.
+    /// The node has a network.
     False,
 }
 
@@ -83,7 +83,7 @@ fn is_own(condition: &Condition) -> bool {
         && reason.is_some_and(|reason| [NOT_CREATED, NOT_AVAILABLE].contains(&reason))
 }
 
-/// Returns the kind of what a message says: its first words, without numbers, addresses and such.
+/// Returns the kind of a message: its first words, without numbers, addresses and such.
 fn topic(message: &str) -> impl Iterator<Item = &str> {
     let said = [FAILED, NO_CIDRS].into_iter().fold(message, |text, start| {
         text.strip_prefix(start).map_or(text, |text| text.trim_start_matches(": "))
@@ -129,7 +129,8 @@ fn shows(node: &Node, reason: &str) -> bool {
     shown.is_some_and(|shown| shown.reason.as_deref() == Some(reason))
 }
 
-/// Returns the condition to write for a node that has got them, if this program makes no routes.
+/// Returns the condition to write for a node that has pod CIDRs now, if this program makes no
+/// routes.
 pub fn with_cidrs(node: &Node) -> Option<NewCondition> {
     let message = "the node has pod CIDRs; no routes are made (--configure-cloud-routes)";
     let new = || NewCondition::new(Status::False, "CIDRAssigned", message);

@@ -166,8 +166,8 @@ impl<'a> Decider<'a> {
     }
 
     /// Records that a change of this destination is under way. An existing route serves the node,
-    /// unless the change removes it: it may have been sent before the node came. A route that
-    /// carries no traffic is being repaired.
+    /// unless the change removes it: the change may have been sent before the node came. A route
+    /// that carries no traffic is being repaired.
     fn changes(&mut self, destination: IpNet, place: usize, right: &[&Route]) {
         let in_flight = &self.planner.in_flight;
         if right.iter().any(|route| route.defect.is_none() && !in_flight.takes(route)) {
@@ -178,14 +178,15 @@ impl<'a> Decider<'a> {
         self.lack(destination, place, lack);
     }
 
-    /// Records that the route waits for something normal. The last failure says more to the reader.
+    /// Records that the route waits for something normal. If a call failed before, that failure is
+    /// shown instead.
     fn waits(&self, destination: IpNet, how: &str) -> Lack {
         let failure = self.planner.failures.get(destination).map(Failure::lack);
         failure.unwrap_or_else(|| Lack::pending(format!("the route of {destination} {how}")))
     }
 
-    /// Records that the route was made under another cluster's UID, and serves the node: another
-    /// one would serve no better.
+    /// Records that the route was made under another cluster's UID and serves the node, so no second
+    /// route is made.
     fn lent(&mut self, cidr: IpNet, node: &NodeView, route: &Route) {
         let Some(owner) = &route.owner else { return };
         self.plan.counts.foreign -= 1;
@@ -399,8 +400,10 @@ impl<'a> Decider<'a> {
         !self.view.has_instances || route.target.as_ref().is_some_and(confirms)
     }
 
-    /// Decides if the word of a node counts, which has or had the target of the route. A route to a node that is left
-    /// out waits for a person.
+    /// Decides if a node's own statement that the route's target is, or was, its target makes the
+    /// route this cluster's. Asks the cloud about the node if it has not confirmed that, and the
+    /// question is due. The statement of a node that is left out counts without an answer: a route
+    /// to it waits for a person.
     fn word(&mut self, route: &Route, node: &Arc<Node>, left_out: Option<LeftOut>) -> Word {
         let Some(target) = &route.target else { return Word::Counts };
         if route.owner.is_some() || self.is_confirmed(route) {
@@ -417,8 +420,8 @@ impl<'a> Decider<'a> {
         left_out.map_or_else(|| claims.word(target, node), |_| Word::Counts)
     }
 
-    /// Returns the node at this place if it is excluded and only its word makes the route ours. That does not let the
-    /// route go for another node.
+    /// Returns the node at this place if it is left out and only its own statement makes the route
+    /// ours. Such a route is not removed in favour of another node.
     fn claims_alone(&self, route: &Route, place: usize) -> Option<Shared> {
         let view = self.view.nodes.get(place).filter(|view| view.left_out.is_some())?;
         let is_alone = route.owner.is_none() && !self.is_confirmed(route);

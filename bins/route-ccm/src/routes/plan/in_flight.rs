@@ -22,7 +22,8 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// Records that a change of this destination is sent, by which this route goes, if one goes.
+    /// Records that a change of this destination is sent. `old` is the route that the change
+    /// removes.
     pub fn insert(&mut self, destination: IpNet, now: At, old: Option<&Route>) {
         self.sent.insert(destination, (now, old.cloned()));
     }
@@ -32,7 +33,7 @@ impl InFlight {
         self.sent.remove(&destination);
     }
 
-    /// Returns true if the route goes by a change that is not answered yet.
+    /// Returns true if a change that is not answered yet removes the route.
     pub fn takes(&self, route: &Route) -> bool {
         let sent = self.sent.get(&route.destination.trunc());
         sent.is_some_and(|(_, old)| old.as_ref() == Some(route))

@@ -63,7 +63,7 @@ impl Planned {
         }
     }
 
-    /// Returns the route that goes.
+    /// Returns the route that the change removes.
     pub fn old(&self) -> Option<&Route> {
         match &self.change {
             RouteChange::Replace { old, .. } | RouteChange::Delete(old) => Some(old),

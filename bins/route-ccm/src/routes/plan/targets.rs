@@ -43,7 +43,7 @@ pub struct Targets<'a> {
 
 impl<'a> Targets<'a> {
     /// Returns the targets of these nodes.
-    pub fn of(nodes: &'a [NodeView]) -> Self {
+    pub fn new(nodes: &'a [NodeView]) -> Self {
         let mut targets = Self::default();
         let mut order = oldest_first(nodes);
         order.sort_by_key(|(_, view)| right_to_target(view));
@@ -81,9 +81,9 @@ pub(super) fn oldest_first(nodes: &[NodeView]) -> Vec<(usize, &NodeView)> {
 }
 
 /// Returns the right of a node to a target that another node names as well; the smallest key has
-/// the best right. node-ccm holds a new node that has the ID of another machine, so that one takes
-/// nothing from a node that is initialised. A machine that is gone may have left its address to
-/// another one.
+/// the best right. node-ccm holds a new node that has the ID of another machine, so the new node
+/// takes nothing from a node that is initialised. A machine that is gone may have left its address
+/// to another machine.
 fn right_to_target(view: &NodeView) -> impl Ord + use<> {
     let NodeView { node, id, left_out } = view;
     let is_anothers = *left_out == Some(LeftOut::AnotherProvider);

@@ -79,7 +79,7 @@ impl View<'_> {
 pub(super) fn wanted(targets: &Targets<'_>, given: &View<'_>) -> Wanted {
     let nodes = given.nodes;
     let (mut wanted, mut taken, mut approved) = (Wanted::default(), Taken::default(), Vec::new());
-    let usual = Usual::of(nodes, &given.parameters.cluster_cidrs);
+    let usual = Usual::new(nodes, &given.parameters.cluster_cidrs);
     for (place, view) in oldest_first(nodes) {
         if view.left_out.is_some() {
             continue;

@@ -19,7 +19,7 @@ pub(super) struct Usual(BTreeMap<(IpFamily, u8), usize>);
 
 impl Usual {
     /// Returns the pod CIDRs of these nodes.
-    pub(super) fn of(nodes: &[NodeView], cluster_cidrs: &[IpNet]) -> Self {
+    pub(super) fn new(nodes: &[NodeView], cluster_cidrs: &[IpNet]) -> Self {
         let served = nodes.iter().filter(|view| view.left_out.is_none());
         let mut counts = BTreeMap::new();
         for cidr in
@@ -58,7 +58,7 @@ impl View<'_> {
         }
         let is_block =
             |blocks: &Config| blocks.gives(cidr) && blocks.wider_than_block(cidr).is_none();
-        let most = self.parameters.max_pod_cidr.of(family);
+        let most = self.parameters.max_pod_cidr.for_family(family);
         match most {
             _ if blocks.is_some_and(is_block) => None,
             Some(most) => {

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use ccm_controller::passes::{self, NextPass};
+use ccm_controller::{
+    machine::log_unexpected,
+    passes::{self, NextPass},
+};
 use tokio::sync::mpsc;
 
 use crate::routes::{
@@ -34,7 +37,7 @@ impl passes::Pass for Looks {
         self.parts.apply(Event::Pass(Box::new(look)), |request| match request {
             Effect::Call(call) => self.send(call),
             Effect::Due(at) => due = at,
-            _ => {}
+            other => log_unexpected(&other),
         });
         NextPass::At(timeline.instant(due))
     }

@@ -47,7 +47,7 @@ fn service() -> Service {
 
 fn lost(machine: &mut Machine) {
     let loss = Loss { why: "404".to_owned(), is_gone: true };
-    machine.losses.answered(NOW, "uid-1", loss);
+    machine.losses.record_answer(NOW, "uid-1", loss);
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn with(lost: usize, all: usize) -> Losses {
 
 /// Returns the verdicts about the first ones, after an answer of the cloud about each of them.
 fn verdicts(losses: &mut Losses, count: usize, minutes: u32, loss: &Loss) -> Vec<LossVerdict> {
-    (0..count).for_each(|number| losses.answered(at(minutes), &uid(number), loss.clone()));
+    (0..count).for_each(|number| losses.record_answer(at(minutes), &uid(number), loss.clone()));
     (0..count).map(|number| losses.decide(&uid(number), now(minutes))).collect()
 }
 
@@ -53,7 +53,7 @@ fn a_single_one_is_asked_about_before_it_is_replaced() {
     let mut losses = with(1, 20);
     assert_eq!(losses.decide(&uid(0), now(0)), LossVerdict::Asks);
     assert_eq!(losses.decide(&uid(1), now(0)), LossVerdict::Kept);
-    losses.answered(at(0), &uid(0), gone());
+    losses.record_answer(at(0), &uid(0), gone());
     assert_eq!(losses.decide(&uid(0), now(0)), LossVerdict::Replaced);
     // This provider cannot be asked.
     let unasked = Now { can_ask: false, ..now(0) };
@@ -79,7 +79,7 @@ fn the_budget_counts_what_six_hours_have_replaced() {
     two.ready.retain(|uid| !two.missing.contains(uid));
     losses.listed(at(2), two);
     for number in [7, 8] {
-        losses.answered(at(2), &uid(number), gone());
+        losses.record_answer(at(2), &uid(number), gone());
     }
     assert_eq!(losses.decide(&uid(7), now(2)), LossVerdict::Replaced);
     let held = losses.decide(&uid(8), now(2));
@@ -87,7 +87,7 @@ fn the_budget_counts_what_six_hours_have_replaced() {
     // The next leader continues with it.
     let mut next = Losses::resume(at(3), losses.window(at(0)));
     next.listed(at(3), LossSight { missing: [uid(8)].into(), ..lacks(0, 20) });
-    next.answered(at(3), &uid(8), gone());
+    next.record_answer(at(3), &uid(8), gone());
     assert!(matches!(next.decide(&uid(8), now(3)), LossVerdict::Held(..)));
     assert_eq!(next.decide(&uid(8), now(6 * 60 + 2)), LossVerdict::Replaced);
 }
@@ -118,7 +118,7 @@ fn another_cloud_proves_nothing() {
         let mut losses = with(20, 20);
         losses.see_instance(at(0), shows_others);
         for minutes in [0, 10] {
-            (0..20).for_each(|number| losses.answered(at(minutes), &uid(number), gone()));
+            (0..20).for_each(|number| losses.record_answer(at(minutes), &uid(number), gone()));
         }
         let asked = Now { is_same_cloud, ..now(10) };
         for number in 0..20 {
@@ -135,19 +135,19 @@ fn another_cloud_proves_nothing() {
 fn answers_before_the_cloud_shows_others_prove_nothing() {
     let mut losses = with(20, 20);
     losses.see_instance(at(1), false);
-    (0..20).for_each(|number| losses.answered(at(1), &uid(number), gone()));
-    (0..20).for_each(|number| losses.answered(at(11), &uid(number), gone()));
+    (0..20).for_each(|number| losses.record_answer(at(1), &uid(number), gone()));
+    (0..20).for_each(|number| losses.record_answer(at(11), &uid(number), gone()));
     losses.see_instance(at(12), true);
     let held = losses.decide(&uid(0), now(13));
     assert!(matches!(held, LossVerdict::Held(UNPROVED, _)), "{held:?}");
     losses.see_instance(at(17), true);
     assert_eq!(losses.decide(&uid(0), now(22)), LossVerdict::Asks);
-    losses.answered(at(22), &uid(0), gone());
+    losses.record_answer(at(22), &uid(0), gone());
     assert_eq!(losses.decide(&uid(0), now(22)), LossVerdict::Replaced);
     // The cloud has not shown any in the meantime.
     losses.see_instance(at(23), false);
     losses.see_instance(at(24), true);
-    losses.answered(at(25), &uid(1), gone());
+    losses.record_answer(at(25), &uid(1), gone());
     let held = losses.decide(&uid(1), now(25));
     assert!(matches!(held, LossVerdict::Held(UNPROVED, _)), "{held:?}");
 }
@@ -155,7 +155,7 @@ fn answers_before_the_cloud_shows_others_prove_nothing() {
 #[test]
 fn one_that_was_made_between_two_lists_proves_nothing() {
     let mut losses = with(0, 20);
-    losses.answered(at(1), &uid(19), gone());
+    losses.record_answer(at(1), &uid(19), gone());
     assert_eq!(losses.decide(&uid(19), now(1)), LossVerdict::Replaced);
     losses.end(at(1), &uid(19));
     losses.listed(at(2), LossSight { ready: [uid(19)].into(), ..lacks(19, 20) });
@@ -204,7 +204,7 @@ fn of_those_that_have_failed_a_few_are_called_at_a_time() {
     // It cannot repair the others.
     for number in 1..4 {
         let loss = Loss { why: "ERROR".to_owned(), is_gone: false };
-        losses.answered(at(1), &uid(number), loss);
+        losses.record_answer(at(1), &uid(number), loss);
     }
     assert_eq!(asked(&mut losses), 0);
 }

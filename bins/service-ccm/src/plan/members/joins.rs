@@ -27,7 +27,7 @@ pub(super) struct Joins {
 }
 
 impl Joins {
-    /// Forgets those that left before the window.
+    /// Forgets the members that left before the window.
     pub(super) fn expire(&mut self, now: At, window: Duration) {
         self.left.retain(|_, (at, _)| *at + window > now);
     }
@@ -42,7 +42,7 @@ impl Joins {
         self.joined.contains_key(node) || self.left.contains_key(node)
     }
 
-    /// Returns a member joins. It takes the place of a member that left on purpose, or else of the
+    /// Records that a member joins. It takes the place of a member that left on purpose, or else of the
     /// one that `fill` finds.
     pub(super) fn join(&mut self, now: At, node: &str, fill: impl FnOnce() -> bool) {
         let is_spare = !take_first(&mut self.left) && !fill();
@@ -56,8 +56,8 @@ impl Joins {
         }
     }
 
-    /// Returns a member that was cordoned leaves. Returns true if a member that has joined takes
-    /// its place, now or before.
+    /// Records that a cordoned member leaves. Returns true if a member that has joined takes its
+    /// place, now or before.
     pub(super) fn replace(&mut self, now: At, node: &str) -> bool {
         if let Some((_, is_open)) = self.left.get(node) {
             return !is_open;

@@ -172,7 +172,7 @@ async fn what_a_rebuilt_cluster_had_is_adopted_after_its_tags_were_removed() {
     assert!(rig.rows("balancers").is_empty() && rig.cloud.world.lock().floating.ips.is_empty());
 }
 
-/// Of what comes later an adopted one keeps what it has.
+/// An adopted load balancer keeps the properties that the provider does not manage yet.
 #[tokio::test]
 async fn what_is_not_managed_yet_goes_on() {
     let first = Rig::new();

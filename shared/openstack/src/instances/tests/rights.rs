@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::tests::access_rules;
 
-/// Returns the one server that is listed to see whether Nova answers.
+/// Records the list of one server that shows whether Nova answers.
 fn probed(rig: &Rig) {
     rig.cloud.world.lock().seen.insert((Service::Compute, Method::GET, "servers".to_owned()));
 }

@@ -17,7 +17,7 @@ use crate::{
         Operation, PAGE, SimCloud,
         batch::{self, Batch, lost},
     },
-    faults::{Effect, Trouble},
+    faults::{FaultEffect, Trouble},
 };
 
 /// How a batch is carried out.
@@ -60,10 +60,10 @@ impl LoadBalancers for SimCloud {
         let mut page = pages.next().unwrap_or_default();
         loop {
             match self.call(Operation::ListLoadBalancers, 0, call).await? {
-                Some(Effect::EmptyList | Effect::WrongProject) => {
+                Some(FaultEffect::EmptyList | FaultEffect::WrongProject) => {
                     return Ok(LoadBalancerList::default());
                 }
-                Some(Effect::TruncatedList(most)) => {
+                Some(FaultEffect::TruncatedList(most)) => {
                     self.read(page, cluster, depth, &mut list);
                     list.load_balancers.truncate(most);
                     return Ok(list);
@@ -208,7 +208,7 @@ impl SimCloud {
                 term: batch.permit.term.or(call.term),
                 trouble: self.faults().trouble(operation, &names),
                 found,
-                wrong_project: effect == Some(Effect::WrongProject),
+                wrong_project: effect == Some(FaultEffect::WrongProject),
             };
             let answer = match &context.trouble {
                 Some(Trouble::Hang) => {

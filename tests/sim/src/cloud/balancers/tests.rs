@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use super::*;
 use crate::{
     cloud::SimCloud,
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 
 fn call() -> Call {
@@ -82,7 +82,7 @@ async fn work_takes_its_configured_time() {
 async fn a_stuck_load_balancer_stays_pending_and_a_broken_one_fails_after_its_time() {
     let cloud = SimCloud::new();
     cloud.balancers().configure(|settings| settings.times.create = Duration::from_secs(10));
-    let trouble = |trouble| Fault::new(Effect::LoadBalancers(Vec::new(), trouble));
+    let trouble = |trouble| Fault::new(FaultEffect::LoadBalancers(Vec::new(), trouble));
     cloud.faults().add(trouble(Trouble::Stick).times(1));
     ensure(&cloud, &wanted("a")).await;
     tokio::time::advance(Duration::from_hours(24)).await;
@@ -128,7 +128,7 @@ async fn a_late_write_finds_another_world() {
         let cloud = SimCloud::new();
         cloud.balancers().configure(|settings| settings.fences = fences);
         let minute = Duration::from_secs(60);
-        let late = Effect::LoadBalancers(Vec::new(), Trouble::Late(minute));
+        let late = FaultEffect::LoadBalancers(Vec::new(), Trouble::Late(minute));
         cloud.faults().add(Fault::new(late).times(1));
         let web = wanted("a");
         let ensure_in = async |term| {
@@ -160,7 +160,7 @@ async fn what_ensure_overlooks_is_made_again_unless_the_call_names_it_or_the_clo
         let mut web = wanted("a");
         ensure(&cloud, &web).await;
         web.known = names_it.then(|| cloud.balancers().all()[0].id.clone());
-        let overlook = Effect::LoadBalancers(Vec::new(), Trouble::Overlook { by_id });
+        let overlook = FaultEffect::LoadBalancers(Vec::new(), Trouble::Overlook { by_id });
         cloud.faults().add(Fault::new(overlook).times(1));
         for _ in 0..2 {
             ensure(&cloud, &web).await;

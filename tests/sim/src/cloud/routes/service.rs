@@ -21,7 +21,7 @@ use crate::{
         Operation, PAGE, SimCloud,
         batch::{self, Batch, lost},
     },
-    faults::{Effect, Trouble},
+    faults::{FaultEffect, Trouble},
 };
 
 #[async_trait]
@@ -41,10 +41,10 @@ impl Routes for SimCloud {
         let mut page = pages.next().unwrap_or_default();
         loop {
             match self.call(Operation::ListRoutes, 0, call).await? {
-                Some(Effect::EmptyList | Effect::WrongProject) => {
+                Some(FaultEffect::EmptyList | FaultEffect::WrongProject) => {
                     return Ok(RouteTable { routes: Vec::new(), malformed: Vec::new(), ..table });
                 }
-                Some(Effect::TruncatedList(most)) => {
+                Some(FaultEffect::TruncatedList(most)) => {
                     self.read_routes(page, &mut table);
                     table.routes.truncate(most);
                     return Ok(table);
@@ -241,7 +241,7 @@ impl SimCloud {
         let fleet = self.state.fleet.read();
         let ports = self.router().ports();
         let nothing = fleet.len() == 0 && ports.is_empty();
-        if nothing || effect == Some(Effect::EmptyList) {
+        if nothing || effect == Some(FaultEffect::EmptyList) {
             let what = "the cloud shows neither instances nor ports, which does not prove anything";
             return Err(CloudError::new(ErrorKind::NotFound, what));
         }
@@ -263,7 +263,7 @@ impl SimCloud {
                     continue;
                 }
                 Some(Trouble::Fail(error)) => Err(error),
-                _ if exists && effect != Some(Effect::WrongProject) => Ok(TargetState::Exists),
+                _ if exists && effect != Some(FaultEffect::WrongProject) => Ok(TargetState::Exists),
                 _ => {
                     let evidence = format!("no instance or port {target}");
                     Ok(TargetState::Gone(AbsenceProof {

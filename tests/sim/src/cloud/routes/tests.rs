@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use super::*;
 use crate::{
     cloud::{SimCloud, SimInstance},
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 
 fn call() -> Call {
@@ -82,7 +82,7 @@ async fn a_replacement_is_one_step_where_the_cloud_has_it() {
 async fn faults_hit_single_routes() {
     let cloud = SimCloud::new();
     let trouble = |number: u8, trouble| {
-        cloud.faults().add(Fault::new(Effect::Routes(vec![net(number).to_string()], trouble)))
+        cloud.faults().add(Fault::new(FaultEffect::Routes(vec![net(number).to_string()], trouble)))
     };
     trouble(1, Trouble::Fail(CloudError::new(ErrorKind::Unavailable, "down")));
     trouble(2, Trouble::LoseAnswer);
@@ -129,7 +129,7 @@ async fn a_change_is_overtaken() {
         let listed = one(&cloud, create(1)).await.unwrap().route.unwrap();
         let base = cloud.router().version().to_string();
         let names = vec![net(1).to_string(), "node-2".to_owned()];
-        cloud.faults().add(Fault::new(Effect::Routes(names, Trouble::Overtake)).times(2));
+        cloud.faults().add(Fault::new(FaultEffect::Routes(names, Trouble::Overtake)).times(2));
         let changes = [RouteChange::Delete(Box::new(listed)), create(2), create(3)];
         let answers = apply(&cloud, &changes, Some(&base), call()).await;
         let kinds: Vec<_> =

@@ -115,7 +115,7 @@ fn in_observe_mode_nothing_is_under_way() {
 #[test]
 fn in_observe_mode_a_node_is_fine_when_nothing_is_due() {
     let mut machine = Machine::new(Params { is_observing: true, ..params() });
-    machine.apply(Event::Leads, at(0));
+    machine.apply(Event::StoreIsNew, at(0));
     let nameless = Node { provider_id: None, ..tainted("one") };
     work(&mut machine, &nameless, found(whole("one")), 0);
     work(&mut machine, &ready(), found(whole("one")), 10);

@@ -153,8 +153,8 @@ impl Claims {
         assert_eq!(counts, known, "Metric");
     }
 
-    /// Checks that the cloud's word is known of a node that agrees with its instance. Of others it
-    /// may have changed.
+    /// Checks that the machine knows the cloud's answer about a node that agrees with its instance.
+    /// The answer about other nodes may have changed.
     fn note(&mut self, heard: &Heard) {
         match heard {
             Heard::Compare { node, instance: Some(instance), .. } if shows(node, instance) => {

@@ -322,13 +322,13 @@ impl World {
         let left = self.lease.0.clone();
         self.lease.1 = left.clone();
         let (left, params) = (self.left_without(left), self.params_without());
-        self.hear(Event::TakesOver { left, params });
+        self.hear(Event::TermBegins { left, params });
         self.hear(Event::Approved(self.approval.clone()));
         while self.deliver() {}
         if let Some(node) = self.store.values().next() {
             self.told(node);
         }
-        self.hear(Event::Leads);
+        self.hear(Event::StoreIsNew);
         for node in self.store.values().cloned().collect::<Vec<_>>() {
             let seen = self.claimed(&node);
             self.hear(Event::Listed(seen));

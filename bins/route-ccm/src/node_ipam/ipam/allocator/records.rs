@@ -90,8 +90,8 @@ impl Record {
         self.networks == shown.networks && self.unreadable == shown.unreadable
     }
 
-    /// Returns the networks that no other node gets. One that a node brings and that is wider than
-    /// a block takes nothing from the others.
+    /// Returns the networks that no other node gets. A network that was already in the node's spec
+    /// and is wider than a block takes nothing from other nodes.
     pub(super) fn counted(&self, config: &Config) -> impl Iterator<Item = IpNet> {
         let counts = |cidr: &&IpNet| self.may_be_wide || config.wider_than_block(**cidr).is_none();
         self.networks.iter().filter(counts).copied()
@@ -179,7 +179,7 @@ impl Allocator {
     }
 
     /// Returns the other node that has a part of the network, so that this node cannot get it. A
-    /// node that says to have much more than one gets takes nothing from the others.
+    /// node that claims more than the block of one node takes nothing from other nodes.
     pub(super) fn taken(&self, uid: &str, network: IpNet) -> Option<Problem> {
         let is_cloud = self.config.allocator == AllocatorType::CloudAllocator;
         self.shared_with(uid, network, |others| {

@@ -52,7 +52,7 @@ pub(super) fn reserve(allocator: &mut Allocator, name: &str) -> Result<String, R
 /// Reserves, writes, and sees the node with its blocks.
 pub(super) fn assign(allocator: &mut Allocator, name: &str) -> Result<String, Refusal> {
     let cidrs = reserve(allocator, name)?;
-    allocator.answered(&node(name, &[]), Written::Yes);
+    allocator.record_outcome(&node(name, &[]), Written::Yes);
     let seen = allocator.observe(&node(name, &cidrs.split(',').collect::<Vec<_>>()), NOW);
     assert!(seen.foreign.is_none() && seen.rival.is_none(), "{seen:?}");
     Ok(cidrs)
@@ -142,7 +142,7 @@ fn one_node_cannot_take_the_blocks_of_all() {
     for cidr in ["10.10.0.0/22", "10.0.0.0/8", "0.0.0.0/0"] {
         let mut allocator = rebuilt(&["10.10.0.0/22/24"], &[], &[node("a", &["10.10.0.0/24"])]);
         reserve(&mut allocator, "b").unwrap();
-        allocator.answered(&node("b", &[]), Written::Unknown);
+        allocator.record_outcome(&node("b", &[]), Written::Unknown);
         assert!(!allocator.observe(&node("evil", &[cidr]), NOW).problems.is_empty());
         assert_eq!(used(&allocator), [2]);
         assert_eq!(reserve(&mut allocator, "b").unwrap(), "10.10.1.0/24");
@@ -318,7 +318,7 @@ fn the_cloud_may_give_what_no_other_node_has() {
     let other = [net("10.10.0.8/30")];
     let kept = allocator.reserve_given(&node("b", &[]), &other, NOW).unwrap().cidrs;
     assert_eq!(kept, [net("10.10.0.4/30")]);
-    allocator.answered(&node("b", &[]), Written::No);
+    allocator.record_outcome(&node("b", &[]), Written::No);
     assert_eq!(allocator.reserve_given(&node("b", &[]), &other, NOW).unwrap().cidrs, other);
     let Err(Refusal::Taken(problem)) =
         allocator.reserve_given(&node("c", &[]), &[net("10.10.0.0/29")], NOW)

@@ -70,7 +70,7 @@ fn says(world: &mut World, number: u8, addresses: &[u8]) {
 fn exists(world: &mut World, now: At) {
     let plan = world.plan(now);
     let answers = plan.questions.iter().map(|one| (one.clone(), Ok(TargetState::Exists)));
-    world.planner.answered(now, answers.collect(), &plan.witnesses);
+    world.planner.record_answers(now, answers.collect(), &plan.witnesses);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn what_the_cloud_has_confirmed_is_ours_when_the_node_is_gone() {
         let mut answers = vec![(hop(2), Ok(TargetState::Exists))];
         let state = |one: &RouteTarget| if *one == hop(1) { gone() } else { TargetState::Exists };
         answers.extend(plan.questions.iter().map(|one| (one.clone(), Ok(state(one)))));
-        world.planner.answered(at(time), answers, &plan.witnesses);
+        world.planner.record_answers(at(time), answers, &plan.witnesses);
     }
     assert_eq!(world.settle(at(62)), ["delete 10.120.1.0/24 to 10.0.0.1"]);
 }

@@ -97,7 +97,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns true if the brake lets the route go.
+    /// Asks the brake whether the route may be removed, and charges the budget if the loss counts. The
+    /// error is the reason why the change is held.
     fn brake(&mut self, change: &RouteChange, orphan: &Orphan) -> Result<(), Hold> {
         let destination = change.destination();
         let retries = |planner: &Planner| {

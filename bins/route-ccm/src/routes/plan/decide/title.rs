@@ -27,7 +27,7 @@ impl Planner {
         view: &View<'_>,
         routes: impl Iterator<Item = &'a Route>,
     ) -> Vec<(&'a Route, Title)> {
-        let (targets, mut copy) = (Targets::of(view.nodes), self.clone());
+        let (targets, mut copy) = (Targets::new(view.nodes), self.clone());
         let mut decider = Decider::new(now, view, &targets, &mut copy);
         routes.map(|route| (route, decider.title_in_words(route))).collect()
     }

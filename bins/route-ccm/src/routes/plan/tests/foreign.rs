@@ -29,7 +29,7 @@ fn foreign_routes_are_counted_and_stay() {
     assert_eq!(plan.witnesses, [instance(1)]);
     let answers =
         vec![(other.clone(), Ok(TargetState::Exists)), (instance(1), Ok(TargetState::Exists))];
-    assert_eq!(world.planner.answered(at(0), answers, &plan.witnesses), None);
+    assert_eq!(world.planner.record_answers(at(0), answers, &plan.witnesses), None);
     let plan = world.plan(at(1));
     assert_eq!((plan.counts.unknown, plan.counts.foreign), (0, 3));
     assert_eq!((plan.due().count(), plan.questions.len()), (0, 0));
@@ -42,11 +42,11 @@ fn an_unknown_target_needs_two_proofs() {
     let routes = vec![route("10.120.1.0/24", instance(1)), route("10.120.4.0/24", other.clone())];
     let mut world = World::new(vec![node(1, &["10.120.1.0/24"])], routes);
     assert_eq!(world.plan(at(0)).questions, vec![other.clone()]);
-    world.planner.answered(at(0), vec![(other.clone(), Ok(gone()))], &[]);
+    world.planner.record_answers(at(0), vec![(other.clone(), Ok(gone()))], &[]);
     let plan = world.plan(at(1));
     assert_eq!((plan.due().count(), plan.questions.len(), plan.next), (0, 0, Some(at(60))));
     assert_eq!(world.plan(at(60)).questions, vec![other.clone()]);
-    world.planner.answered(at(60), vec![(other.clone(), Ok(gone()))], &[]);
+    world.planner.record_answers(at(60), vec![(other.clone(), Ok(gone()))], &[]);
     assert_eq!(world.settle(at(61)), ["delete 10.120.4.0/24 to 10.9.9.9"]);
 }
 
@@ -60,10 +60,10 @@ fn a_blackhole_is_replaced_after_two_words_of_the_provider() {
     let mut world = World::new(nodes, routes);
     let gone = || Ok(TargetState::Gone(AbsenceProof::new(ProofMethod::ProvidersWord, "gone")));
     assert_eq!(world.plan(at(0)).questions, vec![other.clone()]);
-    world.planner.answered(at(0), vec![(other.clone(), gone())], &[]);
-    world.planner.answered(at(60), vec![(other.clone(), gone())], &[]);
+    world.planner.record_answers(at(0), vec![(other.clone(), gone())], &[]);
+    world.planner.record_answers(at(60), vec![(other.clone(), gone())], &[]);
     assert_eq!(world.due(at(61)), NOTHING, "too early for a word");
-    world.planner.answered(at(300), vec![(other, gone())], &[]);
+    world.planner.record_answers(at(300), vec![(other, gone())], &[]);
     assert_eq!(
         world.due(at(301)),
         ["replace 10.120.4.0/24 of n4: a blackhole (rtb-1/10.120.4.0) -> n4"]
@@ -137,7 +137,7 @@ fn an_answer_that_denies_a_witness_proves_nothing() {
         let plan = world.plan(at(time));
         assert_eq!(plan.questions, vec![other.clone()]);
         let answers = vec![(other.clone(), Ok(gone())), (instance(1), Ok(gone()))];
-        let denied = world.planner.answered(at(time), answers, &plan.witnesses);
+        let denied = world.planner.record_answers(at(time), answers, &plan.witnesses);
         assert_eq!(denied, Some(instance(1)));
     }
     assert_eq!(world.due(at(240)), NOTHING);
@@ -151,14 +151,14 @@ fn a_foreign_route_in_the_way_is_a_clear_failure() {
         World::new(vec![node(1, &["10.120.1.0/24"]), node(2, &["10.120.2.0/24"])], routes);
     assert_eq!(world.settle(at(0)), ["create 10.120.2.0/24 to n2"], "the other node goes on");
     assert_eq!(why(&world.plan(at(0)), "n1").1, Some(false));
-    world.planner.answered(at(0), vec![(other.clone(), Ok(TargetState::Exists))], &[]);
+    world.planner.record_answers(at(0), vec![(other.clone(), Ok(TargetState::Exists))], &[]);
     let plan = world.plan(at(1));
     let (why, has_failed) = why(&plan, "n1");
     assert_eq!(has_failed, Some(true));
     assert!(why.contains("10.120.1.0/24 to 10.9.9.9, of another owner"), "{why}");
     // Once the target is proven to be gone, the route is replaced.
-    world.planner.answered(at(600), vec![(other.clone(), Ok(gone()))], &[]);
-    world.planner.answered(at(660), vec![(other, Ok(gone()))], &[]);
+    world.planner.record_answers(at(600), vec![(other.clone(), Ok(gone()))], &[]);
+    world.planner.record_answers(at(660), vec![(other, Ok(gone()))], &[]);
     assert_eq!(world.due(at(660)), ["replace 10.120.1.0/24 of n1: 10.9.9.9 -> 10.0.0.1"]);
 }
 
@@ -196,7 +196,7 @@ fn ask(world: &mut World, now: At, dead: impl Fn(u8) -> bool) -> Option<RouteTar
     let mut answers: Vec<_> =
         plan.witnesses.iter().map(|target| (target.clone(), Ok(state(target)))).collect();
     answers.extend(plan.questions.iter().map(|target| (target.clone(), Ok(gone()))));
-    world.planner.answered(now, answers, &plan.witnesses)
+    world.planner.record_answers(now, answers, &plan.witnesses)
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn answers_without_any_about_witnesses_prove_nothing() {
         let mut answers = vec![(other.clone(), Ok(gone()))];
         let error = CloudError::new(ErrorKind::Unavailable, "down");
         answers.extend(plan.witnesses.iter().map(|one| (one.clone(), Err(error.clone()))));
-        world.planner.answered(at(time), answers, &plan.witnesses);
+        world.planner.record_answers(at(time), answers, &plan.witnesses);
     }
     assert_eq!(world.due(at(180)), NOTHING);
 }
@@ -257,7 +257,7 @@ fn ours_to_a_gone_target_goes_though_a_foreign_one_stays() {
     world.traits.several_targets = true;
     world.former.gone(&node(9, &["10.120.1.0/24"]), false);
     assert_eq!(world.due(at(0)), NOTHING, "the other target may be gone as well");
-    world.planner.answered(at(0), vec![(other.clone(), Ok(TargetState::Exists))], &[]);
+    world.planner.record_answers(at(0), vec![(other.clone(), Ok(TargetState::Exists))], &[]);
     assert_eq!(world.settle(at(1)), ["delete 10.120.1.0/24 to sim://i-9"]);
     assert_eq!(world.table.to(net("10.120.1.0/24")), [route("10.120.1.0/24", other)]);
     assert!(why(&world.plan(at(2)), "n1").0.contains("of another owner"));
@@ -274,7 +274,7 @@ fn ours_to_an_old_address_of_the_node_stays_beside_a_foreign_one() {
     let mut before = Node::clone(&after.node);
     before.addresses = vec![Address::new("InternalIP", "10.0.1.1")];
     world.former.changed(&NodeView { node: Arc::new(before), ..after.clone() }, &after);
-    world.planner.answered(at(0), vec![(other, Ok(TargetState::Exists))], &[]);
+    world.planner.record_answers(at(0), vec![(other, Ok(TargetState::Exists))], &[]);
     assert_eq!(world.due(at(1)), NOTHING, "it may be the only one that still works");
 }
 
@@ -321,7 +321,7 @@ fn what_only_a_change_of_the_cluster_cidrs_makes_ours_waits_for_a_person() {
         world.planner = Planner::resume(at(0), Window::default(), old.clone());
         for time in [0, 60] {
             world.plan(at(time));
-            world.planner.answered(at(time), vec![(other.clone(), Ok(gone()))], &[]);
+            world.planner.record_answers(at(time), vec![(other.clone(), Ok(gone()))], &[]);
         }
         let plan = world.plan(at(6 * 3600));
         let found: Vec<_> = plan.changes.iter().map(|one| &one.held).collect();

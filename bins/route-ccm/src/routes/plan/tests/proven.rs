@@ -21,7 +21,7 @@ fn ask(world: &mut World, now: At, exists: impl Fn(u8) -> bool) -> usize {
     };
     let asked = plan.questions.iter().chain(&plan.witnesses);
     let answers = asked.map(|target| (target.clone(), Ok(state(target)))).collect();
-    world.planner.answered(now, answers, &plan.witnesses);
+    world.planner.record_answers(now, answers, &plan.witnesses);
     plan.questions.len()
 }
 

@@ -23,7 +23,7 @@ fn the_usual_size_is_that_of_most() {
         let cidrs =
             cidrs.map(|(number, length)| node(number, &[&format!("10.120.{number}.0/{length}")]));
         let nodes: Vec<_> = cidrs.collect();
-        Usual::of(&nodes, &[net("10.0.0.0/8")]).prefix_len(IpFamily::V4)
+        Usual::new(&nodes, &[net("10.0.0.0/8")]).prefix_len(IpFamily::V4)
     };
     for (lengths, expect) in [
         (&[24, 24, 24, 17][..], Some(24)),

@@ -58,8 +58,8 @@ impl Claims {
         }
     }
 
-    /// Checks that no claim of a Service is false for long, unless it is kept as it was. Of a
-    /// change by the user the machine may not know yet.
+    /// Checks that no claim of a Service is false for long, unless it is kept as it was. The
+    /// machine may not know a change by the user yet.
     pub(super) fn check(
         &mut self,
         [api, store]: [&BTreeMap<Name, Arc<Service>>; 2],

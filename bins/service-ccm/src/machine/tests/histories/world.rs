@@ -227,9 +227,9 @@ impl World {
             _ => Box::new(self.lease.0.clone()),
         };
         self.lease.1 = self.lease.0.clone();
-        self.hear(Event::Began(left));
+        self.hear(Event::TermBegins(left));
         self.nodes_are(NodesWhy::Term { selectors: self.selectors() });
-        self.hear(Event::Leads);
+        self.hear(Event::QueueOpens);
         if self.without == Some(Without::Replacements) {
             self.approve_all();
         }

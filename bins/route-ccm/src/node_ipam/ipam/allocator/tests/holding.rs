@@ -21,7 +21,7 @@ fn a_node_keeps_its_reservation_while_the_outcome_is_unknown() {
         let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
         for _ in 0..5 {
             assert_eq!(reserve(&mut allocator, "a").unwrap(), "10.10.0.0/24");
-            allocator.answered(&node("a", &[]), written);
+            allocator.record_outcome(&node("a", &[]), written);
         }
         assert_eq!(used(&allocator), [1]);
         assert_eq!(reserve(&mut allocator, "b").unwrap(), "10.10.1.0/24");
@@ -32,9 +32,9 @@ fn a_node_keeps_its_reservation_while_the_outcome_is_unknown() {
 fn a_write_without_an_answer_is_confirmed_by_the_node() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
     reserve(&mut allocator, "a").unwrap();
-    allocator.answered(&node("a", &[]), Written::Unknown);
+    allocator.record_outcome(&node("a", &[]), Written::Unknown);
     reserve(&mut allocator, "a").unwrap();
-    allocator.answered(&node("a", &[]), Written::No);
+    allocator.record_outcome(&node("a", &[]), Written::No);
     let seen = allocator.observe(&node("a", &["10.10.0.0/24"]), NOW);
     assert!(seen.foreign.is_none() && seen.rival.is_none(), "{seen:?}");
     assert!(allocator.rival().is_none());
@@ -69,11 +69,11 @@ fn the_route_of_a_block_that_another_node_shows_is_not_awaited() {
 fn what_was_never_written_is_free_at_once() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
     reserve(&mut allocator, "a").unwrap();
-    allocator.answered(&node("a", &[]), Written::No);
+    allocator.record_outcome(&node("a", &[]), Written::No);
     allocator.release("uid-a", NOW);
     assert_eq!(used(&allocator), [0]);
     reserve(&mut allocator, "b").unwrap();
-    allocator.answered(&node("b", &[]), Written::Unknown);
+    allocator.record_outcome(&node("b", &[]), Written::Unknown);
     allocator.release("uid-b", NOW);
     assert_eq!(used(&allocator), [1]);
 }
@@ -215,7 +215,7 @@ fn what_takes_our_blocks_on_two_nodes_is_another_allocator() {
         assert!(first.foreign.is_some() && first.rival.is_none(), "{first:?}");
         if !setup.is_empty() {
             reserve(&mut allocator, setup).unwrap();
-            allocator.answered(&node("b", &[]), Written::No);
+            allocator.record_outcome(&node("b", &[]), Written::No);
         }
         let seen = another_assigns(&mut allocator, "b", cidr, NOW);
         let rival = seen.rival.unwrap_or_else(|| panic!("{case}"));
@@ -270,7 +270,7 @@ fn other_cidrs_than_the_reserved_ones_are_foreign() {
 fn the_reserved_cidrs_of_a_write_that_was_refused_are_foreign() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
     reserve(&mut allocator, "a").unwrap();
-    allocator.answered(&node("a", &[]), Written::No);
+    allocator.record_outcome(&node("a", &[]), Written::No);
     assert!(is_foreign(&mut allocator, "a", &["10.10.0.0/24"]));
 }
 
@@ -289,7 +289,7 @@ fn a_write_for_an_older_version_of_the_node_does_not_keep_a_block_that_another_n
         let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[]);
         let at = |version: &str| Node { resource_version: version.into(), ..node("a", &[]) };
         allocator.reserve(&at("7"), NOW).unwrap();
-        allocator.answered(&at("7"), Written::Unknown);
+        allocator.record_outcome(&at("7"), Written::Unknown);
         allocator.observe(&node("b", &["10.10.0.0/24"]), NOW);
         let given = allocator.reserve(&at(version), NOW).map(|given| given.cidrs);
         assert_eq!(given == Ok(vec![net("10.10.1.0/24")]), has_another, "{given:?}");
@@ -302,7 +302,7 @@ fn a_node_that_has_lost_its_pod_cidrs_gets_them_again() {
     assert_eq!(reserve(&mut allocator, "a"), Err(Refusal::Assigned));
     allocator.lost(&node("a", &[]), NOW);
     assert_eq!(reserve(&mut allocator, "a").unwrap(), "10.10.3.0/24");
-    allocator.answered(&node("a", &[]), Written::Yes);
+    allocator.record_outcome(&node("a", &[]), Written::Yes);
     assert!(!is_foreign(&mut allocator, "a", &["10.10.3.0/24"]));
     assert_eq!(reserve(&mut allocator, "a"), Err(Refusal::Assigned));
 }
@@ -332,11 +332,11 @@ fn a_reservation_that_another_node_has_is_not_written() {
     let mut allocator = rebuilt(&["10.10.0.0/16/24"], &[], &[node("old", &["10.10.0.0/24"])]);
     gone(&mut allocator, "old", NOW - GRACE);
     assert_eq!(reserve(&mut allocator, "a").unwrap(), "10.10.0.0/24");
-    allocator.answered(&node("a", &[]), Written::No);
+    allocator.record_outcome(&node("a", &[]), Written::No);
     // The list without it was wrong for longer than the grace time.
     allocator.observe(&node("old", &["10.10.0.0/24"]), NOW);
     assert_eq!(reserve(&mut allocator, "a").unwrap(), "10.10.1.0/24");
-    allocator.answered(&node("a", &[]), Written::Unknown);
+    allocator.record_outcome(&node("a", &[]), Written::Unknown);
     allocator.insert(&node("b", &["10.10.1.0/24"]));
     assert!(matches!(reserve(&mut allocator, "a"), Err(Refusal::Taken(_))));
 }

@@ -290,8 +290,7 @@ impl Model {
         true
     }
 
-    /// Returns the networks that the machine keeps for the node. Returns those that it has kept
-    /// before.
+    /// Records the networks that the machine keeps for the node. Returns the record that it replaces.
     pub(super) fn keeps(&mut self, node: &Node, cidrs: &[IpNet], now: At) -> Option<Record> {
         let mut record = self.record(&node.name, cidrs.to_vec(), false);
         record.pending = !self.observes;

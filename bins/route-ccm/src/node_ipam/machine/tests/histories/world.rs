@@ -324,7 +324,7 @@ impl World {
         // Each replica learns about changes.
         self.look_at_one();
         self.rules.leads = self.kind != Kind::Observer;
-        self.tell(Event::Leads);
+        self.tell(Event::TermBegins);
         if self.has_routes && self.dice.one_in(2) {
             self.list_routes();
             self.tell_routes();

@@ -36,7 +36,8 @@ fn route(id: String, destination: IpNet, target: Option<IpAddr>) -> Route {
 
 impl World {
     /// Adds the routes of others: of people, of another cluster and of this cluster before it was
-    /// rebuilt. Those without an owner lead to something that exists, but for one that is left.
+    /// rebuilt. The routes without an owner lead to something that exists, except one
+    /// that is left.
     pub(super) fn add_others(&mut self) {
         let others = [
             ("0.0.0.0/0", Some([10, 9, 9, 1]), None),

@@ -124,8 +124,8 @@ impl World {
         !is_right && !is_blocked && !truth.disputed.contains(&destination)
     }
 
-    /// Says how the routes of others are counted, if that is wrong. Of some it is not known whether the process can know
-    /// whose they are.
+    /// Says how the routes of others are counted, if that is wrong. The world does not
+    /// know of some routes whether the process can know their owner.
     fn miscounted(&self) -> Option<String> {
         let counts = self.counts;
         let all = counts.ours + counts.unknown + counts.lent + counts.foreign + counts.elsewhere;

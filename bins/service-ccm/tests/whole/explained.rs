@@ -6,7 +6,7 @@ use ccm_cloud::{CloudError, ErrorKind};
 use ccm_objects::service_keys::SOURCE_RANGES;
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -345,7 +345,10 @@ async fn of_load_balancers_that_cannot_be_listed() {
     let mut world = World::with_services(0..1).await;
     world.stop();
     let refused = error(ErrorKind::Unauthorized, "the token is over", "req-8");
-    world.cloud.faults().add(Fault::new(Effect::Error(refused)).on(Operation::ListLoadBalancers));
+    world
+        .cloud
+        .faults()
+        .add(Fault::new(FaultEffect::Error(refused)).on(Operation::ListLoadBalancers));
     world.restart().await;
     sleep(SOON).await;
     world.is_explained("web-0", [

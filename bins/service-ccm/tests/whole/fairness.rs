@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_sim::{
     apiserver::PatchKind,
     cloud::Operation,
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -37,7 +37,7 @@ async fn busy(end: Duration) -> World {
     (0..MANY).for_each(|number| drop(world.api.create(service("noisy", number)).unwrap()));
     sleep(Duration::from_mins(1)).await;
     world.cloud.balancers().configure(|settings| settings.traits.max_batch = 1);
-    let slow = Fault::new(Effect::Latency(Duration::from_millis(800)));
+    let slow = Fault::new(FaultEffect::Latency(Duration::from_millis(800)));
     world.cloud.faults().add(slow.on(Operation::EnsureLoadBalancers));
     let (begin, mut number) = (Instant::now(), 0);
     while begin.elapsed() < end {

@@ -6,7 +6,7 @@ use ccm_cloud::{ClusterId, Owner};
 use ccm_sim::{
     apiserver::PatchKind,
     cloud::{Operation, balancers::SimBalancer},
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -116,7 +116,7 @@ async fn what_another_controller_made_is_adopted_after_approval_and_only_its_rec
         let mut world = World::of(maker, 2, Variant::default()).await;
         let before = [0, 1].map(|number| world.at_address(number));
         // The lists take some time, and no Service continues before all of them have arrived.
-        let slow = Fault::new(Effect::Latency(Duration::from_secs(5)));
+        let slow = Fault::new(FaultEffect::Latency(Duration::from_secs(5)));
         world.cloud.faults().add(slow.on(Operation::ListLoadBalancers));
         world.restart().await;
         sleep(Duration::from_hours(1)).await;
@@ -213,7 +213,7 @@ async fn a_request_that_cannot_be_fulfilled_says_why_and_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_for_long_gives_no_service_a_second_load_balancer() {
     let mut world = World::of(Maker::Older, 1, Variant::default()).await;
-    let down = Fault::new(Effect::Unavailable).on(Operation::ListLoadBalancers);
+    let down = Fault::new(FaultEffect::Unavailable).on(Operation::ListLoadBalancers);
     let fault = world.cloud.faults().add(down);
     world.restart().await;
     sleep(Duration::from_hours(1)).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 use tokio::time::sleep;
 
@@ -39,11 +39,11 @@ impl World {
 
     /// Hides everything of this cluster in the cloud from now on.
     fn show_nothing(&self) {
-        let overlook = Effect::LoadBalancers(Vec::new(), Trouble::Overlook { by_id: true });
+        let overlook = FaultEffect::LoadBalancers(Vec::new(), Trouble::Overlook { by_id: true });
         for (operation, effect) in [
-            (Operation::ListLoadBalancers, Effect::EmptyList),
+            (Operation::ListLoadBalancers, FaultEffect::EmptyList),
             (Operation::EnsureLoadBalancers, overlook),
-            (Operation::Lookup, Effect::WrongProject),
+            (Operation::Lookup, FaultEffect::WrongProject),
         ] {
             self.cloud.faults().add(Fault::new(effect).on(operation));
         }
@@ -127,7 +127,7 @@ async fn without_a_recorded_identity_no_loss_is_proved() {
 async fn services_that_are_being_deleted_have_lost_nothing() {
     let world = World::fleet(Variant::default()).await;
     let error = CloudError::new(ErrorKind::Unavailable, "down");
-    let fault = Fault::new(Effect::Error(error)).on(Operation::DeleteLoadBalancers);
+    let fault = Fault::new(FaultEffect::Error(error)).on(Operation::DeleteLoadBalancers);
     world.cloud.faults().add(fault);
     (0..10).for_each(|number| drop(world.api.delete("services", &World::service_key(number))));
     let uid =

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
 };
 use tokio::time::{Instant, sleep};
 
@@ -21,7 +21,7 @@ async fn many() -> World {
     (0..MANY).for_each(|number| world.create(number));
     sleep(Duration::from_mins(1)).await;
     (0..MANY).for_each(|number| assert!(world.has_address(number), "{number}"));
-    let slow = Fault::new(Effect::Latency(Duration::from_secs(2))).on(Operation::SetMembers);
+    let slow = Fault::new(FaultEffect::Latency(Duration::from_secs(2))).on(Operation::SetMembers);
     world.cloud.faults().add(slow);
     world
 }
@@ -43,7 +43,7 @@ async fn after_a_hang_all_load_balancers_get_a_new_node_soon() {
     world.add_node(NODES);
     let usual = until_all_have(&world, NODES + 1).await;
     sleep(Duration::from_mins(1)).await;
-    let hang = Fault::new(Effect::Hang).on(Operation::SetMembers).lasting(HANG);
+    let hang = Fault::new(FaultEffect::Hang).on(Operation::SetMembers).lasting(HANG);
     world.cloud.faults().add(hang);
     world.add_node(NODES + 1);
     sleep(HANG).await;
@@ -60,7 +60,7 @@ async fn what_was_not_sent_is_no_failure() {
     for (lasting, is_shown) in [(10, false), (150, true)] {
         let world = World::new().await;
         let error = CloudError::new(ErrorKind::Timeout, "not sent: no time was left");
-        let effect = Effect::Error(error.that_was_not_sent());
+        let effect = FaultEffect::Error(error.that_was_not_sent());
         let fault = Fault::new(effect).on(Operation::EnsureLoadBalancers);
         world.cloud.faults().add(fault.lasting(Duration::from_secs(lasting)));
         (0..3).for_each(|number| world.create(number));

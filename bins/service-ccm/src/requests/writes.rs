@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use ccm_base::clock;
-use ccm_controller::{queue::WorkQueue, writer};
+use ccm_controller::{machine::log_unexpected, queue::WorkQueue, writer};
 use ccm_kube::write;
 use ccm_objects::{Service, Shared as Name, service_keys};
 use serde_json::{Value, json};
 
-use super::{lanes::Lanes, unexpected};
+use super::lanes::Lanes;
 use crate::{
     machine::{
         effect::{Ask, Effect, Lane, Write},
@@ -39,7 +39,7 @@ impl Lanes {
                 match request {
                     Effect::Ask(ask) => return Some(*ask),
                     Effect::Write(write) => goes_on |= self.write(*write).await,
-                    other => unexpected(&other),
+                    other => log_unexpected(&other),
                 }
             }
             if !goes_on {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use ccm_cloud::{CloudError, Depth, LoadBalancers};
+use ccm_controller::machine::log_unexpected;
 use ccm_objects::Shared as Name;
 use tokio_util::sync::CancellationToken;
 
-use super::{read, unexpected};
+use super::read;
 use crate::{
     machine::{
         effect::Effect,
@@ -39,14 +40,14 @@ async fn poll(translator: &Translator) -> Result<(), CloudError> {
     let (balancers, performer) = (translator.load_balancers()?, &translator.performer);
     for request in performer.apply(Event::PollDue) {
         let Effect::Poll(asked) = request else {
-            unexpected(&request);
+            log_unexpected(&request);
             continue;
         };
         let polled = read(translator, &*balancers, &asked, Depth::Summary, true).await?;
         for request in performer.apply(Event::Polled(polled)) {
             match request {
                 Effect::Confirm(ended) => confirm(translator, &*balancers, ended).await,
-                other => unexpected(&other),
+                other => log_unexpected(&other),
             }
         }
     }

@@ -10,7 +10,7 @@ use ccm_sim::{
         Operation, SimCloud, SimInstance,
         balancers::{SimBalancer, State},
     },
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
 };
 use ccm_tests::in_process::{InProcess, loaded, sample};
 use parking_lot::Mutex;
@@ -226,7 +226,7 @@ impl World {
     }
 
     /// Adds a fault of an operation of the cloud.
-    pub(crate) fn add_fault(&self, effect: Effect, on: Operation, lasting: Duration) {
+    pub(crate) fn add_fault(&self, effect: FaultEffect, on: Operation, lasting: Duration) {
         self.cloud.faults().add(Fault::new(effect).on(on).lasting(lasting));
     }
 

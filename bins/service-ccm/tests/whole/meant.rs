@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ccm_base::clock;
 use ccm_objects::instance_gone;
-use ccm_sim::{cloud::Operation, faults::Effect};
+use ccm_sim::{cloud::Operation, faults::FaultEffect};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -54,7 +54,7 @@ impl World {
 async fn the_next_leader_knows_what_nodes_said() {
     let mut world = World::with_nodes(20).await;
     // The cloud does not accept changes while the nodes are deleted.
-    world.add_fault(Effect::Unavailable, Operation::SetMembers, SOON);
+    world.add_fault(FaultEffect::Unavailable, Operation::SetMembers, SOON);
     (0..5).for_each(|number| world.remove_with_proof(number));
     (5..10).for_each(|number| world.cordon(number));
     (5..10).for_each(|number| world.remove_node(number));

@@ -3,7 +3,7 @@
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault as CloudFault},
+    faults::{Fault as CloudFault, FaultEffect},
 };
 
 use super::*;
@@ -37,7 +37,7 @@ async fn the_routes_of_a_node_without_pod_cidrs_fare_like_these() {
         [(ErrorKind::Forbidden, "blocked"), (ErrorKind::Timeout, "work is under way")]
     {
         let error = CloudError::new(kind, "no");
-        let fault = CloudFault::new(Effect::Error(error)).on(Operation::Lookup);
+        let fault = CloudFault::new(FaultEffect::Error(error)).on(Operation::Lookup);
         let fault = world.cloud.faults().add(fault);
         sleep(Duration::from_mins(10)).await;
         fare_alike(&leader, &node, state);

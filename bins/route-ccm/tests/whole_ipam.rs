@@ -3,15 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-#[path = "cidrs/blocks.rs"]
+#[path = "whole_ipam/blocks.rs"]
 mod blocks;
-#[path = "cidrs/explain.rs"]
+#[path = "whole_ipam/explain.rs"]
 mod explain;
-#[path = "cidrs/lookups.rs"]
+#[path = "whole_ipam/lookups.rs"]
 mod lookups;
-#[path = "cidrs/writes.rs"]
+#[path = "whole_ipam/writes.rs"]
 mod writes;
-#[path = "cidrs/wrong_setting.rs"]
+#[path = "whole_ipam/wrong_setting.rs"]
 mod wrong_setting;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

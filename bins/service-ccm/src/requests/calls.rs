@@ -38,7 +38,7 @@ impl Lanes {
             let about = About { lane, name, uid };
             if let Err(error) = &balancers {
                 let error = CloudError { unsent: true, ..error.clone() };
-                self.answered(&about, CallAnswer::failed(&question, error)).await;
+                self.handle_answer(&about, CallAnswer::failed(&question, error)).await;
                 continue;
             }
             match question {
@@ -105,7 +105,7 @@ impl Lanes {
             let one = about.get(place).zip(questions.get(place)).zip(open.get(place));
             let Some(((about, question), is_open)) = one else { return };
             if is_open.swap(false, Ordering::Relaxed) {
-                self.answered(about, read(question, answer)).await;
+                self.handle_answer(about, read(question, answer)).await;
             }
         };
         call(questions).for_each_concurrent(WRITES, |(place, answer)| pass_on(place, answer)).await;
@@ -115,7 +115,7 @@ impl Lanes {
     }
 
     /// Writes follow at once; the next call to the cloud is another batch's.
-    async fn answered(&self, About { lane, name, uid }: &About, answer: CallAnswer) {
+    async fn handle_answer(&self, About { lane, name, uid }: &About, answer: CallAnswer) {
         let (lane, name, uid) = (*lane, Name::clone(name), uid.clone());
         let answered = Answered { lane, name: Name::clone(&name), uid, answer };
         let requests = self.translator.performer.apply(Event::Answered(answered));

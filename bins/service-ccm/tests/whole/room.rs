@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 use serde_json::json;
 use tokio::time::sleep;
@@ -78,7 +78,7 @@ async fn the_last_room_is_given_once() {
     world.set_type(0, "ClusterIP");
     sleep(SOON).await;
     assert!(world.ours().is_empty());
-    let slow = Fault::new(Effect::Latency(Duration::from_secs(10)));
+    let slow = Fault::new(FaultEffect::Latency(Duration::from_secs(10)));
     world.cloud.faults().add(slow.on(Operation::EnsureLoadBalancers));
     world.create(1);
     sleep(Duration::from_secs(5)).await;

@@ -221,7 +221,7 @@ async fn while_another_load_balancer_is_made_the_address_stays_and_the_condition
 #[tokio::test(start_paused = true)]
 async fn a_list_that_shows_nothing_for_once_changes_no_condition() {
     let world = World::with_services(0..2).await;
-    let lie = ccm_sim::faults::Fault::new(ccm_sim::faults::Effect::EmptyList);
+    let lie = ccm_sim::faults::Fault::new(ccm_sim::faults::FaultEffect::EmptyList);
     world.cloud.faults().add(lie.on(Operation::ListLoadBalancers).times(1));
     let versions = |world: &World| {
         [0, 1].map(|number| world.service(number).unwrap()["metadata"]["resourceVersion"].clone())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_sim::{
     cloud::Operation,
-    faults::{Effect, Fault},
+    faults::{Fault, FaultEffect},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -57,7 +57,7 @@ impl World {
     }
 
     fn refuse_deletions(&self, lasting: Duration) {
-        let error = Effect::Error(CloudError::new(ErrorKind::Conflict, "not now"));
+        let error = FaultEffect::Error(CloudError::new(ErrorKind::Conflict, "not now"));
         self.cloud
             .faults()
             .add(Fault::new(error).on(Operation::DeleteLoadBalancers).lasting(lasting));

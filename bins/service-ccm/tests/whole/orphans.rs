@@ -9,7 +9,7 @@ use ccm_sim::{
         Operation,
         balancers::{SimBalancer, Times},
     },
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 use serde_json::json;
 use tokio::time::sleep;
@@ -120,7 +120,7 @@ async fn a_deletion_goes_on_until_nothing_is_left() {
     world.delete(0);
     let error = CloudError::new(ErrorKind::Unavailable, "down");
     let key = World::service_key(0);
-    let down = Fault::new(Effect::LoadBalancers(vec![key], Trouble::Fail(error)));
+    let down = Fault::new(FaultEffect::LoadBalancers(vec![key], Trouble::Fail(error)));
     world.cloud.faults().add(down.on(Operation::DeleteLoadBalancers).times(2));
     minutes(50).await;
     assert_eq!((world.ours().len(), world.metric::<u32>(DELETED)), (1, 1));

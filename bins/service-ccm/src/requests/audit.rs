@@ -2,11 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ccm_cloud::{CloudError, Depth, Detail, LoadBalancers, Lookup, NodeIdentity, Scope};
-use ccm_controller::passes::{NextPass, Pass};
+use ccm_cloud::{Call, Cloud, CloudError, Depth, Detail, LoadBalancers, Lookup, Scope};
+use ccm_controller::{
+    instances::lookup,
+    machine::log_unexpected,
+    passes::{NextPass, Pass},
+};
 use ccm_objects::{Node, Shared as Name, WhoseNode, whose_node};
 
-use super::{read, unexpected};
+use super::read;
 use crate::{
     machine::{
         effect::{Effect, Task},
@@ -52,11 +56,12 @@ impl Audit {
         while let Some(request) = requests.pop() {
             match request {
                 Effect::AskInstance => {
-                    let is_shown = self.shows_an_instance().await;
+                    let (nodes, call) = (translator.nodes.list(), translator.call(false));
+                    let is_shown = shows_an_instance(&*translator.cloud, &nodes, call).await;
                     requests.extend(performer.apply(Event::Instance { is_shown }));
                 }
                 Effect::Read(all) => self.read(&*balancers, &all).await?,
-                other => unexpected(&other),
+                other => log_unexpected(&other),
             }
         }
         Ok(())
@@ -94,23 +99,73 @@ impl Audit {
         }
         Ok(())
     }
+}
 
-    /// Returns true if the cloud shows the instance of one of the first nodes.
-    async fn shows_an_instance(&self) -> bool {
-        let cloud = &self.0.cloud;
-        let Ok(Some(instances)) = cloud.instances() else { return false };
-        let (nodes, schemes) = (self.0.nodes.list(), cloud.schemes());
-        let is_ours = |node: &&Arc<Node>| {
-            let id = node.provider_id.as_deref();
-            id.is_some() && !matches!(whose_node(id, &schemes), WhoseNode::Anothers(_))
-        };
-        let nodes = nodes.iter().filter(is_ours).take(INSTANCES);
-        let identity = |node: &Arc<Node>| NodeIdentity {
-            provider_id: node.provider_id.as_deref().map(str::to_owned),
-            ..NodeIdentity::named(&*node.name)
-        };
-        let nodes: Vec<NodeIdentity> = nodes.map(identity).collect();
-        let answers = instances.lookup(&nodes, Detail::Presence, self.0.call(false)).await;
-        answers.iter().any(|answer| matches!(answer, Ok(Lookup::Found(_))))
+/// Returns true if the cloud shows the instance of one of the first nodes. Another instance does
+/// not count, because it may belong to another cloud.
+async fn shows_an_instance(cloud: &dyn Cloud, nodes: &[Arc<Node>], call: Call) -> bool {
+    let schemes = cloud.schemes();
+    let is_ours = |node: &&Arc<Node>| {
+        let id = node.provider_id.as_deref();
+        id.is_some() && !matches!(whose_node(id, &schemes), WhoseNode::Anothers(_))
+    };
+    let nodes: Vec<_> = nodes.iter().filter(is_ours).take(INSTANCES).cloned().collect();
+    let answers = lookup(cloud, &nodes, Detail::Presence, call).await;
+    answers.iter().any(|answer| matches!(answer, Ok(Lookup::Found(_))))
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use ccm_cloud::{Instance, Instances, LookupResult, NodeIdentity, ProviderId};
+
+    use super::*;
+
+    /// A provider that answers every question with the same instance.
+    #[derive(Clone)]
+    struct OneInstance(&'static str);
+
+    #[async_trait]
+    impl Instances for OneInstance {
+        async fn lookup(&self, nodes: &[NodeIdentity], _: Detail, _: Call) -> Vec<LookupResult> {
+            let id = ProviderId::parse(self.0).unwrap();
+            vec![Ok(Lookup::Found(Box::new(Instance::new(id, "worker-1")))); nodes.len()]
+        }
+    }
+
+    #[async_trait]
+    impl Cloud for OneInstance {
+        fn name(&self) -> &'static str {
+            "one"
+        }
+
+        fn schemes(&self) -> Vec<String> {
+            vec!["sim".to_owned()]
+        }
+
+        fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+            Ok(Some(Arc::new(self.clone())))
+        }
+
+        async fn health(&self, _: Call) -> Result<(), CloudError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_instance_of_a_node_shows_that_this_is_the_same_cloud() {
+        let cloud = OneInstance("sim://worker-1");
+        for (id, expect) in [
+            (Some("sim://worker-1"), true),
+            (Some("sim://worker-2"), false),
+            (Some("other://worker-1"), false),
+            (None, false),
+        ] {
+            let provider_id = id.map(Into::into);
+            let node = Node { name: "worker-1".into(), provider_id, ..Node::default() };
+            let call = Call::routine(Duration::from_secs(1));
+            let is_shown = shows_an_instance(&cloud, &[Arc::new(node)], call).await;
+            assert_eq!(is_shown, expect, "{id:?}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use ccm_objects::service_keys::SOURCE_RANGES;
 use ccm_sim::{
     apiserver::{Action, Fault as ApiFault, PatchKind, Verb},
     cloud::{Operation, balancers::SimBalancer},
-    faults::{Effect, Fault, Trouble},
+    faults::{Fault, FaultEffect, Trouble},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -94,7 +94,7 @@ pub(crate) fn is_protected(service: &Value) -> bool {
 }
 
 pub(crate) fn on(operation: Operation, number: usize, trouble: Trouble) -> Fault {
-    Fault::new(Effect::LoadBalancers(vec![World::service_key(number)], trouble)).on(operation)
+    Fault::new(FaultEffect::LoadBalancers(vec![World::service_key(number)], trouble)).on(operation)
 }
 
 /// 36, 37: a conflict does not count as an error, and a Service that no longer exists does not need
@@ -142,7 +142,7 @@ async fn a_change_of_the_nodes_goes_out_to_all_load_balancers() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_change_of_members_is_repeated_and_may_become_needless() {
     let world = World::with_services(0..1).await;
-    let down = Fault::new(Effect::Unavailable).on(Operation::SetMembers);
+    let down = Fault::new(FaultEffect::Unavailable).on(Operation::SetMembers);
     let fault = world.cloud.faults().add(down.clone());
     world.add_node(NODES);
     sleep(SOON).await;
@@ -266,7 +266,7 @@ async fn finalizer_and_status_that_a_person_removes_come_back() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_fails_delays_known_services_only_and_not_for_long() {
     let mut world = World::with_services(0..1).await;
-    world.cloud.faults().add(Fault::new(Effect::Unavailable).on(Operation::ListLoadBalancers));
+    world.cloud.faults().add(Fault::new(FaultEffect::Unavailable).on(Operation::ListLoadBalancers));
     world.restart().await;
     world.create(1);
     sleep(SOON).await;
