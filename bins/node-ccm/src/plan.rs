@@ -28,6 +28,7 @@ pub use ccm_objects::NodeChange;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
 use ccm_objects::{Address, Node};
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 pub use self::{
     agreed::Agreed,
@@ -136,10 +137,12 @@ pub struct Wait {
     pub message: String,
 }
 
-/// The condition that a node waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The condition that a node waits for. Its texts are for metric labels and log fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum WaitReason {
     /// An answer of the cloud, which returned this error instead.
+    #[strum(to_string = "{0}")]
     Cloud(ErrorKind),
     /// The instance to exist.
     InstanceNotFound,

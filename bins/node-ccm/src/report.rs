@@ -54,8 +54,8 @@ impl NodeReports {
         };
         let line = format!("error syncing '{}': {message}, requeuing", node.name);
         let text = format!("The node stays tainted {what}: {message}; retrying {pace}");
-        let report = Report::warning(event, state, line).because(reason.as_str());
-        let report = report.with_event(event, text);
+        let reason = reason.to_string();
+        let report = Report::warning(event, state, line).because(&reason).with_event(event, text);
         self.report(node, When::Changed, report);
     }
 

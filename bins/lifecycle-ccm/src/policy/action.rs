@@ -129,7 +129,7 @@ pub(crate) fn proof(node: &Node, decision: &Decision, now: At) -> Option<String>
     let proof = decision.evidence.latest.as_ref()?;
     let mark = node.annotation(instance_gone::KEY);
     let is_fresh = mark.is_some_and(|mark| instance_gone::is_fresh(mark, now));
-    (!is_fresh).then(|| instance_gone::value(proof.method.as_str(), proof.answered))
+    (!is_fresh).then(|| instance_gone::value(proof.method.as_ref(), proof.answered))
 }
 
 /// Returns the deletion of this node, if it was decided.

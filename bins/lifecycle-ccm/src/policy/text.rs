@@ -6,7 +6,7 @@ use ccm_objects::Node;
 use serde::Serialize;
 
 use super::{
-    At, Cause, Decision, Doubt, Policy, Reason, Source, Verdict,
+    At, Cause, Decision, Doubt, Policy, Reason, Verdict,
     action::{APPROVED, Marks, PROTECTED, approving_mark, is_approved},
     shutdown::TaintStep,
 };
@@ -172,15 +172,6 @@ impl fmt::Display for Doubt {
             }
             Self::NotListed => "no check of the fleet has confirmed it yet",
             Self::Listed => "but the list of the fleet contains it, so confirmation starts over",
-        })
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::List => "the cloud's list",
-            Self::Lookups => "the cloud, which is asked node by node,",
         })
     }
 }

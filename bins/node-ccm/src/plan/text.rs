@@ -52,20 +52,7 @@ impl fmt::Display for Outcome {
 
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "waits ({}): {}", self.reason.as_str(), self.message)
-    }
-}
-
-impl WaitReason {
-    /// Returns a short, stable name for metric labels and log fields.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cloud(kind) => kind.reason(),
-            Self::InstanceNotFound => "instance_not_found",
-            Self::NodeIp => "node_ip",
-            Self::NoAddress => "no_address",
-            Self::Identity => "identity",
-        }
+        write!(f, "waits ({}): {}", self.reason, self.message)
     }
 }
 
@@ -259,7 +246,7 @@ impl fmt::Display for Note {
                 "Discarding node label {key} that is already present: the node has {node:?}, the cloud returns {cloud:?}"
             ),
             Self::InvalidAddress(entry) => {
-                let (kind, address) = (entry.kind.as_str(), &entry.address);
+                let (kind, address) = (entry.kind.as_ref(), &entry.address);
                 write!(f, "Discarding {kind} {address:?} from the cloud: it is not an IP address")
             }
             Self::Doubted(doubt) => write!(f, "{doubt}"),

@@ -52,6 +52,16 @@ fn the_window_slides_and_each_change_is_counted_once() {
 }
 
 #[test]
+fn a_change_that_is_made_later_than_charged_counts_from_then_on() {
+    let (mut brake, one) = (Brake::<()>::default(), in_ten_minutes(Limit::Count(1)));
+    assert_eq!(brake.request(at(0.0), "a", 9, one), Ok(()));
+    brake.renew(at(100.0), "a");
+    brake.renew(at(200.0), "not charged");
+    assert_eq!(brake.request(at(600.0), "b", 9, one), until(700.0));
+    assert_eq!(brake.request(at(700.0), "b", 9, one), Ok(()));
+}
+
+#[test]
 fn an_open_breaker_holds_everything_and_costs_nothing() {
     let (mut brake, one) = (Brake::default(), in_ten_minutes(Limit::Count(1)));
     assert_eq!(brake.observe(at(1.0), None), Transition::StaysClosed);

@@ -26,7 +26,7 @@ mod explain;
 mod record;
 
 fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -> Pages {
-    let health = Health::new();
+    let health = Health::default();
     for (name, scope, result) in checks {
         let verdict = match *result {
             Ok(text) => Verdict::Passed(text.to_owned()),
