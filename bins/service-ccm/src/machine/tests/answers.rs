@@ -71,7 +71,7 @@ fn ensured(
     let is_asked = matches!(asked.last(), Some(Effect::Ask(_)));
     let (name, uid) = (service.key.clone(), service.uid.clone());
     let answer = CallAnswer::Ensure(Box::new(Ok(answer)));
-    is_asked.then(|| machine.answered(Answered { lane: Lane::Normal, name, uid, answer }, now))
+    is_asked.then(|| machine.record_answer(Answered { lane: Lane::Normal, name, uid, answer }, now))
 }
 
 fn repeats(effects: &[Effect]) -> bool {
