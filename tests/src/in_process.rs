@@ -157,7 +157,7 @@ impl<P: Program> InProcess<P> {
         let own = watch::Sender::new(Arc::clone(&settings.own));
         let place = Where::new(&settings.common);
         let same_cloud = SameCloud::new(cloud, &leadership, &place);
-        let (health, watch) = (Health::new(), same_cloud.watch(&events, &place));
+        let (health, watch) = (Health::default(), same_cloud.watch(&events, &place));
         let watch = watch.run(&health, &metrics, token.clone());
         let plans = Plans::new(mode, &metrics);
         let explanations = Explanations::new(plans.clone());

@@ -3,9 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use ccm_cloud::{
-    Call, Cloud, Detail, Lookup, LookupResult, NodeIdentity, ProviderConfig, ProviderContext,
-};
+use ccm_cloud::{Call, Cloud, Detail, Lookup, LookupResult, NodeIdentity, ProviderContext};
 use ccm_tests::openstack::rig::Rig;
 use futures::future::join_all;
 use tokio::time::sleep;
@@ -37,7 +35,7 @@ pub async fn measure(rig: &Rig) -> Result<()> {
 }
 
 async fn provider(rig: &Rig) -> Result<Arc<dyn Cloud>> {
-    let config = ProviderConfig { path: Some(rig.config()) };
+    let config = Some(rig.config());
     let context = ProviderContext::ungated(config, "bench");
     Ok(ccm_providers::registry().get("openstack")?.build(context).await?)
 }

@@ -9,7 +9,7 @@ use ccm_metrics::{
     label, level, metrics,
 };
 
-use strum::{IntoStaticStr, VariantNames};
+use strum::{IntoStaticStr, VariantArray as _, VariantNames};
 
 use crate::{
     machine::Gauges,
@@ -64,9 +64,9 @@ impl LabelSet for Verdict {
     }
 
     fn every() -> Vec<Vec<Text>> {
-        let keep = Reason::ALL.iter().map(|reason| Self::Keep(*reason));
+        let keep = Reason::VARIANTS.iter().map(|reason| Self::Keep(*reason));
         let suspect = |why: &Doubt| Self::Suspect { look_again: At::default(), why: *why };
-        keep.chain(Doubt::ALL.iter().map(suspect))
+        keep.chain(Doubt::VARIANTS.iter().map(suspect))
             .chain([Self::Delete, Self::BreakerOpen, Self::OverBudget { until: None }])
             .map(Self::texts)
             .collect()

@@ -16,7 +16,7 @@ use crate::{
     metrics::LifecycleMetrics,
     policy::{
         Decision, Reason, Verdict,
-        action::{Action, Marks, Write},
+        action::{Action, Marks, Write, ignored_approval},
         text,
     },
 };
@@ -63,7 +63,10 @@ pub(crate) fn decided(reports: &Reports, decided: &Decided, foreign: Option<Stri
         Some(_) => format!("{said}; {evidence}"),
         None => said.clone(),
     };
-    let state = format!("{} {}", verdict.as_str(), verdict.reason());
+    // An approval that does not approve is news.
+    let is_held = matches!(verdict, Verdict::BreakerOpen | Verdict::OverBudget { .. });
+    let ignored = ignored_approval(node).filter(|_| is_held).unwrap_or_default();
+    let state = format!("{} {}{ignored}", verdict.as_str(), verdict.reason());
     let report = Report {
         warning: message.warning,
         verdict: Some(verdict.as_str()),

@@ -22,12 +22,13 @@ pub(crate) mod text;
 use std::sync::Arc;
 
 use ccm_cloud::{Claim, ErrorKind, Instance, Lookup, LookupResult, NodeAddress};
-use ccm_controller::brake::approval::is_marked;
+use ccm_controller::brake::approval::{self, is_marked};
 use ccm_controller::identity::is_confirmed;
 pub use ccm_objects::NodeChange;
 pub use ccm_objects::node_keys::{PROVIDED_NODE_IP, UNINITIALIZED};
 use ccm_objects::{Address, Node};
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 pub use self::{
     agreed::Agreed,
@@ -47,6 +48,11 @@ pub const TAINTS: &str = "taints";
 /// Returns true if a user has approved the changes of this node.
 pub fn is_approved(node: &Node) -> bool {
     is_marked(node.annotation(APPROVED), node.labels.get(APPROVED))
+}
+
+/// Returns the mark that approves the changes of this node, for texts that ask for it.
+pub fn approving_mark(node: &Node) -> String {
+    approval::to_set(APPROVED, node.annotation(APPROVED), node.labels.get(APPROVED))
 }
 
 /// How to handle a change of the first InternalIP of a Ready node in the cloud. Pods, probes
@@ -131,10 +137,12 @@ pub struct Wait {
     pub message: String,
 }
 
-/// The condition that a node waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// The condition that a node waits for. Its texts are for metric labels and log fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum WaitReason {
     /// An answer of the cloud, which returned this error instead.
+    #[strum(to_string = "{0}")]
     Cloud(ErrorKind),
     /// The instance to exist.
     InstanceNotFound,

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_controller::{
-    brake::Hold,
+    brake::{Hold, approval},
     queue::Pace,
     repeat_reports,
     repeats::Repeated,
@@ -17,7 +17,7 @@ use ccm_objects::Node;
 
 use crate::{
     metrics::NodeMetrics,
-    plan::{Note, Outcome, Plan, Step, Wait, WaitReason, text},
+    plan::{APPROVED, Note, Outcome, Plan, Step, Wait, WaitReason, text},
 };
 
 /// Reports about nodes. Clones share one memory.
@@ -54,8 +54,8 @@ impl NodeReports {
         };
         let line = format!("error syncing '{}': {message}, requeuing", node.name);
         let text = format!("The node stays tainted {what}: {message}; retrying {pace}");
-        let report = Report::warning(event, state, line).because(reason.as_str());
-        let report = report.with_event(event, text);
+        let reason = reason.to_string();
+        let report = Report::warning(event, state, line).because(&reason).with_event(event, text);
         self.report(node, When::Changed, report);
     }
 
@@ -122,8 +122,10 @@ impl NodeReports {
     /// Reports that the brake holds the plan.
     pub(crate) fn held(&self, node: &Node, plan: &Plan, hold: Hold) {
         let state = if hold == Hold::Breaker { "breaker" } else { "budget" };
-        let text = text::held(plan, hold);
-        self.warn(node, "NodeChangeHeld", state, &text);
+        let ignored = approval::ignored(node.annotation(APPROVED), node.labels.get(APPROVED));
+        let state = format!("{state}{}", ignored.unwrap_or_default());
+        let text = text::held(node, plan, hold);
+        self.warn(node, "NodeChangeHeld", &state, &text);
     }
 
     /// Reports that another writer undoes a correction again and again.

@@ -241,6 +241,8 @@ impl Controller {
     pub(crate) async fn drain(&self) {
         let Performer { passes, conditions, .. } = &*self.parts.performer;
         passes.drain().await;
+        // The answer to a list may begin a plan as well.
+        self.parts.tell(Event::Ending);
         while !self.parts.door.read(|machine, _| machine.is_idle()) {
             sleep(DRAIN).await;
         }

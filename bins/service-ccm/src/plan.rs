@@ -48,6 +48,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use ccm_base::At;
 use ccm_cloud::{Cure, Digest, FrontEnd, LoadBalancerTraits, Phase};
+use ccm_controller::brake::approval;
 use ccm_objects::{Service, serves_class};
 use serde::{Deserialize, Serialize};
 
@@ -190,6 +191,14 @@ pub const RELEASE_APPROVED: &str = "quartet.dev/release-approved";
 pub const REPLACEMENT_APPROVED: &str = "quartet.dev/replacement-approved";
 /// The annotation with the ID of a load balancer to adopt.
 pub const ADOPT: &str = "quartet.dev/adopt-load-balancer";
+
+/// Returns the mark that approves what this key means, for texts that ask for it.
+pub fn approving_mark(service: &Service, key: &str) -> String {
+    // Only an annotation approves the deletion of a load balancer.
+    let details = service.details.as_ref().filter(|_| key != RELEASE_APPROVED);
+    let label = details.and_then(|details| details.labels.get(key));
+    approval::to_set(key, service.annotation(key), label)
+}
 
 /// Returns the plan for one Service.
 pub fn plan(view: View<'_>) -> Plan {

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::machine::effect::Tell;
 use crate::plan::{
-    CallKind,
+    APPROVED, CallKind, approving_mark,
     eligible::without_numbers,
     front_end::{SpecProblem, in_words},
     members::Decision,
@@ -69,7 +69,7 @@ impl ServiceReports {
             Tell::Repeated(one) => {
                 repeats.report(&self.reports, &service.reference(), one);
             }
-            what => self.say(service, Said::in_words(what)),
+            what => self.say(service, Said::in_words(service, what)),
         }
     }
 
@@ -143,7 +143,7 @@ impl Said {
     }
 
     /// Puts a report in words. Other numbers of nodes alone are not news.
-    fn in_words(what: &Tell) -> Self {
+    fn in_words(service: &Service, what: &Tell) -> Self {
         use When::{Always, Changed, Once};
         let good = |when, event, text: &str| Self::new(when, event, "", text);
         let held = |event, why: &str| Self::warning(event, why, why);
@@ -187,7 +187,7 @@ impl Said {
                 Self::warning("WriteFailed", error.reason(), text)
             }
             Tell::Problems(problems) => invalid(problems),
-            Tell::Held(members) => members_held(members),
+            Tell::Held(members) => members_held(service, members),
             Tell::ReleaseHeld(why) => held("LoadBalancerReleaseHeld", why),
             Tell::ReplacementHeld(why) => {
                 Self::warning("LoadBalancerReplacementHeld", without_numbers(why), why)
@@ -238,15 +238,16 @@ fn invalid(problems: &[SpecProblem]) -> Said {
 }
 
 /// Returns the report that members are held.
-fn members_held(members: &Decision) -> Said {
+fn members_held(service: &Service, members: &Decision) -> Said {
+    let mark = approving_mark(service, APPROVED);
     let names: Vec<&str> = members.held.keys().take(NAMES).map(|name| &**name).collect();
     let count = members.held.len();
     let text = format!(
-        "{count} members stay although their nodes are gone, changed or excluded, because these are too many at once: {}; check whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
+        "{count} members stay although their nodes are gone, changed or excluded, because these are too many at once: {}; check whether a setting or the list of nodes is wrong, or approve with the annotation {mark}",
         names.join(" "),
-        crate::plan::APPROVED,
     );
-    Said::warning("LoadBalancerMembersHeld", format!("{count} held"), text)
+    // An approval that does not approve is news.
+    Said::warning("LoadBalancerMembersHeld", format!("{count} held, {mark}"), text)
 }
 
 /// Returns the first remarks, and one that says how many more there are.

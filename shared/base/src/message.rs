@@ -53,6 +53,19 @@ pub fn escaped(path: &Path) -> String {
     shown
 }
 
+/// Returns the first line that contains this ID, name or network as a whole.
+pub fn line_about<'a>(lines: &'a [String], what: &str) -> Option<&'a str> {
+    let is_part = |one: char| one.is_alphanumeric() || one == '-' || one == '_';
+    let names = |line: &&String| {
+        line.match_indices(what).any(|(at, _)| {
+            let (before, from) = line.split_at(at);
+            let after = from.chars().nth(what.chars().count());
+            !before.ends_with(is_part) && !after.is_some_and(is_part)
+        })
+    };
+    lines.iter().find(names).map(String::as_str)
+}
+
 /// Returns an error with its causes, for messages that show only text. A cause whose text is
 /// already part of the message is left out: some libraries repeat it.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
@@ -143,6 +156,15 @@ mod tests {
             };
             let line = one_line(&text, text.len());
             prop_assert_eq!(letters(&line), letters(&text));
+        }
+    }
+
+    #[test]
+    fn a_line_is_about_an_id_that_it_names_in_full() {
+        let lines = ["load balancer lb-10: no digest", "the entry \"lb-2\" has no owner"];
+        let lines = lines.map(str::to_owned);
+        for (id, place) in [("lb-10", Some(0)), ("lb-2", Some(1)), ("lb-1", None), ("b-2", None)] {
+            assert_eq!(line_about(&lines, id), place.map(|place: usize| &*lines[place]), "{id}");
         }
     }
 }

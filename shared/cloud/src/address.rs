@@ -1,52 +1,33 @@
 //! Addresses of instances and nodes.
 
-use std::{fmt, net::IpAddr};
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use strum::{AsRefStr, Display, EnumString};
 
-/// The kinds of node address that Kubernetes knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The kinds of node address that Kubernetes knows. Their texts are the spelling of its API.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, AsRefStr, Display, EnumString,
+)]
 pub enum AddressKind {
     /// An address reachable inside the cluster's network.
     #[serde(rename = "InternalIP")]
+    #[strum(serialize = "InternalIP")]
     InternalIp,
     /// An address reachable from outside.
     #[serde(rename = "ExternalIP")]
+    #[strum(serialize = "ExternalIP")]
     ExternalIp,
     /// The host name that the machine reports.
     Hostname,
     /// A DNS name that resolves to an internal address.
     #[serde(rename = "InternalDNS")]
+    #[strum(serialize = "InternalDNS")]
     InternalDns,
     /// A DNS name that resolves to an external address.
     #[serde(rename = "ExternalDNS")]
+    #[strum(serialize = "ExternalDNS")]
     ExternalDns,
-}
-
-impl AddressKind {
-    /// Returns the spelling of the Kubernetes API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InternalIp => "InternalIP",
-            Self::ExternalIp => "ExternalIP",
-            Self::Hostname => "Hostname",
-            Self::InternalDns => "InternalDNS",
-            Self::ExternalDns => "ExternalDNS",
-        }
-    }
-
-    /// Reads the spelling of the Kubernetes API.
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::InternalIp, Self::ExternalIp, Self::Hostname, Self::InternalDns, Self::ExternalDns]
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
-    }
-}
-
-impl fmt::Display for AddressKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// One address of an instance. Order matters: the first of a kind is the primary one.

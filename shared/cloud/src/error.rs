@@ -40,8 +40,9 @@ pub enum ErrorKind {
     /// Something else changes the object at the moment, or has just changed it. Not a mistake;
     /// retry soon.
     Busy,
-    /// The cloud is still making this change, and its result is not known yet. Not a mistake: the
-    /// caller looks at the object again, and repeats the change if it is still needed.
+    /// The cloud is still making this change of a route, and its result is not known yet. Not a
+    /// mistake: the caller lists the table again, and repeats the change if it is still needed.
+    /// Load balancers have [`crate::Progress::InProgress`] for it.
     Pending,
     /// Two facts contradict each other, for instance two servers with one name.
     Conflict,

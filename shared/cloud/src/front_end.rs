@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     net::{IpAddr, Ipv4Addr},
     sync::Arc,
     time::Duration,
@@ -14,17 +13,22 @@ use std::{
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 use crate::{Digest, NodeAddress, Owner, ProviderId};
 
 /// A family of IP addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display,
+)]
 pub enum IpFamily {
     /// IPv4.
     #[serde(rename = "IPv4")]
+    #[strum(serialize = "IPv4")]
     V4,
     /// IPv6.
     #[serde(rename = "IPv6")]
+    #[strum(serialize = "IPv6")]
     V6,
 }
 
@@ -38,18 +42,12 @@ impl IpFamily {
     }
 }
 
-impl fmt::Display for IpFamily {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        })
-    }
-}
-
 /// A transport protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Display,
+)]
 #[serde(rename_all = "UPPERCASE")]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum Protocol {
     /// TCP.
     Tcp,
@@ -57,16 +55,6 @@ pub enum Protocol {
     Udp,
     /// SCTP.
     Sctp,
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp => "TCP",
-            Self::Udp => "UDP",
-            Self::Sctp => "SCTP",
-        })
-    }
 }
 
 /// One port of a front end. Protocol and port together are unique.

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use strum::AsRefStr;
 
 use crate::{Answers, Call, CloudError, ErrorKind, NodeAddress, NodeIdentity, ProviderId};
 
@@ -76,8 +77,9 @@ impl Instance {
 }
 
 /// The key of the lookup that found an instance gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, AsRefStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ProofMethod {
     /// The instance's own ID: the strongest proof.
     ById,
@@ -91,19 +93,6 @@ pub enum ProofMethod {
     /// The key is unknown: the provider only answers yes or no, and answered no. The weakest proof;
     /// for a lookup by name it proves nothing.
     ProvidersWord,
-}
-
-impl ProofMethod {
-    /// Returns a short, stable name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ById => "by_id",
-            Self::BySystemUuid => "by_system_uuid",
-            Self::ByName => "by_name",
-            Self::ByOwner => "by_owner",
-            Self::ProvidersWord => "providers_word",
-        }
-    }
 }
 
 /// The cloud's own statement that an instance does not exist.

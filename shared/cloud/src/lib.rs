@@ -61,9 +61,7 @@ pub use node_selector::NodeSelector;
 pub use owner::{ClusterId, Digest, DigestError, Owner};
 pub use pools::{MembersSet, Pool};
 pub use provider::{Capability, Cloud, Shortfall};
-pub use registry::{
-    ProviderConfig, ProviderContext, ProviderFactory, ProviderRegistry, RegistryError,
-};
+pub use registry::{ProviderContext, ProviderFactory, ProviderRegistry, RegistryError};
 pub use routes::{
     AppliedChange, Route, RouteChange, RouteTable, RouteTarget, RouteTraits, Routes, TargetState,
     WantedRoute, repeated_destinations,

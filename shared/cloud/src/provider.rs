@@ -1,13 +1,16 @@
 //! The interface of a cloud provider.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use async_trait::async_trait;
+use strum::{AsRefStr, Display};
 
 use crate::{Call, Claim, CloudError, Instances, LoadBalancers, ProviderId, Routes};
 
-/// The capabilities that a provider may offer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The capabilities that a provider may offer. Their texts are the names in logs, on `/readyz` and
+/// on the external protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, AsRefStr, Display)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Capability {
     /// [`Cloud::instances`].
     Instances,
@@ -15,23 +18,6 @@ pub enum Capability {
     LoadBalancers,
     /// [`Cloud::routes`].
     Routes,
-}
-
-impl Capability {
-    /// Returns the name used in logs, on `/readyz` and on the external protocol.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Instances => "instances",
-            Self::LoadBalancers => "load-balancers",
-            Self::Routes => "routes",
-        }
-    }
-}
-
-impl fmt::Display for Capability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// A setting that is known not to work before it is needed.

@@ -6,19 +6,12 @@ use async_trait::async_trait;
 
 use crate::{CallGate, Cloud, CloudError, MetricsSink, NoMetrics, OpenGate};
 
-/// The source of a provider's own configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProviderConfig {
-    /// The file of `--cloud-config`, if one is given. The provider reads it itself,
-    /// and again when it changes.
-    pub path: Option<PathBuf>,
-}
-
 /// The inputs for building a provider.
 #[derive(Clone)]
 pub struct ProviderContext {
-    /// Its configuration.
-    pub config: ProviderConfig,
+    /// The file of `--cloud-config`, if one is given. The provider reads it itself, and again when it
+    /// changes.
+    pub config: Option<PathBuf>,
     /// The gate that each of its requests must pass.
     pub gate: Arc<dyn CallGate>,
     /// The registry for the provider's own metrics. A failed build is retried, so the provider
@@ -31,7 +24,7 @@ pub struct ProviderContext {
 impl ProviderContext {
     /// Returns a context outside of a running program: requests do not pass a gate, and metrics are
     /// not registered.
-    pub fn ungated(config: ProviderConfig, user_agent: &str) -> Self {
+    pub fn ungated(config: Option<PathBuf>, user_agent: &str) -> Self {
         let (gate, metrics) = (Arc::new(OpenGate), Arc::new(NoMetrics));
         Self { config, gate, metrics, user_agent: user_agent.to_owned() }
     }
@@ -73,11 +66,6 @@ pub struct ProviderRegistry {
 }
 
 impl ProviderRegistry {
-    /// Creates a registry without providers.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a provider. A later one replaces an earlier one of the same name.
     #[must_use]
     pub fn with(mut self, factory: impl ProviderFactory + 'static) -> Self {

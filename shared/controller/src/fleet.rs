@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_oddity_is_told_once() {
-        let (log, health) = (Log::new(), Health::new());
+        let (log, health) = (Log::new(), Health::default());
         let _listening = log.listen(tracing::Level::WARN);
         let condition = health.condition("fleet", Scope::Information, "");
         let mut line = FleetLine::new(condition.clone());

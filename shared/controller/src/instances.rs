@@ -8,8 +8,8 @@ mod listing;
 use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
 
 use ccm_cloud::{
-    AddressKind, Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, Instance,
-    InstanceTraits, Instances, Lookup, LookupResult, NodeAddress, NodeIdentity, ProviderId, Wants,
+    Call, Claim, Cloud, CloudError, Detail, ErrorKind, Fleet, Instance, InstanceTraits, Instances,
+    Lookup, LookupResult, NodeAddress, NodeIdentity, ProviderId, Wants,
 };
 use ccm_objects::Node;
 use futures::StreamExt as _;
@@ -46,7 +46,7 @@ pub fn has_id_of(cloud: &dyn Cloud, node: &Node, instance: &Instance) -> bool {
 fn identity(cloud: &dyn Cloud, node: &Node, wants: Wants) -> NodeIdentity {
     let labels = node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));
     let addresses = node.addresses.iter().filter_map(|address| {
-        Some(NodeAddress::new(AddressKind::parse(&address.kind)?, &*address.address))
+        Some(NodeAddress::new(address.kind.parse().ok()?, &*address.address))
     });
     NodeIdentity {
         name: node.name.to_string(),

@@ -54,7 +54,7 @@ impl provider_server::Provider for ProviderService {
             (Capability::LoadBalancers, balancers.as_ref().map(Option::is_some)),
             (Capability::Routes, tables.as_ref().map(Option::is_some)),
         ] {
-            let name = capability.as_str().to_owned();
+            let name = capability.to_string();
             match offered {
                 Ok(true) => capabilities.push(name),
                 Ok(false) => {}

@@ -10,9 +10,7 @@
 
 use std::{error::Error, time::Duration};
 
-use ccm_cloud::{
-    Call, Detail, Lookup, NodeIdentity, ProviderConfig, ProviderContext, ProviderFactory as _,
-};
+use ccm_cloud::{Call, Detail, Lookup, NodeIdentity, ProviderContext, ProviderFactory as _};
 use ccm_external::ExternalFactory;
 
 fn call() -> Call {
@@ -22,7 +20,7 @@ fn call() -> Call {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let config = ProviderConfig { path: arguments.next().map(Into::into) };
+    let config = arguments.next().map(Into::into);
     let context = ProviderContext::ungated(config, "ask/1");
     let cloud = ExternalFactory.build(context).await?;
 

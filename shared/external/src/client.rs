@@ -50,8 +50,7 @@ pub struct ExternalCloud {
 impl ExternalCloud {
     /// Reads the configuration and starts the keeper. The provider need not be running.
     pub async fn build(context: ProviderContext) -> Result<Self, CloudError> {
-        let (connection, files) =
-            Connection::configure(context.config.path, context.user_agent).await?;
+        let (connection, files) = Connection::configure(context.config, context.user_agent).await?;
         let wire = Wire { connection, gate: context.gate };
         let shared = Arc::new(Shared::new(wire));
         let mut tasks = JoinSet::new();

@@ -100,7 +100,7 @@ impl ExternalConfig {
         let value = Yaml::read(text).map_err(|error| {
             wrong(format!("not valid YAML: {}", one_line(&error.to_string(), LONGEST_LINE)))
         })?;
-        let mut problems = Problems::new();
+        let mut problems = Problems::default();
         let map = mapping(Some(&value), "", &mut problems).map_err(wrong)?;
         let config = Self::convert(map, path.parent().unwrap_or(Path::new("")), &mut problems);
         match config {

@@ -32,12 +32,12 @@ pub struct Description {
 
 impl Description {
     fn offers(&self, capability: Capability) -> bool {
-        self.capabilities.iter().any(|name| name == capability.as_str())
+        self.capabilities.iter().any(|name| name == capability.as_ref())
     }
 
     /// Returns true if this capability is offered. Fails if the provider does not know.
     pub fn offered(&self, capability: Capability) -> Result<bool, CloudError> {
-        let unknown = self.unknown.iter().find(|(name, _)| name == capability.as_str());
+        let unknown = self.unknown.iter().find(|(name, _)| name == capability.as_ref());
         match unknown {
             Some((_, error)) => Err(error.clone()),
             None => Ok(self.offers(capability)),

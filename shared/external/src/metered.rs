@@ -306,9 +306,10 @@ mod tests {
         assert_eq!(first.data_ref().map(Bytes::len), Some(1000));
         let limit = Duration::from_secs(1);
         assert!(timeout(limit, memory.room(Some(3 << 10))).await.is_err(), "it has its room");
-        let rest = body.collect().await.expect("no error").to_bytes();
+        let rest = (&mut body).collect().await.expect("no error").to_bytes();
         assert_eq!(rest.len(), sent.len() - 1000);
         let other = timeout(limit, memory.room(Some(8 << 10))).await.expect("it is free again");
+        drop(body);
         let mut body =
             Metered::new(Parts([Bytes::from(message(5))].into()), memory, messages(LIST));
         assert!(timeout(limit, body.frame()).await.is_err(), "there is no room");

@@ -31,6 +31,7 @@ use super::{
     },
     rpc::{question, read, write},
     shared::Shared,
+    status::change_error_from_wire,
     weight::Budget,
 };
 
@@ -70,7 +71,7 @@ impl Item for proto::ApplyRoutesItem {
                 }
                 Ok(applied)
             }
-            Some(applied::Answer::Error(error)) => Err(error.into()),
+            Some(applied::Answer::Error(error)) => Err(change_error_from_wire(error)),
             None => {
                 Err(malformed("the provider's answer about a route is empty").that_may_be_done())
             }

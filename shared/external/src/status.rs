@@ -47,23 +47,35 @@ struct RequestInfo {
 }
 
 impl From<proto::Error> for CloudError {
+    /// Reads an error of any answer but one about a change of a route: there is no `PENDING`.
     fn from(error: proto::Error) -> Self {
-        let proto::Error { kind, message, subject, request_id, retry_after, maybe_done, unsent } =
-            error;
-        let message = one_line(&message.unwrap_or_default(), LONGEST_LINE);
-        let kind = kind.unwrap_or_default();
-        let known = proto::ErrorKind::try_from(kind).ok().and_then(kind_from_wire);
-        let (kind, message) = match known {
-            Some(kind) if message.is_empty() => (kind, "the provider gave no message".to_owned()),
-            Some(kind) => (kind, message),
-            None => (ErrorKind::Malformed, format!("an error of unknown kind {kind}: {message}")),
-        };
-        let (subject, request_id) = (line(subject), line(request_id));
-        let maybe_done = maybe_done == Some(true) || kind == ErrorKind::Pending;
-        let unsent = unsent == Some(true);
-        let retry_after = retry_after.and_then(wait);
-        CloudError { kind, message, subject, request_id, retry_after, maybe_done, unsent }
+        let mut error = change_error_from_wire(error);
+        if error.kind == ErrorKind::Pending {
+            let what = "the provider answered PENDING, which only an answer of ApplyRoutes may be";
+            error.kind = ErrorKind::Malformed;
+            error.message = one_line(&format!("{what}: {}", error.message), LONGEST_LINE);
+        }
+        error
     }
+}
+
+/// Reads an error about a change of a route.
+pub fn change_error_from_wire(error: proto::Error) -> CloudError {
+    let proto::Error { kind, message, subject, request_id, retry_after, maybe_done, unsent } =
+        error;
+    let message = one_line(&message.unwrap_or_default(), LONGEST_LINE);
+    let kind = kind.unwrap_or_default();
+    let known = proto::ErrorKind::try_from(kind).ok().and_then(kind_from_wire);
+    let (kind, message) = match known {
+        Some(kind) if message.is_empty() => (kind, "the provider gave no message".to_owned()),
+        Some(kind) => (kind, message),
+        None => (ErrorKind::Malformed, format!("an error of unknown kind {kind}: {message}")),
+    };
+    let (subject, request_id) = (line(subject), line(request_id));
+    let maybe_done = maybe_done == Some(true) || kind == ErrorKind::Pending;
+    let unsent = unsent == Some(true);
+    let retry_after = retry_after.and_then(wait);
+    CloudError { kind, message, subject, request_id, retry_after, maybe_done, unsent }
 }
 
 /// Returns a wait that a provider asks for, within bounds.

@@ -18,7 +18,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use ccm_cloud::{
     Call, Cloud, CloudError, Detail, ErrorKind, Instances, Lookup, LookupResult, NodeIdentity,
-    ProviderConfig, ProviderContext, ProviderFactory,
+    ProviderContext, ProviderFactory,
 };
 use ccm_external::{
     ExternalFactory,
@@ -195,7 +195,7 @@ async fn serve(
 async fn client(port: u16) -> Arc<dyn Cloud> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), format!("endpoint: http://127.0.0.1:{port}")).unwrap();
-    let config = ProviderConfig { path: Some(file.path().to_owned()) };
+    let config = Some(file.path().to_owned());
     ExternalFactory.build(ProviderContext::ungated(config, "test/1")).await.unwrap()
 }
 

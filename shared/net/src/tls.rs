@@ -43,7 +43,8 @@ pub fn client_tls(
         .with_safe_default_protocol_versions()?;
     let builder = match roots {
         None => {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+            let verifier = Verifier { provider, trusted: None };
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
         }
         Some(roots) => {
             let mut store = RootCertStore::empty();
@@ -53,11 +54,13 @@ pub fn client_tls(
                 // trust any server.
                 _ if store.is_empty() => builder.with_root_certificates(store),
                 _ => {
-                    let inner =
-                        WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider);
+                    let inner = WebPkiServerVerifier::builder_with_provider(
+                        Arc::new(store),
+                        Arc::clone(&provider),
+                    );
                     let inner =
                         inner.build().map_err(|error| rustls::Error::General(error.to_string()))?;
-                    let verifier = Trusted { inner, roots };
+                    let verifier = Verifier { provider, trusted: Some((inner, roots)) };
                     builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
                 }
             }
@@ -73,14 +76,15 @@ pub fn client_tls(
 
 /// Verifies as the library does, and also accepts a server that shows a root itself: a self-signed
 /// certificate that may sign others, as `openssl req -x509` makes it. The library refuses those,
-/// Go and OpenSSL do not.
+/// Go and OpenSSL do not. The server must always have its certificate's key.
 #[derive(Debug)]
-struct Trusted {
-    inner: Arc<WebPkiServerVerifier>,
-    roots: Vec<CertificateDer<'static>>,
+struct Verifier {
+    provider: Arc<CryptoProvider>,
+    /// The library's verifier and the roots; `None` if every certificate is accepted.
+    trusted: Option<(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>)>,
 }
 
-impl ServerCertVerifier for Trusted {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -89,9 +93,12 @@ impl ServerCertVerifier for Trusted {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        match self.inner.verify_server_cert(shown, intermediates, name, ocsp, now) {
+        let Some((inner, roots)) = &self.trusted else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        match inner.verify_server_cert(shown, intermediates, name, ocsp, now) {
             // The certificate is within its dates here, because the library checks them first.
-            Err(error) if is_authority(&error) && self.roots.contains(shown) => {
+            Err(error) if is_authority(&error) && roots.contains(shown) => {
                 verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -105,7 +112,8 @@ impl ServerCertVerifier for Trusted {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, signature)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -114,11 +122,12 @@ impl ServerCertVerifier for Trusted {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, signature)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -127,43 +136,4 @@ fn is_authority(error: &rustls::Error) -> bool {
     // The library does not export the type of its verifier's errors.
     matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(other))
         if format!("{other:?}").contains("CaUsedAsEndEntity"))
-}
-
-/// Accepts every certificate, but checks that the server has its key.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -31,6 +31,7 @@ use ccm_cloud::{Call, CallClass, CallGate, CloudError, ErrorKind};
 use http::{HeaderValue, Method};
 use parking_lot::Mutex;
 use serde_json::Value;
+use strum::{EnumString, IntoStaticStr};
 
 pub use self::{
     answer::{Answer, Deletion},
@@ -59,7 +60,8 @@ use crate::{
 pub const AT_ONCE: usize = 8;
 
 /// The services that are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Service {
     /// Keystone.
     Identity,
@@ -76,18 +78,8 @@ impl Service {
     pub const ALL: [Self; 4] = [Self::Identity, Self::Compute, Self::Network, Self::LoadBalancer];
 
     /// Returns its type in the catalog, and its name in metrics and messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Identity => "identity",
-            Self::Compute => "compute",
-            Self::Network => "network",
-            Self::LoadBalancer => "load-balancer",
-        }
-    }
-
-    /// Returns the service of this type in the catalog.
-    pub fn of_type(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|service| service.name() == text)
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -200,7 +200,7 @@ pub fn access() -> Access {
         id("tenant-id", "p1"),
         id("password", "p"),
     ]);
-    let mut problems = Problems::new();
+    let mut problems = Problems::default();
     let global = merged(&own, &mut problems);
     Access::read(&global, &mut Files::default(), &mut problems).expect("it is whole")
 }

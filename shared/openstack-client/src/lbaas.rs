@@ -10,10 +10,11 @@ mod requests;
 mod tests;
 mod tree;
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use strum::{Display, EnumString};
 
 pub use tree::{Tree, TreeMember, TreePool};
 
@@ -32,8 +33,9 @@ pub struct Octavia {
 }
 
 /// Octavia's current work on an object.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Display, EnumString)]
 #[serde(from = "String")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 pub enum Provisioning {
     /// It can be changed.
     Active,
@@ -44,6 +46,7 @@ pub enum Provisioning {
     /// It is being deleted.
     PendingDelete,
     /// Octavia works on it: `PENDING_CREATE`, `PENDING_UPDATE` or any other state.
+    #[strum(default)]
     Pending(String),
 }
 
@@ -215,24 +218,6 @@ where
 
 impl From<String> for Provisioning {
     fn from(text: String) -> Self {
-        match text.as_str() {
-            "ACTIVE" => Self::Active,
-            "ERROR" => Self::Error,
-            "DELETED" => Self::Deleted,
-            "PENDING_DELETE" => Self::PendingDelete,
-            _ => Self::Pending(text),
-        }
-    }
-}
-
-impl fmt::Display for Provisioning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Active => "ACTIVE",
-            Self::Error => "ERROR",
-            Self::Deleted => "DELETED",
-            Self::PendingDelete => "PENDING_DELETE",
-            Self::Pending(text) => text,
-        })
+        text.as_str().into()
     }
 }

@@ -83,28 +83,17 @@ impl Neutron {
         Ok(ports)
     }
 
-    /// Reads the names of these networks, by their IDs. Networks that this project may not see
-    /// are missing in the result.
+    /// Reads the names of the networks with these IDs, or with these names, by their IDs. Networks
+    /// that this project may not see are missing in the result.
     pub async fn network_names(
         &self,
-        networks: &BTreeSet<String>,
+        filter: &str,
+        values: &BTreeSet<String>,
         call: Call,
     ) -> Result<BTreeMap<String, String>, CloudError> {
-        let ids = networks.iter().map(String::as_str);
-        let entries = self.entries("networks", NETWORK_FIELDS, "id", ids, call).await?;
+        let values = values.iter().map(String::as_str);
+        let entries = self.entries("networks", NETWORK_FIELDS, filter, values, call).await?;
         Ok(entries.iter().filter_map(|entry| port::read_network(entry).ok()).collect())
-    }
-
-    /// Returns the names among these that networks have which this project sees.
-    pub async fn networks_named(
-        &self,
-        names: &BTreeSet<String>,
-        call: Call,
-    ) -> Result<BTreeSet<String>, CloudError> {
-        let filter = names.iter().map(String::as_str);
-        let entries = self.entries("networks", NETWORK_FIELDS, "name", filter, call).await?;
-        let read = entries.iter().filter_map(|entry| port::read_network(entry).ok());
-        Ok(read.map(|(_, name)| name).collect())
     }
 
     /// Returns all entries of a collection whose `filter` is one of `values`, in as few requests as

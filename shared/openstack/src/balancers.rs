@@ -60,7 +60,7 @@ use ccm_cloud::{
     Progress, Scope, Unwanted, Wanted, repeated,
 };
 use ccm_openstack_client::{
-    api::Api,
+    api::{AT_ONCE, Api},
     lbaas::{ApiVersion, Octavia},
     network::Neutron,
 };
@@ -77,9 +77,6 @@ use self::{
     pace::Pace,
 };
 use crate::config::Config;
-
-/// The maximum number of load balancers that are worked on at once.
-const AT_ONCE: usize = 8;
 
 /// [`LoadBalancers`] with Octavia.
 pub struct OctaviaBalancers {

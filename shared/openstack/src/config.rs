@@ -169,7 +169,7 @@ impl Config {
         env: &Environment,
         files: &mut Files,
     ) -> Result<Loaded, String> {
-        let mut problems = Problems::new();
+        let mut problems = Problems::default();
         let folder = path.parent().unwrap_or(Path::new(""));
         let resolve = |text: &str| env.resolved(text, folder);
         let sections = Sections::read(text, &resolve, &mut problems);

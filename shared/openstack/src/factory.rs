@@ -25,7 +25,7 @@ impl ProviderFactory for OpenStackFactory {
     }
 
     async fn build(&self, context: ProviderContext) -> Result<Arc<dyn Cloud>, CloudError> {
-        let path = context.config.path.ok_or_else(|| {
+        let path = context.config.ok_or_else(|| {
             CloudError::new(
                 ErrorKind::Invalid,
                 "--cloud-config: not set; it must be the path of a cloud.conf",

@@ -11,7 +11,7 @@ use ccm_cloud::ProviderRegistry;
 
 /// Returns all providers, by their names for `--cloud-provider`.
 pub fn registry() -> ProviderRegistry {
-    ProviderRegistry::new()
+    ProviderRegistry::default()
         .with(ccm_external::ExternalFactory)
         .with(ccm_openstack::OpenStackFactory)
 }

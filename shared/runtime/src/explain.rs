@@ -172,12 +172,20 @@ pub fn fix_for_error(error: &CloudError) -> String {
             format!("two facts in the cloud contradict each other{subject}: correct one")
         }
         ErrorKind::Stale => "ask the replica that leads".to_owned(),
-        ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Malformed => {
-            let id = error.request_id.as_ref().map(|id| format!(" about request {id}"));
-            format!("wait; if it lasts, ask the cloud's support{}", id.unwrap_or_default())
+        ErrorKind::Unavailable | ErrorKind::Timeout => {
+            format!("wait; if it lasts, ask the cloud's support{}", about_request(error))
         }
+        ErrorKind::Malformed => format!(
+            "wait; if it lasts, report the answer{} to the author of the provider",
+            about_request(error)
+        ),
         ErrorKind::Unsupported => "use another provider, or do without it".to_owned(),
     }
+}
+
+fn about_request(error: &CloudError) -> String {
+    let id = error.request_id.as_ref().map(|id| format!(" about request {id}"));
+    id.unwrap_or_default()
 }
 
 /// Returns the state of an object whose write the API server does not accept, and the fix.

@@ -82,18 +82,13 @@ impl Check {
     }
 }
 
-/// The checks of a process. Clones share them.
+/// The checks of a process. Clones share them. Without checks it is healthy and ready.
 #[derive(Clone, Default)]
 pub struct Health {
     checks: Arc<RwLock<Vec<Check>>>,
 }
 
 impl Health {
-    /// Starts without checks: healthy and ready.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a check, or replaces the check with this name.
     pub fn add(
         &self,

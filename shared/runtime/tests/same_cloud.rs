@@ -43,7 +43,7 @@ impl Rig {
     fn of(cloud: SimCloud, leadership: Leadership) -> Self {
         let place = Where::named("kube-system", "service-ccm");
         let same = SameCloud::new(Arc::new(cloud.clone()), &leadership, &place);
-        let (health, metrics, stop) = (Health::new(), Metrics::new(), CancellationToken::new());
+        let (health, metrics, stop) = (Health::default(), Metrics::new(), CancellationToken::new());
         let events = EventRecorder::muted(EventMetrics::new(&metrics));
         let watch = same.watch(&events, &place).run(&health, &metrics, stop.clone());
         #[expect(clippy::disallowed_methods, reason = "it ends with the test")]

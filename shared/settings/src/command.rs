@@ -158,8 +158,8 @@ fn setting(CatalogueEntry { setting, default, .. }: &CatalogueEntry) -> Arg {
     if setting.live {
         help.push_str(" Live.");
     }
-    let arg =
-        Arg::new(setting.flag).long(setting.flag).help(help).value_name(setting.kind.placeholder());
+    let value = <&str>::from(setting.kind);
+    let arg = Arg::new(setting.flag).long(setting.flag).help(help).value_name(value);
     let arg = if setting.flag == "v" { arg.short('v') } else { arg };
     match setting.kind {
         ValueKind::Switch => switch(arg),
@@ -203,7 +203,7 @@ fn explain(catalogue: &Catalogue, error: &clap::Error) -> UsageError {
             if context(ContextKind::InvalidValue).is_none_or(|value| value.is_empty()) =>
         {
             let example = match catalogue.find(&name) {
-                Some(NameTarget::Setting(entry)) => entry.setting.kind.placeholder(),
+                Some(NameTarget::Setting(entry)) => entry.setting.kind.into(),
                 _ => "value",
             };
             format!("--{name} needs a value: --{name}=<{example}>")

@@ -127,7 +127,7 @@ pub fn load<T>(
             Some(text.map_err(|error| unreadable(&given, &error))?)
         }
     };
-    let mut problems = Problems::new();
+    let mut problems = Problems::default();
     let raw = merge(&catalogue, &given, file.as_deref(), &mut problems);
     let convert: Convert<T> = Box::new(convert);
     let typed = typed(&convert, &raw, &mut problems)?;
@@ -136,7 +136,7 @@ pub fn load<T>(
 }
 
 fn unreadable(given: &Given, error: &str) -> Problems {
-    let mut problems = Problems::new();
+    let mut problems = Problems::default();
     problems.add(given.describe_config(), format!("must be a readable file: {error}"));
     problems
 }
@@ -169,12 +169,12 @@ impl<T> Loaded<T> {
     /// would surface only at the next start.
     pub fn take(&mut self, content: Result<String, String>) -> Result<Changes, Problems> {
         let text = content.map_err(|error| unreadable(&self.given, &error))?;
-        let mut problems = Problems::new();
+        let mut problems = Problems::default();
         let merged = merge(&self.catalogue, &self.given, Some(&text), &mut problems);
         typed(&self.convert, &merged, &mut problems)?;
         let (raw, mut changes) = self.effective(&merged);
         changes.warnings.extend_from_slice(problems.warnings());
-        self.typed = typed(&self.convert, &raw, &mut Problems::new())?;
+        self.typed = typed(&self.convert, &raw, &mut Problems::default())?;
         (self.raw, self.file) = (raw, Some(text));
         Ok(changes)
     }

@@ -67,7 +67,7 @@ fn row(text: &mut String, name: &str, setting: &Setting, default: &str) {
     let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
     let live = if setting.live { " Live." } else { "" };
     let meaning = setting.meaning.replace('|', "\\|").replace('*', "\\*");
-    let value = setting.kind.placeholder().replace('|', "\\|");
+    let value = <&str>::from(setting.kind).replace('|', "\\|");
     line(text, format_args!("| `{name}` ({value}) | {default} | {meaning}{live} |"));
 }
 

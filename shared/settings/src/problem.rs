@@ -39,11 +39,6 @@ impl fmt::Display for Problems {
 }
 
 impl Problems {
-    /// Creates an empty list.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a problem.
     pub fn add(&mut self, subject: impl Into<String>, rule: impl Into<String>) {
         self.list.push(SettingProblem { subject: subject.into(), rule: rule.into() });

@@ -1,10 +1,15 @@
 //! The description of a setting as data. Its flag, environment variable, file key, `--help`
 //! and the reference page follow from it.
 
-/// The kind of value of a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use strum::IntoStaticStr;
+
+/// The kind of value of a setting. Its text is the placeholder for the value in `--help` and in the
+/// table of options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum ValueKind {
     /// `true` or `false`; the flag may omit the value.
+    #[strum(serialize = "true|false")]
     Switch,
     /// A whole number.
     Count,
@@ -12,6 +17,7 @@ pub enum ValueKind {
     Number,
     /// A number or a percentage of what may be done; 0 is an emergency stop. A stop that
     /// disappears from the file stays in force until the file names another value.
+    #[strum(serialize = "count|percentage")]
     Limit,
     /// A duration in Go's format: `5m0s`, `1h30m`, `250ms`.
     Duration,
@@ -20,29 +26,13 @@ pub enum ValueKind {
     /// Texts separated by commas; in a file also a list.
     List,
     /// Text under a key that may be given several times.
+    #[strum(serialize = "text, repeatable")]
     Repeated,
     /// Text that no message and no page shows.
     Secret,
     /// The path of a file.
+    #[strum(serialize = "file")]
     Path,
-}
-
-impl ValueKind {
-    /// Returns the placeholder for the value in `--help` and in the table of options.
-    pub const fn placeholder(self) -> &'static str {
-        match self {
-            Self::Switch => "true|false",
-            Self::Count => "count",
-            Self::Number => "number",
-            Self::Limit => "count|percentage",
-            Self::Duration => "duration",
-            Self::Text => "text",
-            Self::List => "list",
-            Self::Repeated => "text, repeatable",
-            Self::Secret => "secret",
-            Self::Path => "file",
-        }
-    }
 }
 
 /// One setting.

@@ -271,7 +271,7 @@ impl Machine {
 
     fn decided(&mut self, now: At, node: Option<Arc<Node>>, decision: Decision) -> Effect {
         let settled = self.backlog.decided(now, &decision);
-        let message = decision.message(now, &self.parameters.policy);
+        let message = decision.message(now, &self.parameters.policy, node.as_deref());
         Effect::Decided(Box::new(Decided { node, decision, message, settled }))
     }
 

@@ -87,10 +87,10 @@ impl CloudReports {
         match before.transition(after) {
             Transition::Opened(cause) => {
                 self.metrics.opened(&cause);
-                tracing::error!(cause = cause.as_str(), "no node is deleted: {cause}");
+                tracing::error!(cause = <&str>::from(cause), "no node is deleted: {cause}");
             }
-            Transition::StaysOpen(known, cause) if known.as_str() != cause.as_str() => {
-                tracing::error!(cause = cause.as_str(), "still no node is deleted: {cause}");
+            Transition::StaysOpen(known, cause) if <&str>::from(known) != <&str>::from(cause) => {
+                tracing::error!(cause = <&str>::from(cause), "still no node is deleted: {cause}");
             }
             Transition::Closed => {
                 tracing::warn!(

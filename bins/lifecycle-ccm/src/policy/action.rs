@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ccm_cloud::PowerState;
-use ccm_controller::brake::approval::is_marked;
+use ccm_controller::brake::approval::{self, is_marked};
 use ccm_controller::repeats::Content;
 use ccm_objects::{Node, instance_gone};
 use serde::{Deserialize, Serialize};
@@ -98,9 +98,19 @@ impl Write {
     }
 }
 
-/// Returns true if an operator has approved the node's deletion. Unknown values are ignored.
+/// Returns true if an operator has approved the node's deletion. Texts name a value that does not approve.
 pub(crate) fn is_approved(node: &Node) -> bool {
     is_marked(node.annotation(APPROVED), node.labels.get(APPROVED))
+}
+
+/// Returns the mark that approves the node's deletion, for texts that ask for it.
+pub(crate) fn approving_mark(node: &Node) -> String {
+    approval::to_set(APPROVED, node.annotation(APPROVED), node.labels.get(APPROVED))
+}
+
+/// Returns the value of a mark that does not approve the node's deletion.
+pub(crate) fn ignored_approval(node: &Node) -> Option<String> {
+    approval::ignored(node.annotation(APPROVED), node.labels.get(APPROVED))
 }
 
 /// Returns true if the node has the approval annotation or label, with any value.
@@ -119,7 +129,7 @@ pub(crate) fn proof(node: &Node, decision: &Decision, now: At) -> Option<String>
     let proof = decision.evidence.latest.as_ref()?;
     let mark = node.annotation(instance_gone::KEY);
     let is_fresh = mark.is_some_and(|mark| instance_gone::is_fresh(mark, now));
-    (!is_fresh).then(|| instance_gone::value(proof.method.as_str(), proof.answered))
+    (!is_fresh).then(|| instance_gone::value(proof.method.as_ref(), proof.answered))
 }
 
 /// Returns the deletion of this node, if it was decided.

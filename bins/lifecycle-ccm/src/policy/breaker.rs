@@ -19,7 +19,7 @@ const READY_SHARE: usize = 10;
 /// most of the Ready nodes, before its absence stops being a sign of an incomplete list.
 pub const PROVEN: Duration = Duration::from_mins(15);
 
-/// Why deletions are held.
+/// Why deletions are held. Its texts are for metric labels and log fields.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames,
 )]
@@ -52,13 +52,6 @@ pub enum Cause {
         /// Ready nodes.
         ready: usize,
     },
-}
-
-impl Cause {
-    /// Returns a short, stable name for metric labels and log fields.
-    pub fn as_str(&self) -> &'static str {
-        self.into()
-    }
 }
 
 /// The breaker: holds deletions, or not.

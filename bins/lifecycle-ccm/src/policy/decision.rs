@@ -4,11 +4,11 @@ use std::{fmt, sync::Arc};
 
 use ccm_cloud::ProofMethod;
 use serde::{Deserialize, Serialize};
-use strum::{IntoStaticStr, VariantArray};
+use strum::{Display, IntoStaticStr, VariantArray};
 
 use super::At;
 
-/// Why a node is kept.
+/// Why a node is kept. Its texts are for metric labels and log fields.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
 )]
@@ -42,17 +42,7 @@ pub enum Reason {
     NoAnswer,
 }
 
-impl Reason {
-    /// All values.
-    pub const ALL: &'static [Self] = Self::VARIANTS;
-
-    /// Returns a short, stable name for metric labels and log fields.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
-/// Why a suspected node is not deleted yet.
+/// Why a suspected node is not deleted yet. Its texts are for metric labels and log fields.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
 )]
@@ -71,16 +61,6 @@ pub enum Doubt {
     NotListed,
     /// The list shows the instance: one of the two answers is wrong, so the case starts again.
     Listed,
-}
-
-impl Doubt {
-    /// All values.
-    pub const ALL: &'static [Self] = Self::VARIANTS;
-
-    /// Returns a short, stable name for metric labels and log fields.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// The action for a node.
@@ -117,8 +97,8 @@ impl Verdict {
     /// Returns the detailed reason, for metric labels and log fields; empty for a reason without details.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Keep(reason) => reason.as_str(),
-            Self::Suspect { why, .. } => why.as_str(),
+            Self::Keep(reason) => reason.into(),
+            Self::Suspect { why, .. } => why.into(),
             Self::Delete | Self::BreakerOpen | Self::OverBudget { .. } => "",
         }
     }
@@ -147,13 +127,15 @@ impl Proof {
 }
 
 /// How the cloud shows the fleet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Display)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// By its list.
     #[default]
+    #[strum(to_string = "the cloud's list")]
     List,
     /// By lookups of Ready nodes, the witnesses: it has no list.
+    #[strum(to_string = "the cloud, which is asked node by node,")]
     Lookups,
 }
 

@@ -6,8 +6,8 @@ use ccm_objects::Node;
 use serde::Serialize;
 
 use super::{
-    At, Cause, Decision, Doubt, Policy, Reason, Source, Verdict,
-    action::{APPROVED, Marks, PROTECTED, is_approved},
+    At, Cause, Decision, Doubt, Policy, Reason, Verdict,
+    action::{APPROVED, Marks, PROTECTED, approving_mark, is_approved},
     shutdown::TaintStep,
 };
 
@@ -49,8 +49,9 @@ impl Decision {
         }
     }
 
-    /// Returns the message for events and log lines at this time.
-    pub(crate) fn message(&self, now: At, policy: &Policy) -> Message {
+    /// Returns the message for events and log lines at this time about this node.
+    pub(crate) fn message(&self, now: At, policy: &Policy, node: Option<&Node>) -> Message {
+        let held = |why: &str| held(why, node);
         let seconds = |at: At| at.since(now).as_secs_f64().ceil();
         match self.verdict {
             Verdict::Keep(reason) => kept(reason),
@@ -87,9 +88,10 @@ impl Decision {
     }
 }
 
-fn held(why: &str) -> Message {
+fn held(why: &str, node: Option<&Node>) -> Message {
+    let mark = node.map_or_else(|| format!("{APPROVED}=yes"), approving_mark);
     let text = format!(
-        "the cloud reports that its instance is gone, but the node is not deleted: {why}; to delete it anyway, set the annotation {APPROVED}=yes"
+        "the cloud reports that its instance is gone, but the node is not deleted: {why}; to delete it anyway, set the annotation {mark}"
     );
     Message { text, event: Some("NodeDeletionHeld"), warning: true }
 }
@@ -170,15 +172,6 @@ impl fmt::Display for Doubt {
             }
             Self::NotListed => "no check of the fleet has confirmed it yet",
             Self::Listed => "but the list of the fleet contains it, so confirmation starts over",
-        })
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::List => "the cloud's list",
-            Self::Lookups => "the cloud, which is asked node by node,",
         })
     }
 }

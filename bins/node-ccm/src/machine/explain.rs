@@ -228,7 +228,11 @@ fn left_out(node: &Node, why: &str, is_selected: bool) -> Explanation {
     } else {
         ""
     };
-    Explanation::new(ObjectState::Foreign, format!("{why}{waits}"), fixes::left_out(is_selected))
+    Explanation::new(
+        ObjectState::Foreign,
+        format!("{why}{waits}"),
+        fixes::left_out(node, is_selected),
+    )
 }
 
 /// Explains a node about which this leader does not have an answer of the cloud.
@@ -309,7 +313,7 @@ fn planned(node: &Node, outcome: &Outcome) -> Explanation {
     match outcome {
         Outcome::NotOurs(why) => {
             let cause = format!("the cloud says that another controller is responsible: {why}");
-            Explanation::new(ObjectState::Foreign, cause, fixes::left_out(true))
+            Explanation::new(ObjectState::Foreign, cause, fixes::left_out(node, true))
         }
         Outcome::Waits(wait) => {
             let (event, what) = wait.reason.event();

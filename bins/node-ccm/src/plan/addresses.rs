@@ -45,9 +45,9 @@ fn with_hostname(node: &Node, instance: &Instance) -> Vec<Address> {
         &mut unique,
         instance.addresses.iter().filter(|entry| is_valid(entry)).cloned(),
     );
-    let entry = |own: &NodeAddress| Address::new(own.kind.as_str(), own.address.as_str());
+    let entry = |own: &NodeAddress| Address::new(own.kind.as_ref(), own.address.as_str());
     let mut list: Vec<Address> = unique.iter().map(entry).collect();
-    let hostname = AddressKind::Hostname.as_str();
+    let hostname = AddressKind::Hostname.as_ref();
     if !list.iter().any(|entry| &*entry.kind == hostname) {
         list.extend(node.addresses.iter().find(|entry| &*entry.kind == hostname).cloned());
     }
@@ -102,7 +102,7 @@ pub fn left_out(instance: &Instance, list: &[Address]) -> Vec<String> {
 /// Returns the first internal IP of a list: the one that pods and probes use for the node.
 pub fn primary(list: &[Address]) -> Option<&str> {
     list.iter()
-        .find(|entry| &*entry.kind == AddressKind::InternalIp.as_str())
+        .find(|entry| &*entry.kind == AddressKind::InternalIp.as_ref())
         .map(|entry| &*entry.address)
 }
 

@@ -9,17 +9,7 @@ use super::Step;
 
 /// A property of a node that node-ccm keeps in sync: the value of a metric's label.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    Serialize,
-    Deserialize,
-    Display,
-    IntoStaticStr,
-    VariantNames,
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Display, IntoStaticStr, VariantNames,
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Field {

@@ -304,9 +304,8 @@ fn address_lists_differ_when_any_entry_or_the_order_does() {
         let mut node = settled(&instance());
         node.addresses = old.iter().map(|(kind, address)| Address::new(*kind, *address)).collect();
         let mut instance = instance();
-        let parsed = |(kind, address): &(&str, &str)| {
-            NodeAddress::new(AddressKind::parse(kind).unwrap(), *address)
-        };
+        let parsed =
+            |(kind, address): &(&str, &str)| NodeAddress::new(kind.parse().unwrap(), *address);
         instance.addresses = new.iter().map(parsed).collect();
         let got = plan_for(&node, instance);
         assert_eq!(!got.steps.is_empty(), differs, "{what}: {got}");

@@ -8,7 +8,7 @@ use ccm_objects::{Address, Node, OWN_ANNOTATIONS};
 
 use super::{
     APPROVED, Field, LABEL_POLICY, NodeChange, Note, Outcome, PROVIDER_ID, Plan, Step, TAINTS,
-    UNINITIALIZED, Wait, WaitReason,
+    UNINITIALIZED, Wait, WaitReason, approving_mark,
 };
 
 /// The reason of events about a provider ID that nothing confirms.
@@ -52,20 +52,7 @@ impl fmt::Display for Outcome {
 
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "waits ({}): {}", self.reason.as_str(), self.message)
-    }
-}
-
-impl WaitReason {
-    /// Returns a short, stable name for metric labels and log fields.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cloud(kind) => kind.reason(),
-            Self::InstanceNotFound => "instance_not_found",
-            Self::NodeIp => "node_ip",
-            Self::NoAddress => "no_address",
-            Self::Identity => "identity",
-        }
+        write!(f, "waits ({}): {}", self.reason, self.message)
     }
 }
 
@@ -130,12 +117,13 @@ impl Note {
     }
 }
 
-/// Describes the change of a plan, and why the brake holds it.
-pub(crate) fn held(plan: &Plan, hold: Hold) -> String {
+/// Describes the change of a node's plan, and why the brake holds it.
+pub(crate) fn held(node: &Node, plan: &Plan, hold: Hold) -> String {
     let changes: Vec<_> = plan.changes().map(|(_, note)| note.to_string()).collect();
     let changes = changes.join("; ");
     format!(
-        "{changes}; held: {hold}, because too many Ready nodes would change; if the cloud is right, approve with the annotation or label {APPROVED}=yes"
+        "{changes}; held: {hold}, because too many Ready nodes would change; if the cloud is right, approve with the annotation or label {}",
+        approving_mark(node)
     )
 }
 
@@ -258,7 +246,7 @@ impl fmt::Display for Note {
                 "Discarding node label {key} that is already present: the node has {node:?}, the cloud returns {cloud:?}"
             ),
             Self::InvalidAddress(entry) => {
-                let (kind, address) = (entry.kind.as_str(), &entry.address);
+                let (kind, address) = (entry.kind.as_ref(), &entry.address);
                 write!(f, "Discarding {kind} {address:?} from the cloud: it is not an IP address")
             }
             Self::Doubted(doubt) => write!(f, "{doubt}"),

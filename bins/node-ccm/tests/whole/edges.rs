@@ -15,7 +15,7 @@ impl Whole {
         let names = numbers.map(|number| {
             let instance = SimInstance::numbered(number);
             let address =
-                |one: &NodeAddress| json!({"type": one.kind.as_str(), "address": one.address});
+                |one: &NodeAddress| json!({"type": one.kind.as_ref(), "address": one.address});
             let node = json!({
                 "apiVersion": "v1", "kind": "Node", "metadata": {"name": instance.name, "labels": {
                     ZONE: instance.zone, "failure-domain.beta.kubernetes.io/zone": instance.zone,

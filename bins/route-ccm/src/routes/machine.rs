@@ -59,10 +59,9 @@ pub(crate) struct Fixed {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     fixed: Fixed,
-    /// The settings and the approval by which the last changes were decided, and since when. A
-    /// change that was decided by others is not sent.
+    /// The settings and the approval by which the last changes were decided. A change that was decided
+    /// by others is not sent.
     decided_by: Option<Parameters>,
-    decided_since: At,
     /// How nodes get their pod CIDRs, if they get them from this program.
     blocks: Option<Config>,
     leads: bool,
@@ -75,6 +74,9 @@ pub(crate) struct Machine {
     changed: Option<BTreeSet<IpNet>>,
     is_asking: bool,
     is_looking_up: bool,
+    /// True if the program ends: no change begins any more.
+    #[serde(default)]
+    is_ending: bool,
     /// The confirmed writes of conditions, by node.
     conditions: BTreeMap<Name, Repeats>,
     /// The confirmed changes of routes, by destination.
@@ -98,7 +100,6 @@ impl Machine {
         Self {
             fixed,
             decided_by: None,
-            decided_since: At::default(),
             blocks: None,
             leads: false,
             planner: Planner::default(),
@@ -108,6 +109,7 @@ impl Machine {
             changed: None,
             is_asking: false,
             is_looking_up: false,
+            is_ending: false,
             conditions: BTreeMap::new(),
             changes: BTreeMap::new(),
         }
@@ -142,6 +144,7 @@ impl Machine {
             }
             Event::Written(written) => self.written(now, *written, effects),
             Event::LeftOver(nodes) => self.left_over(nodes, effects),
+            Event::Ending => self.is_ending = true,
         }
     }
 
@@ -156,9 +159,10 @@ impl Machine {
     }
 
     /// Decides by these settings and this approval from now on.
-    fn decide_by(&mut self, parameters: &Parameters, now: At) {
+    fn decide_by(&mut self, parameters: &Parameters) {
         if self.decided_by.as_ref() != Some(parameters) {
-            (self.decided_by, self.decided_since) = (Some(parameters.clone()), now);
+            self.decided_by = Some(parameters.clone());
+            self.planner.in_flight.decide_anew();
         }
     }
 

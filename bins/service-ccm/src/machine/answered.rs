@@ -13,7 +13,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     RETRY,
-    entry::{Asked, BalancerEntry},
+    entry::{Asked, BalancerEntry, in_milliseconds},
+    polled::pause,
 };
 use crate::plan::{
     CallKind, Failed, Known, Pending, copied, eligible::NodeSet, hangs::SlowCall, named, repeated,
@@ -25,6 +26,12 @@ impl BalancerEntry {
     pub(crate) fn done(&mut self, call: CallKind) {
         self.state.pending = None;
         self.state.failed.retain(|failed| failed.call != call);
+    }
+
+    /// Returns true if a list lacked the load balancer that this answer shows: the call was not allowed to
+    /// make another one.
+    pub(crate) fn was_unlisted(&self, asked: &Asked) -> bool {
+        asked.call == CallKind::Ensure && !asked.may_replace && self.state.known == Known::Absent
     }
 
     /// Records the end of a call to create or update. Returns the ID of the load balancer that this
@@ -120,8 +127,17 @@ impl BalancerEntry {
         let Waiting { what, check_after, id, changed, .. } = waiting.clone();
         self.sent(asked.call);
         self.has_changed |= changed && asked.call == CallKind::Members;
+        let since = earlier.map_or(now, |earlier| earlier.since);
+        // No list shows a load balancer without an ID: service-ccm calls again, less and less often.
+        let is_named = id.is_some() || self.state.id().is_some();
+        let check_after = match is_named {
+            true => check_after,
+            false => pause(check_after, now.since(since)),
+        };
         // Without this count service-ccm would repeat a step without end that the cloud does not keep.
+        // A load balancer that does not have an ID yet does not show whether the cloud keeps it.
         let is_step_again = changed
+            && is_named
             && asked.call == CallKind::Ensure
             && repeated::step_made(&mut self.state.repeats, now, &what, asked.digest());
         let made = id.clone().filter(|_| asked.call == CallKind::Ensure);
@@ -133,7 +149,7 @@ impl BalancerEntry {
             members: asked.sent().cloned(),
             what,
             check_at: now + check_after,
-            since: earlier.map_or(now, |earlier| earlier.since),
+            since,
         });
         if let Some(id) = id
             && !matches!(self.state.known, Known::There(_))
@@ -216,12 +232,6 @@ impl BalancerEntry {
         }
         true
     }
-}
-
-/// Rounds a wait down to milliseconds, as in its text, so that a memory that is read from a text is
-/// the same.
-pub(super) fn in_milliseconds(wait: Duration) -> Duration {
-    Duration::new(wait.as_secs(), wait.subsec_millis() * 1_000_000)
 }
 
 /// Returns a pseudo-random number between 0 and 1 for each UID and number of failures. It is the

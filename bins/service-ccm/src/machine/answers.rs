@@ -4,7 +4,7 @@ use std::{mem, ops::Range, sync::Arc, time::Duration};
 
 use ccm_base::{At, Backoff, RetryClass};
 use ccm_cloud::{
-    AbsenceProof, CloudError, ErrorKind, LoadBalancer, Loss, MembersSet, Progress, Waiting,
+    AbsenceProof, CloudError, ErrorKind, LoadBalancer, Loss, MembersSet, Phase, Progress, Waiting,
 };
 use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
 use ccm_objects::{Service, Shared as Name};
@@ -31,6 +31,10 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// The wait for the next call about items that were not sent because other items took the time of
 /// the last call.
 const UNSENT: Backoff = Backoff { first: SHORTEST, longest: Duration::from_secs(10) };
+
+/// Nothing has undone the last call then, so this one does not repeat it.
+const UNLISTED: &str =
+    "the cloud's list lacked its load balancer, and the answer to a call shows it";
 
 /// The load balancer after an answer that has carried something out.
 type Apply<T> = fn(&mut Machine, &Asked, T, At) -> Vec<Effect>;
@@ -88,9 +92,10 @@ impl Machine {
         effects.extend(match answer {
             Ok(Progress::Done(value)) => {
                 entry.done(asked.call);
+                let was_unlisted = entry.was_unlisted(asked);
                 let mut effects = done(self, asked, value, now);
                 effects.push(Effect::queue(lane, service, Turn::Well));
-                effects.extend(self.called(asked, now));
+                effects.extend(self.confirmed_again(asked, was_unlisted, now));
                 effects.extend(self.report_done(asked, now));
                 effects
             }
@@ -162,6 +167,14 @@ impl Machine {
         proof.kept.map(|kept| tell(&asked.service, Tell::Kept(kept))).into_iter().collect()
     }
 
+    /// Records a call that has ended well, unless it shows only that a list lacked the load balancer.
+    fn confirmed_again(&mut self, asked: &Asked, was_unlisted: bool, now: At) -> Option<Effect> {
+        match was_unlisted {
+            true => Some(log(LogLevel::Warn, &asked.service, UNLISTED.to_owned())),
+            false => self.called(asked, now),
+        }
+    }
+
     /// Records a call that the provider has confirmed, and reports it if it does not last.
     fn called(&mut self, asked: &Asked, now: At) -> Option<Effect> {
         let Asked { service, step, members, .. } = asked;
@@ -195,7 +208,9 @@ impl Machine {
     pub(super) fn completed(&mut self, service: &Arc<Service>, now: At) -> Vec<Effect> {
         self.losses.end(now, &service.uid);
         let entry = self.balancers.entry(service);
-        let ensured = mem::take(&mut entry.is_announced).then_some(Tell::Ensured);
+        let has_failed = |one: &LoadBalancer| matches!(one.phase, Phase::Failed { .. });
+        let is_good = !entry.state.balancer().is_some_and(has_failed);
+        let ensured = (is_good && mem::take(&mut entry.is_announced)).then_some(Tell::Ensured);
         let notes = entry.state.balancer().map(|balancer| &balancer.notes);
         let notes = notes.filter(|notes| !notes.is_empty()).cloned().map(Tell::Notes);
         let empty = entry.state.why_empty().map(|why| Tell::NoMembers(Some(why)));

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::At;
+use ccm_base::{At, message::line_about};
 use ccm_cloud::{CloudError, Cure, LoadBalancer, LoadBalancerList, Phase, Title};
 use ccm_objects::{Service, Shared as Name};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use super::{
     effect::{Count, Effect, HealthLine, LogLevel, Task, TellOrphan},
     entry::BalancerEntry,
     event::{Listed, Polled},
-    listed::{Listing, line_about},
+    listed::Listing,
 };
 use crate::plan::{
     Known, List, by_provider, looks,

@@ -1,6 +1,6 @@
 //! The memory of one load balancer.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{
@@ -216,4 +216,10 @@ impl BalancerEntry {
     pub(super) fn lacks_members(&self) -> bool {
         self.state.balancer().is_some() && !self.membership.is_known()
     }
+}
+
+/// Rounds a wait down to milliseconds, as in its text, so that a memory that is read from a text is
+/// the same.
+pub(super) fn in_milliseconds(wait: Duration) -> Duration {
+    Duration::new(wait.as_secs(), wait.subsec_millis() * 1_000_000)
 }

@@ -5,13 +5,13 @@ mod decided;
 mod reasons;
 mod seen;
 
-use ccm_base::At;
+use ccm_base::{At, message::line_about};
 use ccm_cloud::{CloudError, ErrorKind};
 use ccm_objects::{Service, ServicePort};
 use ccm_runtime::explain::{Explanation, ObjectState, moment};
 
 use self::seen::{balancer_in_words, there};
-use super::{Machine, entry::BalancerEntry, listed::line_about, page::not_served};
+use super::{Machine, entry::BalancerEntry, page::not_served};
 use crate::plan::{
     CallKind, Failed, Inputs, Known, List,
     evidence::{INSTANCE, Whose, class},
@@ -43,7 +43,9 @@ impl Machine {
         explanation.wanted = self.asks_for(service);
         explanation.there = there(about);
         explanation.last = entry.map(|entry| last(entry, now)).unwrap_or_default();
-        explanation.next = self.next_time(about, explanation.state);
+        if explanation.next.is_empty() {
+            explanation.next = self.next_time(about, explanation.state);
+        }
         explanation
     }
 
@@ -199,7 +201,10 @@ impl Machine {
         let pending = memory.and_then(|memory| memory.pending.as_ref());
         let looks =
             pending.map(|pending| (pending.check_at, "service-ccm looks at the cloud's work"));
-        match tries.chain(looks).min() {
+        let repeats = memory.iter().flat_map(|memory| memory.repeats.waiting(about.now));
+        let repeats =
+            repeats.map(|one| (about.now + one.wait, "the call or the write is made again"));
+        match tries.chain(looks).chain(repeats).min() {
             Some((at, what)) if at > about.now => format!("{what} {}", moment(at, about.now)),
             Some((at, what)) => format!("{what} now: due {}", moment(at, about.now)),
             None if !self.leads => "when this replica leads".to_owned(),

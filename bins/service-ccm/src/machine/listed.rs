@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, mem, time::Duration};
 
-use ccm_base::At;
+use ccm_base::{At, message::line_about};
 use ccm_cloud::{LoadBalancer, Phase};
 use ccm_objects::Service;
 
@@ -195,19 +195,6 @@ impl BalancerEntry {
             self.state.configured = None;
         }
     }
-}
-
-/// Returns the line about the load balancer with this ID.
-pub(super) fn line_about<'a>(lines: &'a [String], id: &str) -> Option<&'a str> {
-    let is_part = |one: char| one.is_alphanumeric() || one == '-' || one == '_';
-    let names = |line: &&String| {
-        line.match_indices(id).any(|(at, _)| {
-            let (before, from) = line.split_at(at);
-            let after = from.chars().nth(id.chars().count());
-            !before.ends_with(is_part) && !after.is_some_and(is_part)
-        })
-    };
-    lines.iter().find(names).map(String::as_str)
 }
 
 /// Keeps of a load balancer what a list may not show: its addresses, annotations and remarks.

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::plan::{
     APPROVED, CallKind, Classes, Failed, Inputs, List, Plan, RELEASE_APPROVED,
-    REPLACEMENT_APPROVED, Step, View, awaits_members, conditions,
+    REPLACEMENT_APPROVED, Step, View, approving_mark, awaits_members, conditions,
     evidence::{self, class},
     front_end::{SpecProblem, spec_front_end},
     held_calls,
@@ -207,7 +207,8 @@ impl Machine {
         let LossVerdict::Held(why, until) = loss else { return None };
         let words = self.losses.in_words(&service.uid);
         let text = format!(
-            "{words}: it is not replaced yet, because {why}; approve the replacement with the annotation {REPLACEMENT_APPROVED}=yes"
+            "{words}: it is not replaced yet, because {why}; approve the replacement with the annotation {}",
+            approving_mark(service, REPLACEMENT_APPROVED)
         );
         Some((text, until))
     }

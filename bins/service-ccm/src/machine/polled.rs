@@ -6,7 +6,7 @@ use ccm_base::At;
 use ccm_cloud::{LoadBalancer, Phase};
 use ccm_objects::Service;
 
-use super::{answered::in_milliseconds, entry::BalancerEntry};
+use super::entry::{BalancerEntry, in_milliseconds};
 use crate::plan::{CallKind, Known, Pending, eligible::NodeSet};
 
 /// The bounds of the wait before the next look at one load balancer.
@@ -80,7 +80,7 @@ impl BalancerEntry {
     /// looked at less often. Returns true if the line is news.
     pub(crate) fn not_polled(&mut self, line: Option<&str>, now: At) -> bool {
         if let Some(last) = &mut self.state.pending {
-            last.check_at = now + wait(Duration::ZERO, now.since(last.since));
+            last.check_at = now + pause(Duration::ZERO, now.since(last.since));
         }
         let is_news = self.state.unreadable.as_deref() != line;
         self.state.unreadable = line.map(str::to_owned);
@@ -100,7 +100,7 @@ impl BalancerEntry {
         let Some(last) = state.pending.as_mut() else { return false };
         if let Phase::Pending(waiting) = &balancer.phase {
             last.what.clone_from(&waiting.what);
-            last.check_at = now + wait(waiting.check_after, now.since(last.since));
+            last.check_at = now + pause(waiting.check_after, now.since(last.since));
             return true;
         }
         let has_ended = match last.call {
@@ -126,7 +126,7 @@ impl BalancerEntry {
 
 /// Returns the wait before the next look at a load balancer on which the cloud has worked for this
 /// long: what takes long is looked at less often.
-fn wait(asked: Duration, age: Duration) -> Duration {
+pub(super) fn pause(asked: Duration, age: Duration) -> Duration {
     in_milliseconds(asked.max(age / 8)).clamp(SHORTEST, LONGEST)
 }
 
@@ -194,7 +194,7 @@ mod tests {
             (seconds(1), seconds(3600), LONGEST),
             (Duration::ZERO, seconds(0), SHORTEST),
         ] {
-            assert_eq!(wait(asked, age), expect, "{asked:?} {age:?}");
+            assert_eq!(pause(asked, age), expect, "{asked:?} {age:?}");
         }
     }
 }

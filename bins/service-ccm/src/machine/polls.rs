@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use ccm_base::At;
+use ccm_base::{At, message::line_about};
 use ccm_cloud::{CloudError, LoadBalancer};
 use ccm_controller::queue::Priority;
 use ccm_objects::{Service, Shared as Name};
@@ -16,7 +16,6 @@ use super::{
     effect::{Effect, Lane, LogLevel, Turn},
     entry::BalancerEntry,
     event::Polled,
-    listed::line_about,
     polled::LONGEST,
 };
 

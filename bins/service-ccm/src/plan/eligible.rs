@@ -243,7 +243,7 @@ fn whose<'a>(node: &'a Node, rules: NodeRules<'_>) -> WhoseNode<'a> {
 
 /// Returns the addresses to which a load balancer can send.
 fn address(address: &ccm_objects::Address) -> Option<NodeAddress> {
-    let kind = AddressKind::parse(&address.kind)?;
+    let kind = address.kind.parse().ok()?;
     let usable = matches!(kind, AddressKind::InternalIp | AddressKind::ExternalIp);
     usable.then(|| NodeAddress { kind, address: address.address.to_string() })
 }

@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 
 use ccm_objects::{Service, service_keys};
 
-use super::{Classes, Known, List, Plan, RELEASE_APPROVED, View, reason::PROVISIONING, status::ID};
+use super::{
+    Classes, Known, List, Plan, RELEASE_APPROVED, View, approving_mark, reason::PROVISIONING,
+    status::ID,
+};
 
 /// The annotation with namespace and name of the Lease of the service-ccm that serves a Service.
 /// Services of a service-ccm with the default Lease do not have it.
@@ -140,7 +143,8 @@ pub fn held_release(view: View<'_>) -> Option<String> {
     let class =
         class.map_or("Services without a class".to_owned(), |class| format!("class {class}"));
     Some(format!(
-        "the settings of this service-ccm exclude {class}: load balancer {id} of this Service stays, and its members follow the nodes while the cloud can change it; serve the class again, or approve the deletion with the annotation {RELEASE_APPROVED}=yes"
+        "the settings of this service-ccm exclude {class}: load balancer {id} of this Service stays, and its members follow the nodes while the cloud can change it; serve the class again, or approve the deletion with the annotation {}",
+        approving_mark(view.service, RELEASE_APPROVED)
     ))
 }
 

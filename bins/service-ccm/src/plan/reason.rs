@@ -94,7 +94,7 @@ reasons! {
     /// It serves, but some members are held, because too many nodes are gone or have changed at
     /// once.
     MembersHeld: SERVING "True";
-    /// It has no address yet.
+    /// It has no address yet, or is not complete yet.
     NoAddress: SERVING "False";
     /// The provider does not give an address that the Service may show. The message names the
     /// address and the reason.

@@ -142,7 +142,7 @@ impl Hash for Told<'_> {
         for Member { node, provider_id, addresses, labels } in self.0 {
             (node, provider_id, labels).hash(state);
             for NodeAddress { kind, address } in addresses {
-                (kind.as_str(), address).hash(state);
+                (kind.as_ref(), address).hash(state);
             }
         }
     }

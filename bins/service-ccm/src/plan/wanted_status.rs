@@ -4,7 +4,7 @@ use ccm_cloud::{LoadBalancer, Note, Phase};
 use ccm_objects::Service;
 
 use super::{
-    ADOPT, APPROVED, CallKind, Known, REPLACEMENT_APPROVED, View,
+    ADOPT, APPROVED, CallKind, Known, REPLACEMENT_APPROVED, View, approving_mark,
     front_end::{SpecProblem, in_words},
     losses,
     named::shown_id,
@@ -105,7 +105,8 @@ fn provisioning(view: View<'_>) -> Option<NewCondition> {
     }
     if let losses::LossVerdict::Held(why, _) = view.loss {
         let text = format!(
-            "the load balancer is gone or has failed, and is not replaced yet: {why}; approve the replacement with the annotation {REPLACEMENT_APPROVED}=yes"
+            "the load balancer is gone or has failed, and is not replaced yet: {why}; approve the replacement with the annotation {}",
+            approving_mark(view.service, REPLACEMENT_APPROVED)
         );
         return Some((Reason::ReplacementHeld, text));
     }
@@ -191,10 +192,9 @@ fn serving(view: View<'_>, balancer: &LoadBalancer) -> Option<NewCondition> {
         ));
     }
     let Some(address) = address(view, &shown, is_complete) else {
-        return Some((
-            Reason::NoAddress,
-            format!("load balancer {} has no address yet", balancer.id),
-        ));
+        let why =
+            if shown.ingress.is_empty() { "has no address yet" } else { "is not complete yet" };
+        return Some((Reason::NoAddress, format!("load balancer {} {why}", balancer.id)));
     };
     if let Some(why) = view.state.gap.as_ref().and_then(Gap::unseen) {
         let text = format!("the members of load balancer {} cannot be seen: {why}", balancer.id);
@@ -253,10 +253,10 @@ fn with_members(view: View<'_>, address: &str) -> NewCondition {
         return (Reason::Serving, format!("clients reach it at {address}"));
     }
     let text = format!(
-        "{} of {} members are held because too many nodes were deleted, changed or excluded at once; check whether a setting or the list of nodes is wrong, or approve with the annotation {}=yes",
+        "{} of {} members are held because too many nodes were deleted, changed or excluded at once; check whether a setting or the list of nodes is wrong, or approve with the annotation {}",
         members.held.len(),
         members.members.present.len(),
-        APPROVED,
+        approving_mark(view.service, APPROVED),
     );
     (Reason::MembersHeld, text)
 }
@@ -268,7 +268,7 @@ mod tests {
     use ccm_objects::Service;
 
     use super::super::{
-        BalancerState, CallKind, Failed, Inputs, Known, Plan, Step,
+        APPROVED, BalancerState, CallKind, Failed, Inputs, Known, Plan, Step,
         members::{Decision, Held},
         reason::{PROVISIONING, Reason},
         status::{ID, shows},
@@ -395,6 +395,8 @@ mod tests {
         assert!(change.ingress.is_none() && change.annotations.is_empty(), "{change:?}");
         let reasons: Vec<Reason> = change.conditions.iter().map(|one| one.0).collect();
         assert_eq!(reasons, [Reason::NoAddress, Reason::QuotaExceeded]);
+        // The cloud shows an address, so the message does not deny it.
+        assert_eq!(change.conditions[0].1, "load balancer lb-1 is not complete yet");
         // It was complete before.
         let mut known = bare.clone();
         let details = known.details.as_mut().expect("details");
@@ -425,6 +427,14 @@ mod tests {
         let held = [("b".into(), Held::Last)].into();
         let with_held = Decision { held, ..with_member.clone() };
         assert_eq!(reasons(&service, &with_held), [Reason::MembersHeld, Reason::Provisioned]);
+        // An approval with a wrong value is named.
+        let mut wrong = service.clone();
+        let details = wrong.details.as_mut().expect("details");
+        details.annotations.insert(APPROVED.into(), "ja".into());
+        let plan = planned_with(&wrong, &there(&wrong), &with_held, 100, |_| {});
+        let Plan::Next(Step::Write(change)) = plan else { panic!("{plan:?}") };
+        let message = &change.conditions[0].1;
+        assert!(message.contains("its present value \"ja\" does not approve"), "{message}");
         service.details.as_mut().expect("details").ports[0].node_port = None;
         assert_eq!(reasons(&service, &with_member), [Reason::NoMembers, Reason::PartlyProvisioned]);
     }

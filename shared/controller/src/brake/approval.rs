@@ -8,11 +8,11 @@
 //!   selector or `*` for all, and [`UNTIL`], a time in RFC 3339. They also cover objects that
 //!   are held only later, until that time.
 //!
-//! An invalid text approves nothing.
+//! An invalid text approves nothing, and the texts that ask for the approval say so.
 
 use std::{collections::BTreeMap, fmt};
 
-use ccm_base::At;
+use ccm_base::{At, message::one_line};
 use ccm_kube::selector::{InvalidSelector, NodeSelector};
 use ccm_objects::Shared;
 use serde::{Deserialize, Serialize};
@@ -65,6 +65,9 @@ pub enum InvalidApproval {
     Over(&'static str, At),
 }
 
+/// The most characters of the value of a mark in a text.
+const LONGEST_VALUE: usize = 40;
+
 /// Returns true if the value of a mark approves.
 pub fn is_yes(value: &str) -> bool {
     let value = value.trim();
@@ -81,6 +84,22 @@ pub fn is_marked(annotation: Option<&str>, label: Option<&Shared>) -> bool {
 pub fn is_marked_at(annotation: Option<&str>, label: Option<&Shared>, now: At) -> bool {
     let until = annotation.and_then(|text| text.trim().parse::<At>().ok());
     until.map_or_else(|| is_marked(annotation, label), |until| now < until)
+}
+
+/// Returns the mark that approves, for texts that ask for it: `KEY=yes`. If the object has a mark with
+/// another value, also that the value does not approve: a word that is misspelled, or a time that is
+/// over.
+pub fn to_set(key: &str, annotation: Option<&str>, label: Option<&Shared>) -> String {
+    match ignored(annotation, label) {
+        Some(value) => format!("{key}=yes (its present value {value:?} does not approve)"),
+        None => format!("{key}=yes"),
+    }
+}
+
+/// Returns the value of a mark if it is neither `yes` nor `true`.
+pub fn ignored(annotation: Option<&str>, label: Option<&Shared>) -> Option<String> {
+    let value = annotation.or(label.map(|value| &**value)).filter(|value| !is_yes(value))?;
+    Some(one_line(value, LONGEST_VALUE))
 }
 
 /// In words: `pool=batch until 2026-01-02T15:04:05.000Z`.

@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{
-    approval::{KEYS, SELECTOR, SetApproval, is_marked_at, is_yes},
+    approval::{KEYS, SELECTOR, SetApproval, is_marked_at, is_yes, to_set},
     *,
 };
 
@@ -49,6 +49,16 @@ fn the_window_slides_and_each_change_is_counted_once() {
     let none = in_ten_minutes(Limit::Count(0));
     let never = Err(Hold::Budget { until: None });
     assert_eq!(brake.request(at(600.0), "e", 9, none), never);
+}
+
+#[test]
+fn a_change_that_is_made_later_than_charged_counts_from_then_on() {
+    let (mut brake, one) = (Brake::<()>::default(), in_ten_minutes(Limit::Count(1)));
+    assert_eq!(brake.request(at(0.0), "a", 9, one), Ok(()));
+    brake.renew(at(100.0), "a");
+    brake.renew(at(200.0), "not charged");
+    assert_eq!(brake.request(at(600.0), "b", 9, one), until(700.0));
+    assert_eq!(brake.request(at(700.0), "b", 9, one), Ok(()));
 }
 
 #[test]
@@ -170,6 +180,18 @@ fn a_mark_approves_until_its_time() {
     }
     assert!(is_marked_at(None, Some(&yes), now));
     assert!(!is_marked_at(Some("2026-01-02T15:04:05Z"), Some(&yes), now), "it is over");
+}
+
+#[test]
+fn a_mark_that_does_not_approve_is_named() {
+    let label: ccm_objects::Shared = "ja".into();
+    let wrong = "KEY=yes (its present value \"ja\" does not approve)";
+    assert_eq!(to_set("KEY", None, None), "KEY=yes");
+    assert_eq!(to_set("KEY", Some("True"), Some(&label)), "KEY=yes", "the annotation counts");
+    assert_eq!(to_set("KEY", Some("ja"), None), wrong);
+    assert_eq!(to_set("KEY", None, Some(&label)), wrong);
+    let long = to_set("KEY", Some(&"x".repeat(9000)), None);
+    assert!(long.len() < 100, "{long}");
 }
 
 fn read(selector: Option<&str>, until: Option<&str>) -> Result<Option<SetApproval>, String> {

@@ -69,7 +69,7 @@ async fn two_kinds_share_metrics_and_have_separate_checks() {
     let (registry, token) = (Metrics::new(), CancellationToken::new());
     let watches = Watches {
         client: client(),
-        health: Health::new(),
+        health: Health::default(),
         eligibility: Eligibility::default(),
         supervisor: Supervisor::new(token.clone()),
         token: token.clone(),

@@ -26,6 +26,8 @@ const CHECK_AFTER: Duration = Duration::from_secs(1);
 /// The bounds of a provider's time to look again.
 const SOONEST: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_mins(10);
+/// The most characters of the reason of a remark.
+const LONGEST_REASON: usize = 128;
 /// The largest number of addresses, remarks and annotations of one load balancer.
 const MAX_PARTS: usize = 256;
 /// The largest number of members of one load balancer.
@@ -173,17 +175,19 @@ fn ingress_from_wire(wire: proto::Ingress) -> Result<Ingress, CloudError> {
     Ok(Ingress { address, ip_mode, failed_ports: ports.collect::<Result<_, CloudError>>()? })
 }
 
-/// Returns a remark, if it has a reason that an event can have.
-fn note_from_wire(wire: proto::Note) -> Option<Note> {
+/// Returns a remark. Characters that a reason cannot have are left out of its reason.
+fn note_from_wire(wire: proto::Note) -> Note {
     let proto::Note { reason, message, warning } = wire;
-    let reason = reason.filter(|reason| {
-        !reason.is_empty() && reason.len() <= 128 && reason.chars().all(char::is_alphanumeric)
-    })?;
-    Some(Note {
-        reason,
+    let reason: String =
+        reason.iter().flat_map(|reason| reason.chars()).filter(|c| c.is_alphanumeric()).collect();
+    Note {
+        reason: match one_line(&reason, LONGEST_REASON) {
+            reason if reason.is_empty() => "ProviderNote".to_owned(),
+            reason => reason,
+        },
         message: line(message).unwrap_or_default(),
         warning: warning == Some(true),
-    })
+    }
 }
 
 /// Returns a load balancer that is as it was wanted. If it has exactly the members `present`, it
@@ -263,7 +267,7 @@ impl TryFrom<proto::LoadBalancer> for LoadBalancer {
             pools: pools.map_err(|error| about(&error.message))?,
             ingress: ingress.map_err(|error: CloudError| about(&error.message))?,
             annotations: set.chain(removed).collect(),
-            notes: notes.into_iter().filter_map(note_from_wire).collect(),
+            notes: notes.into_iter().map(note_from_wire).collect(),
             age: age.and_then(duration_from_wire),
             cost: line(cost),
             id,

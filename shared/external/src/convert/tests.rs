@@ -37,6 +37,30 @@ fn pool(protocol: Protocol, members: usize, why_empty: Option<&str>) -> Pool {
     Pool { protocol, port: 443, members, why_empty: why_empty.map(str::to_owned) }
 }
 
+/// The text of a remark reaches people, whatever its reason is.
+#[test]
+fn a_remark_whose_reason_is_not_one_word_is_kept() {
+    for (reason, expect) in [
+        ("PartNotManaged", "PartNotManaged"),
+        ("not-managed yet", "notmanagedyet"),
+        (" ", "ProviderNote"),
+    ] {
+        let note = proto::Note {
+            reason: Some(reason.to_owned()),
+            message: Some("security groups".to_owned()),
+            warning: Some(true),
+        };
+        let wire = proto::LoadBalancer {
+            id: Some("lb-1".to_owned()),
+            phase: Some(proto::LoadBalancerPhase::Ready.into()),
+            notes: vec![note],
+            ..Default::default()
+        };
+        let notes = LoadBalancer::try_from(wire).unwrap().notes;
+        assert_eq!((&*notes[0].reason, &*notes[0].message), (expect, "security groups"));
+    }
+}
+
 /// An older server does not set these fields.
 #[test]
 fn an_older_server_has_changed_something_and_knows_no_pools() {

@@ -83,6 +83,25 @@ fn unknown_kinds_and_absurd_waits_are_tamed() {
     }
 }
 
+/// Load balancers say it by `InProgress`.
+#[test]
+fn only_a_change_of_a_route_may_be_pending() {
+    let wire = proto::Error {
+        kind: Some(kind_to_wire(ErrorKind::Pending).into()),
+        message: Some("port 7 of 9".to_owned()),
+        ..proto::Error::default()
+    };
+    let route = change_error_from_wire(wire.clone());
+    assert_eq!((route.kind, route.maybe_done), (ErrorKind::Pending, true));
+    let other = CloudError::from(wire.clone());
+    assert_eq!((other.kind, other.maybe_done), (ErrorKind::Malformed, true), "{other}");
+    assert!(other.message.contains("PENDING") && other.message.contains("port 7 of 9"), "{other}");
+    let any = prost_types::Any { type_url: ERROR_TYPE.to_owned(), value: wire.encode_to_vec() };
+    let status = RpcStatus { code: 10, message: String::new(), details: vec![any] };
+    let status = Status::with_details(Code::Aborted, "", status.encode_to_vec().into());
+    assert_eq!(from_status(&status), other, "an error of a whole call");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

@@ -145,6 +145,8 @@ fn the_answers_to_a_call_count_together() {
     assert!(outcomes.next().is_some_and(|first| first.is_ok()));
     assert!(outcomes.next().is_some_and(|second| second.is_ok()));
     assert_eq!(outcomes.next(), Some(Err(Refused::Heavy)));
+    let mut scale = Scale::new(answer, budget.clone(), bytes.len() as u64).expect("short");
+    assert_eq!(scale.read(&bytes), Err(Refused::Heavy), "before its end");
     budget.give_back(usize::MAX);
     assert_eq!(budget.take(MOST), Ok(()));
     assert_eq!(budget.take(1), Err(Refused::Heavy));

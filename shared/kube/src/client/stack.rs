@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderValue, Uri, header::USER_AGENT};
 use kube::client::{ConfigExt as _, middleware::AuthLayer};
+use strum::Display;
 use tower::Layer as _;
 
 use super::{
@@ -20,26 +21,19 @@ use super::{
 };
 use crate::metrics::Recorder;
 
-/// The purpose of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The purpose of a client. Its text is the suffix of the user agent, which API
+/// priority-and-fairness rules and audit logs use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Role {
     Main,
     Watch,
     Events,
+    #[strum(to_string = "leader-election")]
     Lease,
 }
 
 impl Role {
-    /// Returns the suffix of the user agent. API priority-and-fairness rules and audit logs use it.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Main => "main",
-            Self::Watch => "watch",
-            Self::Events => "events",
-            Self::Lease => "leader-election",
-        }
-    }
-
     /// Returns the number of idle connections to keep: the usual number of concurrent requests.
     pub(super) const fn idle_connections(self) -> usize {
         match self {
@@ -109,7 +103,7 @@ impl<'a> Layers<'a> {
         role: Role,
         transport: InnerService,
     ) -> Result<InnerService, ConfigProblem> {
-        let agent = format!("{}/{}", self.config.user_agent, role.name());
+        let agent = format!("{}/{role}", self.config.user_agent);
         let header = HeaderValue::try_from(&agent).map_err(|_| {
             ConfigProblem::new(
                 format!("the user agent {agent:?} cannot be sent"),

@@ -31,12 +31,6 @@ pub struct BalancerRows {
     pub request_id: Option<String>,
 }
 
-/// Octavia's document of versions.
-#[derive(Deserialize)]
-struct Versions {
-    versions: Vec<Version>,
-}
-
 #[derive(Deserialize)]
 struct Version {
     id: String,
@@ -80,8 +74,8 @@ impl Octavia {
         }
         let request = Request::get(Service::LoadBalancer, "version_list", "");
         let answer = self.api.send(request, call).await?;
-        let document: Versions = answer.read()?;
-        let current = document.versions.iter().filter(|version| version.status == "CURRENT");
+        let versions: Vec<Version> = answer.object("versions")?;
+        let current = versions.iter().filter(|version| version.status == "CURRENT");
         let Some(version) = current.filter_map(|version| ApiVersion::parse(&version.id)).max()
         else {
             let what = "no version of the API has the status CURRENT";

@@ -75,7 +75,7 @@ impl NetworkNames {
             let (names, neutron) = (Arc::clone(self), Arc::clone(neutron));
             let networks = networks.clone();
             async move {
-                let answer = neutron.network_names(&networks, Call::routine(QUESTION)).await;
+                let answer = neutron.network_names("id", &networks, Call::routine(QUESTION)).await;
                 let answer = answer.inspect_err(
                     |error| tracing::warn!(%error, "names of networks may be out of date"),
                 );

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Neutron, readable};
 use crate::{
-    api::{Answer, Collection, Memory, Request, Service},
+    api::{Collection, Memory, Request, Service},
     text::query,
 };
 
@@ -91,8 +91,7 @@ impl Neutron {
     /// Returns the router of this ID.
     pub async fn router(&self, id: &str, call: Call) -> Result<Router, CloudError> {
         let path = format!("/routers/{}?{ROUTER_FIELDS}", query(id));
-        let request = Request::get(Service::Network, "router_get", &path);
-        found(id, self.api.send(request, call).await?)?.object("router")
+        self.ask_router(id, Request::get(Service::Network, "router_get", &path), call).await
     }
 
     /// Adds routes to the router, or removes some; both are idempotent. Needs the extension
@@ -106,8 +105,7 @@ impl Neutron {
     ) -> Result<Router, CloudError> {
         let path = format!("/routers/{}/{action}_extraroutes", query(id));
         let body = json!({ "router": { "routes": routes } });
-        self.write_router(id, Request::put(Service::Network, ROUTER_UPDATE, &path, body), call)
-            .await
+        self.ask_router(id, Request::put(Service::Network, ROUTER_UPDATE, &path, body), call).await
     }
 
     /// Replaces the routes of the router of this revision.
@@ -121,16 +119,22 @@ impl Neutron {
         let path = format!("/routers/{}", query(id));
         let body = json!({ "router": { "routes": routes } });
         let request = Request::put(Service::Network, ROUTER_UPDATE, &path, body);
-        self.write_router(id, request.at_revision(revision), call).await
+        self.ask_router(id, request.at_revision(revision), call).await
     }
 
-    async fn write_router(
+    /// Sends a request about a router, and reads the answer.
+    async fn ask_router(
         &self,
         id: &str,
         request: Request<'_>,
         call: Call,
     ) -> Result<Router, CloudError> {
-        found(id, self.api.send(request, call).await?)?.object("router")
+        let answer = self.api.send(request, call).await?;
+        if answer.status == 404 {
+            let what = format!("[Route] router-id: the project has no router {id:?}");
+            return Err(answer.error(ErrorKind::NotFound, what).about(format!("router {id}")));
+        }
+        answer.object("router")
     }
 
     /// Returns the ports with these addresses in any network.
@@ -172,13 +176,4 @@ impl Neutron {
         let request = request.at_revision(port.revision_number);
         self.api.send(request, call).await?.object_or_none("port")
     }
-}
-
-/// Returns the answer about a router; `None` if Neutron says that it does not exist.
-fn found(id: &str, answer: Answer) -> Result<Answer, CloudError> {
-    if answer.status == 404 {
-        let what = format!("[Route] router-id: the project has no router {id:?}");
-        return Err(answer.error(ErrorKind::NotFound, what).about(format!("router {id}")));
-    }
-    Ok(answer)
 }

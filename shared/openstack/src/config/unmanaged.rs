@@ -27,7 +27,9 @@ const FLOATING: &str = "service-ccm will refuse new floating IPs: ";
 pub fn warn(sections: &Sections, problems: &mut Problems) -> Vec<String> {
     const SECTION: &str = "LoadBalancer";
     let raw = merged(SECTION, &sections.given(SECTION), problems);
-    let Some(options) = LoadBalancer::read(&raw, &mut Problems::new()) else { return Vec::new() };
+    let Some(options) = LoadBalancer::read(&raw, &mut Problems::default()) else {
+        return Vec::new();
+    };
     if !options.enabled {
         return Vec::new();
     }
@@ -62,7 +64,7 @@ pub fn warn(sections: &Sections, problems: &mut Problems) -> Vec<String> {
 /// Returns the lines about how a section chooses the subnet of floating IPs. The ID takes
 /// precedence.
 fn patterns(raw: &RawSettings) -> Vec<String> {
-    let read = LoadBalancerClass::read(raw, &mut Problems::new());
+    let read = LoadBalancerClass::read(raw, &mut Problems::default());
     let Some(networks) = read.filter(|it| it.floating_subnet_id.is_none()) else {
         return Vec::new();
     };

@@ -2,7 +2,7 @@ use super::{Health, Scope, Verdict};
 
 #[test]
 fn conditions_say_what_was_set() {
-    let health = Health::new();
+    let health = Health::default();
     assert!(health.is_ready(), "without checks");
     let condition = health.condition("inventory", Scope::Readiness, "no list yet");
     assert_eq!(condition.verdict(), Verdict::Failed("no list yet".to_owned()));
@@ -16,7 +16,7 @@ fn conditions_say_what_was_set() {
 
 #[test]
 fn information_never_makes_unready() {
-    let health = Health::new();
+    let health = Health::default();
     health.condition("config", Scope::Information, "bad");
     assert!(health.is_ready());
     health.condition("alive", Scope::Liveness, "bad");
@@ -25,7 +25,7 @@ fn information_never_makes_unready() {
 
 #[test]
 fn a_check_of_the_same_name_replaces_in_place() {
-    let health = Health::new();
+    let health = Health::default();
     for (name, text) in [("a", "1"), ("b", "2"), ("a", "3")] {
         health.add(name, Scope::Readiness, move || Verdict::Passed(text.to_owned()));
     }
@@ -36,7 +36,7 @@ fn a_check_of_the_same_name_replaces_in_place() {
 
 #[test]
 fn a_check_may_look_at_the_others() {
-    let health = Health::new();
+    let health = Health::default();
     let all = health.clone();
     let asked = std::sync::atomic::AtomicBool::new(false);
     health.add("count", Scope::Information, move || {

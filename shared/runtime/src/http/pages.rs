@@ -143,6 +143,9 @@ impl Pages {
                 return Some(reply(StatusCode::OK, JSON, String::clone(&self.configz.load())));
             }
             ("plan", None) => {
+                if let Some(refusal) = query.refuse_others("plan", &["name", "format"]) {
+                    return Some(refusal);
+                }
                 let name = query.last("name");
                 return Some(match query.is_for_json() || accept.contains(JSON) {
                     true => reply(StatusCode::OK, JSON, self.plans.json(name)),
@@ -160,6 +163,9 @@ impl Pages {
     }
 
     fn explain(&self, query: &Query<'_>, accept: &str) -> Response<Content> {
+        if let Some(refusal) = query.refuse_others("explain", &["kind", "name", "format"]) {
+            return refusal;
+        }
         let (kind, name) = (query.last("kind"), query.last("name"));
         let is_json = query.is_for_json() || accept.contains(JSON);
         let explained = match is_json {
@@ -173,12 +179,9 @@ impl Pages {
     }
 
     fn record(&self, query: &Query<'_>) -> Response<Content> {
-        const KNOWN: [&str; 2] = ["name", "anonymous"];
         // If a misspelt parameter were ignored, the page would show names that should be hidden.
-        if let Some(key) = query.0.iter().map(|(key, _)| &**key).find(|key| !KNOWN.contains(key)) {
-            let key: String = key.chars().take(LONGEST_KEY).collect();
-            let text = format!("/record has the parameters name and anonymous, not {key:?}\n");
-            return reply(StatusCode::BAD_REQUEST, TEXT, text);
+        if let Some(refusal) = query.refuse_others("record", &["name", "anonymous"]) {
+            return refusal;
         }
         // A client that misspells the value does not want names either.
         let anonymous = query.last("anonymous").is_some_and(|text| text != "false");
@@ -324,6 +327,19 @@ impl<'a> Query<'a> {
 
     fn is_for_json(&self) -> bool {
         self.all("format").any(|format| format == "json")
+    }
+
+    /// Returns the answer to a parameter that the page does not have: a misspelt one would be ignored, and
+    /// the page would show something else.
+    fn refuse_others(&self, page: &str, known: &[&str]) -> Option<Response<Content>> {
+        let key = self.0.iter().map(|(key, _)| &**key).find(|key| !known.contains(key))?;
+        let key: String = key.chars().take(LONGEST_KEY).collect();
+        let known = match known {
+            [others @ .., last] => format!("{} and {last}", others.join(", ")),
+            [] => "none".to_owned(),
+        };
+        let text = format!("/{page} has the parameters {known}, not {key:?}\n");
+        Some(reply(StatusCode::BAD_REQUEST, TEXT, text))
     }
 
     /// Returns the last value of a parameter.

@@ -26,7 +26,7 @@ mod explain;
 mod record;
 
 fn pages(checks: &[(&'static str, Scope, Result<&'static str, &'static str>)]) -> Pages {
-    let health = Health::new();
+    let health = Health::default();
     for (name, scope, result) in checks {
         let verdict = match *result {
             Ok(text) => Verdict::Passed(text.to_owned()),
@@ -187,6 +187,20 @@ async fn the_plan_is_text_or_json() {
         assert!(page.contains("this page has nothing about \"default/shop\""), "{page}");
     }
     check("/plan", "text/html, application/json;q=0.9", "application/json").await;
+}
+
+#[tokio::test]
+async fn a_misspelt_parameter_is_not_ignored() {
+    let pages = pages(&[]);
+    for (target, known) in [
+        ("/plan?nmae=x", "/plan has the parameters name and format, not \"nmae\""),
+        ("/explain?kind=Node&nmae=x", "/explain has the parameters kind, name and format, not"),
+        ("/record?nmae=x", "/record has the parameters name and anonymous, not"),
+    ] {
+        let (status, page) = get(&pages, target).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{page}");
+        assert!(page.starts_with(known), "{page}");
+    }
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ struct Running {
 
 impl Running {
     async fn start(server: Server) -> Self {
-        let (health, metrics, log) = (Health::new(), Metrics::new(), Log::new());
+        let (health, metrics, log) = (Health::default(), Metrics::new(), Log::new());
         let listens = log.listen(Level::INFO);
         let server = Arc::new(Mutex::new(server));
         let clients = clients(&server);

@@ -5,8 +5,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use ccm_base::{Backoff, RetryClass};
 use ccm_cloud::{
-    Call, Capability, Cloud, CloudError, Instances, ProviderConfig, ProviderContext,
-    ProviderFactory, Shortfall,
+    Call, Capability, Cloud, CloudError, Instances, ProviderContext, ProviderFactory, Shortfall,
 };
 use tokio::time::{sleep, timeout};
 
@@ -29,8 +28,8 @@ const PROBE: Duration = Duration::from_secs(10);
 /// Returns the provider's build context, without the gate and the metrics of a running process.
 pub(super) fn provider_context<P: Program>(common: &CommonSettings) -> ProviderContext {
     let agents = common.cloud.user_agents.iter().cloned().chain([P::IDENTITY.user_agent()]);
-    let config = ProviderConfig { path: common.cloud.config.clone() };
-    ProviderContext::ungated(config, &agents.collect::<Vec<_>>().join(" "))
+    let user_agent = agents.collect::<Vec<_>>().join(" ");
+    ProviderContext::ungated(common.cloud.config.clone(), &user_agent)
 }
 
 /// The cloud of a program that does not need one. It offers nothing, and a provider is not built.
@@ -95,7 +94,7 @@ pub(super) fn configuration_problem(
     error: &CloudError,
 ) -> String {
     let message = &error.message;
-    match &context.config.path {
+    match &context.config {
         // The provider already names the setting.
         _ if message.contains("--cloud-") => message.clone(),
         Some(path) => format!("--cloud-config={}: {message}", path.display()),

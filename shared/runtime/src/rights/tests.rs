@@ -81,7 +81,7 @@ struct Running {
 impl Running {
     /// Reviews four permissions against this server.
     fn start(server: Reviewer) -> Self {
-        let (health, metrics) = (Health::new(), Metrics::new());
+        let (health, metrics) = (Health::default(), Metrics::new());
         let server = Shared::new(Mutex::new(server));
         let rights = vec![
             Right::new("list", "nodes"),

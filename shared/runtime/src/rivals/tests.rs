@@ -231,7 +231,7 @@ fn beside<F: Future<Output = ()> + Send + 'static>(
         let answer = answer.body(Full::new(Bytes::from(body.to_string())));
         async move { Ok::<_, BoxError>(answer?) }
     });
-    let (health, metrics) = (Health::new(), Metrics::new());
+    let (health, metrics) = (Health::default(), Metrics::new());
     let events = EventRecorder::muted(EventMetrics::default());
     let settings = sample(&[], &[], None).unwrap().common.election.clone();
     let client = Client::new(service, "default");

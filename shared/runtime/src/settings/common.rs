@@ -4,7 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use ccm_base::duration;
 use ccm_settings::{
-    Problems, RawSettings, Schema as _, Setting, SettingValue as _, checked, one_of, positive,
+    Problems, RawSettings, Schema as _, Setting, SettingValue as _, at_least, checked, one_of,
+    positive,
 };
 use serde::Serialize;
 
@@ -203,7 +204,7 @@ ccm_settings::settings! {
         credentials_over_http: bool = fixed(Switch, "kube-api-credentials-over-http", "false");
         /// Time limit of one request to the API server, including retries, and waiting for the rate limit unless it
         /// writes an object.
-        timeout: Duration = fixed(Duration, "kube-api-timeout", "30s"), positive;
+        timeout: Duration = fixed(Duration, "kube-api-timeout", "30s"), at_least("1s");
         /// List by a watch that begins with all objects (WatchList) instead of in pages: the API
         /// server answers from its memory instead of etcd, and neither side holds a page. For
         /// Kubernetes 1.34 or newer; an API server that does not offer it is asked for pages.
@@ -319,7 +320,7 @@ ccm_settings::settings! {
         /// How long a leader retries to renew its Lease before it stops. More than 1.2 times the retry period.
         renew_deadline: Duration = fixed(Duration, "leader-elect-renew-deadline", "10s"), positive;
         /// Interval between two attempts to renew or acquire the Lease.
-        retry_period: Duration = fixed(Duration, "leader-elect-retry-period", "2s"), positive;
+        retry_period: Duration = fixed(Duration, "leader-elect-retry-period", "2s"), at_least("100ms");
         /// Kind of the lock; must be leases.
         _lock: String = fixed(Text, "leader-elect-resource-lock", "leases"),
             checked("must be leases, the only supported lock", |lock: &String| lock == "leases");

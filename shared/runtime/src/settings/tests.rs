@@ -188,7 +188,8 @@ fn each_rule_has_its_line() {
         "--leader-elect-retry-period=9s",
         "times 1.2 must be shorter than --leader-elect-renew-deadline, which is 10s",
     );
-    check("--leader-elect-retry-period=0s", "must be longer than 0s");
+    check("--leader-elect-retry-period=0s", "must be at least 100ms");
+    check("--kube-api-timeout=1ns", "must be at least 1s");
     check("--kube-api-timeout=-5s", "must be a duration of zero or more, such as 5m0s");
     check("--min-resync-period=12", "must be a duration such as 5m0s, 1h30m or 250ms");
     check("--bind-address=localhost", "must be an IP address, for instance 0.0.0.0 or ::");

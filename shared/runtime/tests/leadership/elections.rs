@@ -100,7 +100,7 @@ async fn what_is_left_is_stored_at_once_if_somebody_waits() {
     assert_eq!(api.requests().len(), requests);
 
     // A refused renewal has stored nothing.
-    leader.line.set(Fault::Status(StatusCode::SERVICE_UNAVAILABLE));
+    leader.line.set(Fault::NoWrite(StatusCode::SERVICE_UNAVAILABLE));
     assert!(annotations.leave(|| "third".to_owned()));
     assert!(timeout(seconds(5.0), annotations.stored()).await.is_err());
     leader.line.set(Fault::None);

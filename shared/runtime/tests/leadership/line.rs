@@ -34,6 +34,8 @@ pub enum Fault {
     Status(StatusCode),
     /// Watches fail, everything else works.
     NoWatch,
+    /// The API server refuses writes with this status, everything else works.
+    NoWrite(StatusCode),
 }
 
 /// The connection of one candidate, and the candidate's wall clock. Clones share it.
@@ -151,9 +153,12 @@ impl Line {
             Fault::Refused => return Err("connection refused".into()),
             Fault::NoWatch if watch => return Err("connection refused".into()),
             Fault::Silent => std::future::pending().await,
+            Fault::NoWrite(status) if request.method() != Method::GET => {
+                return Ok(refusal(status, "", "as the test wants it"));
+            }
             Fault::Status(status) => return Ok(refusal(status, "", "as the test wants it")),
             Fault::Slow(there, _) => sleep(there).await,
-            Fault::None | Fault::Deaf | Fault::NoWatch => (),
+            Fault::None | Fault::Deaf | Fault::NoWatch | Fault::NoWrite(_) => (),
         }
         let response = self.api.serve(&request);
         match fault {
@@ -175,7 +180,7 @@ impl Line {
                     let fault = self.shared.lock().fault;
                     async move {
                         match fault {
-                            Fault::None => frame,
+                            Fault::None | Fault::NoWrite(_) => frame,
                             Fault::Slow(_, back) => {
                                 sleep(back).await;
                                 frame

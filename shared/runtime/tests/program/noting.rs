@@ -294,7 +294,7 @@ pub(crate) fn begin_at(server: &str, script: Script, arguments: &[&str]) -> Proc
     ];
     all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
     let loaded = load::<Noting>(&Invocation::with_arguments(all)).unwrap();
-    let providers = ProviderRegistry::new().with(Scripted(Arc::clone(&case)));
+    let providers = ProviderRegistry::default().with(Scripted(Arc::clone(&case)));
     let stop = CancellationToken::new();
     let token = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "the handle is kept and awaited")]

@@ -11,8 +11,8 @@ use std::{
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    Call, CallClass, CallGate, CallReport, Cloud, CloudError, Permit, ProviderConfig,
-    ProviderContext, ProviderFactory,
+    Call, CallClass, CallGate, CallReport, Cloud, CloudError, Permit, ProviderContext,
+    ProviderFactory,
 };
 use ccm_contract::{Need, Rig, Stage};
 use ccm_external::ExternalFactory;
@@ -134,7 +134,7 @@ impl Wired {
         server.spawn(async move {
             serve(behind, listener, tls, CancellationToken::new()).await.unwrap();
         });
-        let config = ProviderConfig { path: Some(file) };
+        let config = Some(file);
         let context = ProviderContext { gate, ..ProviderContext::ungated(config, "test/1") };
         let cloud = ExternalFactory.build(context).await.unwrap();
         for _ in 0..500 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_cloud::{ErrorKind, ProviderConfig, ProviderContext, ProviderFactory as _};
+use ccm_cloud::{ErrorKind, ProviderContext, ProviderFactory as _};
 use ccm_external::ExternalFactory;
 use ccm_sim::cloud::SimCloud;
 
@@ -48,7 +48,7 @@ async fn an_invalid_configuration_is_rejected_in_one_line() {
 
 #[tokio::test]
 async fn without_a_file_nothing_is_built() {
-    let context = ProviderContext::ungated(ProviderConfig::default(), "test/1");
+    let context = ProviderContext::ungated(None, "test/1");
     let error = ExternalFactory.build(context).await.err().expect("no file is given");
     assert_eq!(error.kind, ErrorKind::Invalid);
     assert!(error.message.contains("--cloud-config: missing"), "{error}");

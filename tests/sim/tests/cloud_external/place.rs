@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use ccm_cloud::{
     Call, CallClass, CallGate, CallReport, Cloud, CloudError, ErrorKind, Instances, Permit,
-    ProviderConfig, ProviderContext, ProviderFactory,
+    ProviderContext, ProviderFactory,
 };
 use ccm_external::ExternalFactory;
 use ccm_external_server::{Listener, ServeError, ServerTls, serve};
@@ -48,7 +48,7 @@ impl Place {
     }
 
     pub async fn client(&self) -> Result<Arc<dyn Cloud>, CloudError> {
-        let config = ProviderConfig { path: Some(self.path("cloud.yaml")) };
+        let config = Some(self.path("cloud.yaml"));
         let gate = Arc::clone(&self.gate) as Arc<dyn CallGate>;
         let context = ProviderContext { gate, ..ProviderContext::ungated(config, "test/1") };
         ExternalFactory.build(context).await

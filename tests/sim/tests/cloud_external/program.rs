@@ -5,7 +5,7 @@ use std::{process::Stdio, sync::Arc, time::Duration};
 use bytes::Bytes;
 use ccm_cloud::{
     Call, Cloud, Depth, Detail, ErrorKind, LoadBalancer, Lookup, NodeIdentity, PowerState,
-    Progress, ProviderConfig, ProviderContext, ProviderFactory, Scope,
+    Progress, ProviderContext, ProviderFactory, Scope,
 };
 use ccm_external::ExternalFactory;
 use http_body_util::{BodyExt as _, Full};
@@ -44,7 +44,7 @@ impl Place {
         while !config.exists() || std::fs::read(&config).unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let config = ProviderConfig { path: Some(config) };
+        let config = Some(config);
         let context = ProviderContext::ungated(config, "test/1");
         let cloud = ExternalFactory.build(context).await.unwrap();
         let described = async {

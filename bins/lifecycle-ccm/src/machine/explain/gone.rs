@@ -8,7 +8,7 @@ use ccm_runtime::explain::{
 use super::{About, Heard, Machine, refused};
 use crate::policy::{
     Breaker, Doubt, Evidence, Reason, Verdict,
-    action::{APPROVED, GONE, PROTECTED},
+    action::{GONE, PROTECTED, approving_mark},
     text::kept,
 };
 
@@ -84,7 +84,7 @@ impl Machine {
             Doubt::Newborn => "wait: answers count when it is older than --node-grace-period".to_owned(),
             Doubt::Unconfirmed if self.is_reported(about.view) => NOTHING.to_owned(),
             Doubt::Unconfirmed => format!(
-                "{NOTHING}; to keep it nevertheless: kubectl annotate node {} {PROTECTED}=true",
+                "{NOTHING}; to keep it nevertheless: kubectl annotate node {} --overwrite {PROTECTED}=true",
                 about.node.name
             ),
             Doubt::NoAnswer => return without_answer(heard, cause),
@@ -193,7 +193,7 @@ fn but_held(heard: &Heard) -> String {
 
 /// Returns the command that approves its deletion.
 fn approve(about: &About<'_>) -> String {
-    format!("kubectl annotate node {} {APPROVED}=yes", about.node.name)
+    format!("kubectl annotate node {} --overwrite {}", about.node.name, approving_mark(about.node))
 }
 
 /// Explains a node about which the cloud has not repeated its answer.

@@ -254,7 +254,7 @@ fn what_is_missing_before_a_node_is_deleted() {
     let mut machine = with_nodes(false);
     look(&mut machine, at(1000), &by_id, LISTED);
     let waits = "the cloud reports that its instance is gone; waiting for confirmation; one answer so far: no instance a (request req-7)";
-    let keep = "kubectl annotate node a quartet.dev/deletion-protected=true";
+    let keep = "kubectl annotate node a --overwrite quartet.dev/deletion-protected=true";
     check(&lines(&machine, at(1001)), ["work is under way", waits, keep]);
     let object = machine.nodes.get("a").cloned();
     let next = machine.explain(object.as_deref(), &|_, _| String::new(), at(1001)).next;
@@ -310,7 +310,7 @@ fn a_deletion_that_was_decided() {
 #[test]
 fn a_deletion_that_is_held() {
     let by_id = Ok(gone(ProofMethod::ById));
-    let approve = "kubectl annotate node a quartet.dev/deletion-approved=yes";
+    let approve = "kubectl annotate node a --overwrite quartet.dev/deletion-approved=yes";
     // The list does not show any node.
     let mut machine = with_nodes(false);
     pass(&mut machine, at(1000));
@@ -325,6 +325,11 @@ fn a_deletion_that_is_held() {
     machine.apply(Event::Decide { sight: sight(at(1021)), unlisted }, at(1021));
     let open = "but the breaker is open: the cloud's list shows none of 11 nodes: wrong project, region or credentials?; 2 answers over 21 s, the latest: no instance a (request req-7)";
     check(&lines(&machine, at(1022)), ["held", open, approve]);
+    // An approval with a wrong value is named.
+    let wrong = changed(|node| drop(node.annotations.insert(APPROVED.into(), "ja".into())));
+    see(&mut machine, at(1022), wrong);
+    let named = "quartet.dev/deletion-approved=yes (its present value \"ja\" does not approve)";
+    check(&lines(&machine, at(1022)), ["held", open, named]);
     // An approval lets it pass.
     let approved = changed(|node| drop(node.annotations.insert(APPROVED.into(), "yes".into())));
     see(&mut machine, at(1023), approved);
@@ -348,7 +353,7 @@ fn a_budget_that_is_used_up_is_free_again_at_a_time() {
     machine.apply(Event::TermBegins(left), at(950));
     let (machine, _) = after(machine, &Ok(gone(ProofMethod::ById)));
     let used = "but --node-deletion-budget is used up; 2 answers";
-    let until = "wait: the budget allows more at 1970-01-01T00:25:00Z, in 7 min; to delete it now: kubectl annotate node a quartet.dev/deletion-approved=yes";
+    let until = "wait: the budget allows more at 1970-01-01T00:25:00Z, in 7 min; to delete it now: kubectl annotate node a --overwrite quartet.dev/deletion-approved=yes";
     check(&lines(&machine, at(1022)), ["held", used, until]);
 }
 

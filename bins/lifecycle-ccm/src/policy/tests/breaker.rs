@@ -20,7 +20,7 @@ fn cause(others: (usize, usize), ready_nodes: (usize, usize)) -> Option<&'static
     let missing = out[..others.1].iter().chain(&up[..ready_nodes.1]);
     let missing = missing.map(|name| Arc::from(name.as_str())).collect();
     let (_, cause) = measure(&views, missing);
-    cause.as_ref().map(Cause::as_str)
+    cause.as_ref().map(Into::into)
 }
 
 #[test]

@@ -122,8 +122,8 @@ fn what_lookups_have_shown_is_not_called_a_list() {
         let Breaker::Open { cause, .. } = *decider.breaker() else { panic!("{answers:?}") };
         let expect = format!("the cloud, which is asked node by node, {expect}");
         assert_eq!(cause.to_string(), expect);
-        let text =
-            decision.message(at(60.0), &Policy::default()).text + &decision.evidence.to_string();
+        let text = decision.message(at(60.0), &Policy::default(), None).text
+            + &decision.evidence.to_string();
         assert!(!text.contains("list"), "{text}");
     }
     let (decision, _) = with_witnesses(&[running()]);

@@ -25,7 +25,7 @@ impl Machine {
                 .map(|plan| Explanation::new(ObjectState::Working, cause(plan), fixes::WAIT));
         };
         let cause = match changes {
-            Some(plan) => text::held(plan, hold),
+            Some(plan) => text::held(node, plan, hold),
             None => format!("a change of this Ready node is held: {hold}"),
         };
         let told = Explanation::new(ObjectState::Held, cause, fixes::held(node, hold));

@@ -9,7 +9,7 @@ use ccm_kube::ApiError;
 use ccm_objects::Node;
 use ccm_runtime::explain::{NOTHING, ObjectState, fix_for_error, refused_write};
 
-use crate::plan::{APPROVED, Field, LABEL_POLICY, PROVIDER_ID, TAINTS};
+use crate::plan::{Field, LABEL_POLICY, PROVIDER_ID, TAINTS, approving_mark};
 
 pub(super) const WAIT: &str = NOTHING;
 pub(super) const STANDBY: &str = "ask the replica that holds the Lease of node-ccm (docs/how-to/explain.md); if that is this one, the line stores of /readyz?verbose says what it waits for";
@@ -19,13 +19,21 @@ pub(super) const CLOUD_SILENT: &str = "wait; if it lasts, the lines cloud and fl
 pub(super) const NO_ADDRESS: &str = "check the ports of the instance and the provider's settings that choose addresses, or set the kubelet's --node-ip; if the cloud does not know addresses: --node-addresses-required=false";
 pub(super) const NODE_IP: &str = "set the kubelet's --node-ip to an address of the instance, or give the instance that address; it is retried automatically";
 
+/// Returns how a node gets another provider ID. `spec.providerID` is immutable.
+fn another_id(node: &Node) -> String {
+    format!(
+        "correct the kubelet's --provider-id, delete this Node (kubectl delete node {}) and restart the kubelet, which registers it again: the provider ID of a Node cannot be changed",
+        node.name
+    )
+}
+
 /// Returns the remedy for a node that another controller is responsible for.
-pub(super) fn left_out(is_selected: bool) -> String {
+pub(super) fn left_out(node: &Node, is_selected: bool) -> String {
     let change = match is_selected {
-        true => "the kubelet's --provider-id, or --cloud-provider of node-ccm",
-        false => "the labels of the node, or --node-selector of node-ccm",
+        true => format!("correct --cloud-provider of node-ccm; or {}", another_id(node)),
+        false => "correct the labels of the node, or --node-selector of node-ccm".to_owned(),
     };
-    format!("{NOTHING} if another controller is responsible for it; otherwise correct {change}")
+    format!("{NOTHING} if another controller is responsible for it; otherwise {change}")
 }
 
 /// Returns the remedy for an error of the cloud about the node.
@@ -39,13 +47,17 @@ pub(super) fn cloud(node: &Node, error: &CloudError) -> String {
 
 /// Returns the remedy for a new node whose instance the cloud does not find.
 pub(super) fn not_found(node: &Node) -> String {
-    let key = match &node.provider_id {
-        Some(id) => format!("its provider ID {id} (--provider-id of the kubelet)"),
-        None => "its name and its system UUID (status.nodeInfo.systemUUID)".to_owned(),
+    let (key, wrong) = match &node.provider_id {
+        Some(id) => {
+            (format!("its provider ID {id}"), format!("; if that is wrong: {}", another_id(node)))
+        }
+        None => {
+            ("its name and its system UUID (status.nodeInfo.systemUUID)".to_owned(), String::new())
+        }
     };
     let name = &node.name;
     format!(
-        "compare {key} with the instances of the cloud, and project and region in the cloud config with the project and region of the instance; if the machine is gone: kubectl delete node {name}"
+        "compare {key} with the instances of the cloud, and project and region in the cloud config with the project and region of the instance{wrong}; if the machine is gone: kubectl delete node {name}"
     )
 }
 
@@ -57,7 +69,8 @@ pub(super) fn identity(node: &Node) -> String {
         ""
     };
     format!(
-        "delete the old node if the machine was renamed, otherwise correct the kubelet's --provider-id or set its --node-ip{rest}"
+        "delete the old node if the machine was renamed; otherwise set the kubelet's --node-ip, or {}{rest}",
+        another_id(node)
     )
 }
 
@@ -86,8 +99,9 @@ pub(super) fn gone(node: &Node) -> String {
 /// Returns the remedy for a change that the brake holds.
 pub(super) fn held(node: &Node, hold: Hold) -> String {
     let approve = format!(
-        "kubectl annotate node {} {APPROVED}=yes, or for many nodes {SELECTOR} and {UNTIL} on the Lease",
-        node.name
+        "kubectl annotate node {} --overwrite {}, or for many nodes {SELECTOR} and {UNTIL} on the Lease",
+        node.name,
+        approving_mark(node)
     );
     match hold {
         Hold::Breaker => format!(
@@ -139,7 +153,7 @@ pub(super) fn repeated(node: &Node, field: &str, is_refused: bool) -> String {
         Field::Addresses => "a kubelet needs --cloud-provider=external",
         _ => {
             return format!(
-                "decide who sets {field}: stop the other writer (kubectl get node {name} -o yaml --show-managed-fields), or leave the labels to it: kubectl annotate node {name} {LABEL_POLICY}=once"
+                "decide who sets {field}: stop the other writer (kubectl get node {name} -o yaml --show-managed-fields), or leave the labels to it: kubectl annotate node {name} --overwrite {LABEL_POLICY}=once"
             );
         }
     };

@@ -113,7 +113,7 @@ prop_compose! {
     ) -> Instance {
         let mut instance = instance();
         instance.labels = labels;
-        let parsed = |(kind, address): (&str, &str)| NodeAddress::new(AddressKind::parse(kind).unwrap(), address);
+        let parsed = |(kind, address): (&str, &str)| NodeAddress::new(kind.parse().unwrap(), address);
         instance.addresses = addresses.into_iter().map(parsed).collect();
         instance.zone = zone.map(str::to_owned);
         instance.instance_type = instance_type.map(str::to_owned);

@@ -14,7 +14,7 @@ use crate::{
 
 impl Machine {
     /// Handles a list of the table, or its error. If others have changed it, the next plan follows
-    /// at once: if they write all the time, a later call is refused again.
+    /// at once, unless the program ends: if they write all the time, a later call is refused again.
     pub(super) fn listed(
         &mut self,
         answer: Result<RouteTable, CloudError>,
@@ -39,7 +39,7 @@ impl Machine {
             let told = all.filter(|_| self.fixed.gives_cidrs);
             let tell = |(destinations, read)| Ipam::RoutesAre { destinations, read };
             effects.extend(told.map(tell).map(Effect::Ipam));
-            if self.listing.is_after_conflict() && self.is_idle() {
+            if self.listing.is_after_conflict() && self.is_idle() && !self.is_ending {
                 self.pass(pass, now, effects);
             }
         }
@@ -50,16 +50,15 @@ impl Machine {
     /// about a change that other settings or another approval have decided.
     pub(super) fn sending(&mut self, sending: Sending, now: At, effects: &mut Vec<Effect>) {
         let Sending { batch, base, pass } = sending;
-        self.decide_by(&pass.parameters, now);
+        self.decide_by(&pass.parameters);
         let lost = self.lost_again(&batch, &pass, now);
         let is_due = |planned: &Planned| {
-            let is_recent = self.planner.in_flight.since(planned.change.destination());
-            let is_recent = is_recent.is_some_and(|sent| sent >= self.decided_since);
+            let is_current = self.planner.in_flight.is_current(planned.change.destination());
             let suits = match planned.old() {
                 Some(_) => lost.contains(&planned.change),
                 None => pass.nodes.iter().any(|view| planned.suits(view)),
             };
-            is_recent && suits
+            is_current && suits
         };
         let (due, over): (Vec<_>, Vec<_>) = batch.into_iter().partition(is_due);
         for planned in over {

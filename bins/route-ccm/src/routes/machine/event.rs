@@ -75,6 +75,8 @@ pub(crate) enum Event {
     Written(Box<Written>),
     /// It is time to search for conditions that an earlier controller has left on these nodes.
     LeftOver(Vec<NodeView>),
+    /// The program ends, and no pass begins any more.
+    Ending,
 }
 
 /// The inputs of a new term.

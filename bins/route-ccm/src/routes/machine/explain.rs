@@ -77,7 +77,8 @@ impl Machine {
         let served = view.filter(|view| view.left_out.is_none());
         explanation.wanted = served.iter().flat_map(|view| wanted(view)).collect();
         if let Some(about) = &about {
-            explanation.there = there(&destinations, &self.titles(&destinations, about));
+            explanation.there =
+                there(&self.listing, &destinations, &self.titles(&destinations, about));
         }
         explanation.there.extend(view.iter().flat_map(|view| shown(view)));
         self.complete(explanation, about.as_ref(), asked, now)
@@ -105,7 +106,7 @@ impl Machine {
             Some(view) => vec![format!("a route to node {}, whose pod CIDR it is", view.node.name)],
             None => vec!["no route: no node has this pod CIDR".to_owned()],
         };
-        explanation.there = there(&[destination], &titles);
+        explanation.there = there(&self.listing, &[destination], &titles);
         self.complete(explanation, Some(&about), asked, now)
     }
 

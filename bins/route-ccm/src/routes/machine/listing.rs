@@ -1,14 +1,19 @@
 //! The table as listed, with later changes, and the time to list it again.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, mem, time::Duration};
 
-use ccm_base::{At, Backoff, Waits};
+use ccm_base::{At, Backoff, Waits, message::line_about};
 use ccm_cloud::{AppliedChange, CloudError, ErrorKind, RouteChange, RouteTable};
 use ccm_runtime::explain::{moment, since};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::routes::plan::{failures::is_conflict, in_flight::InFlight, retry::Retry, table::Table};
+use crate::routes::plan::{
+    failures::{WAITS, is_conflict},
+    in_flight::InFlight,
+    retry::Retry,
+    table::Table,
+};
 
 /// The waits after a list that has failed.
 const RETRY: Waits = Waits {
@@ -24,6 +29,9 @@ const CONFLICTS: Backoff =
     Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 /// The time between two lists while nodes wait for room in the table, which others may make.
 const FULL: Duration = Duration::from_mins(1);
+/// How long the cloud may still be making a route that lists lack: the longest pause between two
+/// attempts to make it.
+const MAKING: Duration = WAITS.backoff.longest;
 
 /// The route table as route-ccm knows it.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -38,8 +46,9 @@ pub(super) struct Listing {
     /// it.
     #[serde(default)]
     pub(super) seen_at: At,
-    /// The destinations of changes that have failed but may be carried out, and the times of their
-    /// answers. A list that begins later shows them, unless the cloud is still making them.
+    /// The destinations of changes that have failed but may be carried out. A list that begins later than
+    /// this shows whether they are: after the answer, or when the cloud should have made what it was
+    /// still making.
     doubted: BTreeMap<IpNet, At>,
     /// When to list. It follows the end of the last list.
     list_at: At,
@@ -56,6 +65,9 @@ pub(super) struct Listing {
     failed: Retry,
     /// The error of the last list, if it has failed.
     pub(super) error: Option<CloudError>,
+    /// The entries of the table that could not be read.
+    #[serde(default)]
+    pub(super) malformed: Vec<String>,
 }
 
 impl Listing {
@@ -102,7 +114,8 @@ impl Listing {
         let changes = self.changed_since.take().unwrap_or_default();
         self.ended_at = now;
         match answer {
-            Ok(listed) => {
+            Ok(mut listed) => {
+                self.malformed = mem::take(&mut listed.malformed);
                 let mut table = Table::from(listed);
                 // The list may be older than the changes.
                 for (change, applied) in &changes {
@@ -110,7 +123,10 @@ impl Listing {
                 }
                 (self.failed, self.error) = (Retry::default(), None);
                 self.seen_at = self.read_at;
-                self.doubted.retain(|_, answered| *answered >= self.read_at);
+                self.doubted.retain(|destination, until| {
+                    let is_shown = *until > now && !table.to(*destination).is_empty();
+                    *until >= self.read_at && !is_shown
+                });
                 self.list_at = now + period;
                 // This does not hold if the change was seen after the list had begun.
                 self.is_stale &= self.look_at.is_some();
@@ -132,8 +148,11 @@ impl Listing {
         answer: &Result<AppliedChange, CloudError>,
         must_look: bool,
     ) {
-        if answer.as_ref().is_err_and(|error| error.maybe_done) {
-            self.doubted.insert(change.destination(), now);
+        if let Some(error) = answer.as_ref().err().filter(|error| error.maybe_done) {
+            let is_deletion = matches!(change, RouteChange::Delete(_));
+            let is_made = error.kind == ErrorKind::Pending && !is_deletion;
+            let until = self.doubted.entry(change.destination()).or_default();
+            *until = (*until).max(if is_made { now + MAKING } else { now });
         }
         if must_look {
             let is_conflict = answer.as_ref().is_err_and(is_conflict);
@@ -176,6 +195,11 @@ impl Listing {
             && !self.doubted.contains_key(&destination)
     }
 
+    /// Returns the provider's words about the entry of this destination, if they cannot be read.
+    pub(super) fn unreadable(&self, destination: IpNet) -> Option<&str> {
+        line_about(&self.malformed, &destination.to_string())
+    }
+
     /// Returns the reason why the table is not known yet.
     pub(super) fn why_unlisted(&self) -> String {
         match &self.error {
@@ -194,7 +218,11 @@ impl Listing {
             let ended = moment(self.ended_at, now);
             format!("; the last list has failed ({ended}): {error}")
         });
-        format!("{began}, and the answers since{}", failed.unwrap_or_default())
+        let unread = self.malformed.first().map(|first| {
+            format!("; {} more entries cannot be read, first: {first}", self.malformed.len())
+        });
+        let (unread, failed) = (unread.unwrap_or_default(), failed.unwrap_or_default());
+        format!("{began}, and the answers since{unread}{failed}")
     }
 
     /// Returns when the table is listed again.

@@ -25,7 +25,7 @@ impl Machine {
     /// Plans, and says what follows. Waits for no call.
     pub(super) fn pass(&mut self, pass: &Pass, now: At, effects: &mut Vec<Effect>) {
         let nodes: Nodes<'_> = pass.nodes.iter().map(|view| (&*view.node.name, view)).collect();
-        self.decide_by(&pass.parameters, now);
+        self.decide_by(&pass.parameters);
         self.listing.within(pass.parameters.period);
         if self.listing.begin(now) {
             effects.push(Effect::Call(Call::List));

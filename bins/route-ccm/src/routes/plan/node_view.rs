@@ -34,7 +34,7 @@ pub enum LeftOut {
 impl NodeView {
     /// Returns its addresses that are IP addresses of the cluster's network.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> {
-        let is_internal = |one: &&Address| *one.kind == *AddressKind::InternalIp.as_str();
+        let is_internal = |one: &&Address| *one.kind == *AddressKind::InternalIp.as_ref();
         self.node.addresses.iter().filter(is_internal).filter_map(Address::ip)
     }
 
@@ -43,7 +43,7 @@ impl NodeView {
         let read = |address: &Address| {
             let text = address.ip().map(|ip| ip.to_string());
             let text = text.unwrap_or_else(|| address.address.to_string());
-            Some(NodeAddress::new(AddressKind::parse(&address.kind)?, text))
+            Some(NodeAddress::new(address.kind.parse().ok()?, text))
         };
         self.node.addresses.iter().filter_map(read).collect()
     }

@@ -110,7 +110,7 @@ impl Problem {
                 let is_address = matches!(target, RouteTarget::Address(_));
                 let what = if is_address { "InternalIP" } else { "provider ID" };
                 format!(
-                    "node {node}, which is initialised, ready or older, has the same {what} {target}, so this node does not get a route to it"
+                    "it has the same {what} {target} as node {node}, which is initialised, ready or older, so it does not get a route to that"
                 )
             }
             Self::Family(cidr) => {

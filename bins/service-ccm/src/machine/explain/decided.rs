@@ -108,7 +108,7 @@ fn not_written(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
         let cause = format!("the API server does not accept the write {what}: {error}");
         return Some(Explanation::new(state, cause, fix));
     }
-    let repeated = entry.state.repeats.waiting(about.now).next()?;
+    let repeated = entry.state.repeats.waiting(about.now).min_by_key(|one| one.wait)?;
     let fix = match repeated::is_call(&repeated.kind) {
         true => {
             "find in the cloud why it does not last: `there` says how the load balancer is; another client undoes it, or the cloud fails to make it"
@@ -117,7 +117,13 @@ fn not_written(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
             "find out who undoes it: another controller, an admission webhook or policy (kubectl get service -o yaml --show-managed-fields)"
         }
     };
-    Some(Explanation::new(ObjectState::Blocked, repeated.to_string(), fix))
+    let next = format!(
+        "the write {} is made again {}",
+        repeated.kind,
+        moment(about.now + repeated.wait, about.now)
+    );
+    let told = Explanation::new(ObjectState::Blocked, repeated.to_string(), fix);
+    Some(Explanation { next, ..told })
 }
 
 /// Explains work of the cloud, a call that is under way, or a call that is repeated soon.

@@ -120,5 +120,8 @@ fn a_write_that_the_api_server_refuses() {
         }
         let told = machine.explain("shop/web", Some(&service), At::default());
         assert!(told.cause.contains(kind) && told.fix.contains(fix), "{told:?}");
+        // With growing pauses, as the cause says.
+        let next = format!("the write {kind} is made again at 1970-01-01T00:05:00Z");
+        assert!(told.next.starts_with(&next), "{told:?}");
     }
 }

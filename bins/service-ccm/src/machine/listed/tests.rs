@@ -115,15 +115,6 @@ fn a_list_without_an_address_takes_none_away() {
 }
 
 #[test]
-fn a_line_is_about_an_id_that_it_names_in_full() {
-    let lines = ["load balancer lb-10: no digest", "the entry \"lb-2\" has no owner"];
-    let lines = lines.map(str::to_owned);
-    for (id, place) in [("lb-10", Some(0)), ("lb-2", Some(1)), ("lb-1", None), ("b-2", None)] {
-        assert_eq!(line_about(&lines, id), place.map(|place: usize| &*lines[place]), "{id}");
-    }
-}
-
-#[test]
 fn a_service_learns_that_its_entry_of_the_list_cannot_be_read() {
     let mut entry = BalancerEntry::default();
     entry.state.known = Known::There(Box::new(balancer("one")));

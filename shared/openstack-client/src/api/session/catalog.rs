@@ -38,7 +38,7 @@ impl Catalog {
         for entry in entries {
             let Ok(entry) = serde_json::from_value::<WireEntry>(entry) else { continue };
             types.insert(one_line(&entry.r#type, MAX_VALUE));
-            let Some(service) = Service::of_type(&entry.r#type) else { continue };
+            let Ok(service) = entry.r#type.parse() else { continue };
             let readable = entry.endpoints.into_iter().flat_map(serde_json::from_value);
             endpoints.extend(readable.map(|endpoint| (service, endpoint)));
         }

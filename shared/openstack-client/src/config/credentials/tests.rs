@@ -16,13 +16,13 @@ fn given(text: &str) -> Given {
 }
 
 fn login(given: &Given) -> Login {
-    let mut problems = Problems::new();
+    let mut problems = Problems::default();
     Login::read(&merged(given, &mut problems), &mut problems).unwrap()
 }
 
 /// Returns the decision in one line, with its secret.
 fn decided(given: &Given) -> String {
-    let mut problems = Problems::new();
+    let mut problems = Problems::default();
     let Some(credentials) = login(given).decide(&mut problems) else {
         return problems.in_one_line().replace("[Global]: ", "");
     };

@@ -17,7 +17,7 @@ struct Bench {
 }
 
 fn bench(arguments: &[&str], file: &str) -> Bench {
-    let (health, metrics) = (Health::new(), Metrics::new());
+    let (health, metrics) = (Health::default(), Metrics::new());
     let loaded = sample(arguments, &[], Some(file)).unwrap();
     Bench { reload: Reload::new(loaded, &health, &metrics), health, metrics }
 }
@@ -216,7 +216,7 @@ async fn the_file_is_followed_while_the_program_runs() {
     std::fs::write(&path, "concurrent_node_syncs: 2").unwrap();
     let flag = format!("--config={}", path.display());
     let loaded = sample(&[&flag], &[], None).unwrap();
-    let reload: Reload<SampleSettings> = Reload::new(loaded, &Health::new(), &Metrics::new());
+    let reload: Reload<SampleSettings> = Reload::new(loaded, &Health::default(), &Metrics::new());
     let mut own = reload.own();
     let token = tokio_util::sync::CancellationToken::new();
     let run = reload.run(token.clone());

@@ -84,7 +84,7 @@ fn what_another_controller_does() {
         [
             "not responsible",
             "provider ID k3s://one has no scheme of this provider (sim); it stays tainted until another controller initialises it",
-            "nothing has to be done if another controller is responsible for it; otherwise correct the kubelet's --provider-id, or --cloud-provider of node-ccm",
+            "nothing has to be done if another controller is responsible for it; otherwise correct --cloud-provider of node-ccm; or correct the kubelet's --provider-id, delete this Node (kubectl delete node one) and restart the kubelet, which registers it again: the provider ID of a Node cannot be changed",
         ],
     );
     // Unselected.
@@ -102,7 +102,7 @@ fn what_another_controller_does() {
         [
             "not responsible",
             "the cloud says that another controller is responsible: of the other",
-            "nothing has to be done if another controller is responsible for it; otherwise correct the kubelet's --provider-id, or --cloud-provider of node-ccm",
+            "nothing has to be done if another controller is responsible for it; otherwise correct --cloud-provider of node-ccm; or correct the kubelet's --provider-id, delete this Node (kubectl delete node one) and restart the kubelet, which registers it again: the provider ID of a Node cannot be changed",
         ],
     );
     // Observed.
@@ -124,7 +124,7 @@ fn what_the_cloud_does_not_find() {
         [
             "blocked",
             "it stays tainted because the cloud has no instance for it: no instance sim://one (request req-7) (InstanceNotFound)",
-            "compare its provider ID sim://one (--provider-id of the kubelet) with the instances of the cloud, and project and region in the cloud config with the project and region of the instance; if the machine is gone: kubectl delete node one",
+            "compare its provider ID sim://one with the instances of the cloud, and project and region in the cloud config with the project and region of the instance; if that is wrong: correct the kubelet's --provider-id, delete this Node (kubectl delete node one) and restart the kubelet, which registers it again: the provider ID of a Node cannot be changed; if the machine is gone: kubectl delete node one",
         ],
     );
     // Deleting.
@@ -133,7 +133,7 @@ fn what_the_cloud_does_not_find() {
         [
             "blocked",
             "it is being deleted, and treated as before until it is gone; it stays tainted because the cloud has no instance for it: no instance sim://one (request req-7) (InstanceNotFound)",
-            "compare its provider ID sim://one (--provider-id of the kubelet) with the instances of the cloud, and project and region in the cloud config with the project and region of the instance; if the machine is gone: kubectl delete node one",
+            "compare its provider ID sim://one with the instances of the cloud, and project and region in the cloud config with the project and region of the instance; if that is wrong: correct the kubelet's --provider-id, delete this Node (kubectl delete node one) and restart the kubelet, which registers it again: the provider ID of a Node cannot be changed; if the machine is gone: kubectl delete node one",
         ],
     );
     // Gone.
@@ -240,7 +240,7 @@ fn what_does_not_fit() {
         [
             "blocked",
             "it stays tainted until its provider ID is confirmed (--node-identity): neither the name nor the system UUID nor an address of the node agrees with sim://one (x, 10.0.0.1): correct the kubelet's --provider-id, or set --node-identity=report (ProviderIDUnconfirmed)",
-            "delete the old node if the machine was renamed, otherwise correct the kubelet's --provider-id or set its --node-ip; --node-identity=report initialises such nodes",
+            "delete the old node if the machine was renamed; otherwise set the kubelet's --node-ip, or correct the kubelet's --provider-id, delete this Node (kubectl delete node one) and restart the kubelet, which registers it again: the provider ID of a Node cannot be changed; --node-identity=report initialises such nodes",
         ],
     );
     // Unconfirmed.
@@ -262,7 +262,7 @@ fn what_the_brake_and_settings_hold() {
         [
             "held",
             "the zone of this Ready node changes from z1 to z2; held: the breaker is open, because too many Ready nodes would change; if the cloud is right, approve with the annotation or label quartet.dev/change-approved=yes",
-            "if the cloud is right: kubectl annotate node one quartet.dev/change-approved=yes, or for many nodes quartet.dev/approved-selector and quartet.dev/approved-until on the Lease; if it is wrong, fix it, and the next lookup of all nodes releases the brake",
+            "if the cloud is right: kubectl annotate node one --overwrite quartet.dev/change-approved=yes, or for many nodes quartet.dev/approved-selector and quartet.dev/approved-until on the Lease; if it is wrong, fix it, and the next lookup of all nodes releases the brake",
         ],
     );
     // Gathers.
@@ -338,7 +338,7 @@ fn what_is_written_and_does_not_last() {
         [
             "blocked",
             "Another writer sets topology.kubernetes.io/zone to \"other\", and node-ccm sets it to \"z1\", 3 times in a row; node-ccm writes it again in 5 s",
-            "decide who sets topology.kubernetes.io/zone: stop the other writer (kubectl get node one -o yaml --show-managed-fields), or leave the labels to it: kubectl annotate node one quartet.dev/node-label-policy=once",
+            "decide who sets topology.kubernetes.io/zone: stop the other writer (kubectl get node one -o yaml --show-managed-fields), or leave the labels to it: kubectl annotate node one --overwrite quartet.dev/node-label-policy=once",
         ],
     );
 }

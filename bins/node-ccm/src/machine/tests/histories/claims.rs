@@ -189,7 +189,7 @@ fn was_made(note: &Note, stored: &Node) {
 /// Returns true if the node shows exactly the addresses and the zone of its instance.
 fn shows(node: &Node, instance: &Instance) -> bool {
     let is_same = |(own, one): (&ccm_objects::Address, &NodeAddress)| {
-        *own.kind == *one.kind.as_str() && *own.address == *one.address
+        *own.kind == *one.kind.as_ref() && *own.address == *one.address
     };
     let addresses = node.addresses.iter().zip(&instance.addresses);
     let label = |key: &str| node.labels.get(key).map(|value| &**value);

@@ -1,11 +1,11 @@
 //! Explains the routes of a destination that do not belong to a node.
 
-use ccm_cloud::Route;
+use ccm_cloud::{CloudError, ErrorKind, Route};
 use ccm_runtime::explain::{Explanation, ObjectState};
 use ipnet::IpNet;
 
 use super::{About, Machine};
-use crate::routes::plan::Title;
+use crate::routes::{machine::listing::Listing, plan::Title};
 
 impl Machine {
     /// Returns the routes of these destinations, and whose they are.
@@ -44,6 +44,10 @@ impl Machine {
             Some(Title::Ours(why)) => Explanation::fine(format!(
                 "the route belongs to this cluster ({why}) and does not change"
             )),
+            None if let Some(line) = self.listing.unreadable(destination) => {
+                let cause = format!("its entry in the cloud's list cannot be read: {line}");
+                Explanation::of_error(&CloudError::new(ErrorKind::Malformed, line), cause)
+            }
             None => Explanation::new(
                 ObjectState::Unknown,
                 format!("{destination} has no route, and no node has this pod CIDR, by {seen}"),
@@ -54,13 +58,21 @@ impl Machine {
 }
 
 /// Returns the routes of these destinations, in lines.
-pub(super) fn there(destinations: &[IpNet], titles: &[(&Route, Title)]) -> Vec<String> {
+pub(super) fn there(
+    listing: &Listing,
+    destinations: &[IpNet],
+    titles: &[(&Route, Title)],
+) -> Vec<String> {
+    let none = |destination: IpNet| match listing.unreadable(destination) {
+        Some(line) => format!("an entry that cannot be read: {line}"),
+        None => format!("no route of {destination}"),
+    };
     let of_one = |destination: &IpNet| {
         let routes = titles.iter().filter(|(route, _)| route.destination.trunc() == *destination);
         let lines: Vec<String> =
             routes.map(|(route, title)| line(*destination, route, title)).collect();
         match lines.is_empty() {
-            true => vec![format!("no route of {destination}")],
+            true => vec![none(*destination)],
             false => lines,
         }
     };

@@ -12,6 +12,7 @@ use ccm_objects::{Address, Condition, Node};
 
 use crate::{
     networks::MaxPodCidr,
+    node_ipam::machine::Event as Ipam,
     routes::{
         machine::{
             Applied, Call, Effect, Event, Fixed, Machine, Page, Pass, Sending, Term, Written,
@@ -165,6 +166,67 @@ fn a_loss_that_waits_is_made_by_the_same_settings_and_the_same_approval() {
     let (mut bench, call) = losing();
     bench.parameters.approval = Some(approves("*"));
     assert_eq!(bench.sending(3, call).1.len(), 1, "another approval");
+}
+
+/// A pass, other settings and the next pass are of one moment.
+#[test]
+fn a_route_that_waits_is_not_made_by_settings_that_changed_at_the_same_moment() {
+    for changes in [false, true] {
+        let mut bench = Bench::new(vec![node(1, &[CIDR])]);
+        let call = waiting(bench.listed(1, &[]));
+        if changes {
+            bench.parameters.budget.limit = Limit::Count(2);
+        }
+        bench.pass(1);
+        let (sent, withdrawn) = bench.sending(2, call);
+        assert_eq!((sent.is_empty(), withdrawn.is_empty()), (changes, !changes));
+    }
+}
+
+/// The list was under way when the program began to end.
+#[test]
+fn no_change_begins_when_the_program_ends() {
+    for ends in [false, true] {
+        let mut bench = Bench::new(vec![node(1, &[CIDR])]);
+        let [planned] = waiting(bench.listed(1, &[])).try_into().expect("one change");
+        let answer = Err(CloudError::new(ErrorKind::Busy, "another version"));
+        let applied =
+            Applied { planned, answer, node: Some(bench.nodes[0].clone()), replaces: true };
+        bench.tell(2, Event::Applied(Box::new(applied)));
+        bench.tell(2, Event::Ended);
+        if ends {
+            bench.tell(3, Event::Ending);
+        }
+        let pass = Box::new(bench.look());
+        let effects = bench.tell(3, Event::Listed { answer: Ok(RouteTable::default()), pass });
+        let is_sent =
+            effects.iter().any(|effect| matches!(effect, Effect::Call(Call::Apply { .. })));
+        assert_eq!(is_sent, !ends, "{effects:?}");
+    }
+}
+
+/// The cloud is still making the route, so its pod CIDR is not free although lists lack the route.
+#[test]
+fn a_route_that_the_cloud_is_still_making_is_a_route_for_node_ipam() {
+    let gone = |bench: &mut Bench, second: u64| {
+        bench.listed(second, &[]);
+        let mut pass = bench.look();
+        pass.awaited = vec![net(CIDR)];
+        let effects = bench.tell(second, Event::Pass(Box::new(pass)));
+        effects.iter().any(|effect| matches!(effect, Effect::Ipam(Ipam::RouteGone(_))))
+    };
+    for (kind, is_free) in [(ErrorKind::Pending, false), (ErrorKind::Timeout, true)] {
+        let mut bench = Bench::with(vec![node(1, &[CIDR])], true, true);
+        let [planned] = waiting(bench.listed(1, &[])).try_into().expect("one change");
+        let answer = Err(CloudError::new(kind, "the fabric is programmed").that_may_be_done());
+        let one = bench.nodes.remove(0);
+        let applied = Applied { planned, answer, node: None, replaces: true };
+        bench.tell(2, Event::Applied(Box::new(applied)));
+        bench.tell(2, Event::Gone { view: one, is_marked: false });
+        bench.nodes.push(node(2, &[]));
+        assert_eq!(gone(&mut bench, 10), is_free, "{kind}");
+        assert!(gone(&mut bench, 700), "{kind}");
+    }
 }
 
 #[test]

@@ -128,3 +128,19 @@ fn a_route_of_nobody_says_whose_it_is() {
         says(&world.route(cidr), state, cause, fix);
     }
 }
+
+/// The list has an entry for it, so nobody knows that there is no route.
+#[test]
+fn a_route_that_cannot_be_read_is_not_absent() {
+    let mut world = World::new(vec![own()], Vec::new());
+    world.pass(0);
+    let malformed = vec!["route to \"10.120.9.0/24\": its target is of an unknown kind".to_owned()];
+    let routes = vec![route("10.120.1.0/24", 1)];
+    world.listed(1, Ok(RouteTable { routes, malformed, ..RouteTable::default() }));
+    let explained = world.route("10.120.9.0/24");
+    let cause = "its entry in the cloud's list cannot be read: route to";
+    says(&explained, ObjectState::Working, cause, "wait");
+    assert!(explained.there[0].contains("cannot be read"), "{explained:?}");
+    // The entry may be about any other destination.
+    says(&world.route("10.120.8.0/24"), ObjectState::Unknown, "1 more entries cannot be read", "");
+}
