@@ -155,7 +155,7 @@ impl<P: Program> InProcess<P> {
             Mode::Observe => EventRecorder::muted(EventMetrics::default()),
         };
         let own = watch::Sender::new(Arc::clone(&settings.own));
-        let place = Where::of(&settings.common);
+        let place = Where::new(&settings.common);
         let same_cloud = SameCloud::new(cloud, &leadership, &place);
         let (health, watch) = (Health::default(), same_cloud.watch(&events, &place));
         let watch = watch.run(&health, &metrics, token.clone());

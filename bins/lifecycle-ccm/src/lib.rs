@@ -71,7 +71,7 @@ use crate::{
 };
 
 /// Replays the records of this program.
-pub const RECORDED: &[(&str, Replay)] = &[replay::of::<Machine>()];
+pub const RECORDED: &[(&str, Replay)] = &[replay::named_replay::<Machine>()];
 
 /// The program.
 pub struct LifecycleCcm {

@@ -129,17 +129,17 @@ impl LifecycleMetrics {
             Ok(Lookup::NotOurs(_)) => Ok(LookupOutcome::NotOurs),
             Err(error) => Err(error.kind),
         };
-        self.answers.of((Operation::InstanceExists, result)).inc();
+        self.answers.series((Operation::InstanceExists, result)).inc();
     }
 
     /// Records a verdict of the policy.
     pub(crate) fn decided(&self, verdict: &Verdict) {
-        self.verdicts.of(*verdict).inc();
+        self.verdicts.series(*verdict).inc();
     }
 
     /// Records how long a node waited for its verdict.
     pub(crate) fn settled(&self, verdict: &'static str, waited: Duration) {
-        self.to_verdict.of(Settled(verdict)).observe(waited.as_secs_f64());
+        self.to_verdict.series(Settled(verdict)).observe(waited.as_secs_f64());
     }
 
     /// Records the end of a deletion; `open_for` is how long the case was open.
@@ -147,17 +147,17 @@ impl LifecycleMetrics {
         if result.is_ok() {
             self.to_deletion.observe(open_for.as_secs_f64());
         }
-        self.deletions.of(result.map_err(ApiReason::from)).inc();
+        self.deletions.series(result.map_err(ApiReason::from)).inc();
     }
 
     /// Records a write of the shutdown taint.
     pub(crate) fn tainted(&self, step: TaintStep, result: Result<(), &ApiError>) {
-        self.taints.of((step, result.map_err(ApiReason::from))).inc();
+        self.taints.series((step, result.map_err(ApiReason::from))).inc();
     }
 
     /// Records that the breaker opened.
     pub(crate) fn opened(&self, cause: &Cause) {
-        self.openings.of(*cause).inc();
+        self.openings.series(*cause).inc();
     }
 
     /// Sets the gauges after a pass.
@@ -179,7 +179,7 @@ impl LifecycleMetrics {
             (NodeState::Replaced, counts.replaced),
             (NodeState::Undecided, undecided.nodes),
         ] {
-            self.nodes.of(state).set(level(count));
+            self.nodes.series(state).set(level(count));
         }
     }
 }

@@ -133,9 +133,9 @@ metrics! {
 impl NodeMetrics {
     /// Records that this number of nodes has entered the state, or left it if negative.
     pub(crate) fn count(&self, state: NodeState, by: i64) {
-        self.nodes.of(state).inc_by(by);
+        self.nodes.series(state).inc_by(by);
         if let Some(reason) = state.waits_for() {
-            self.waiting.of(reason).inc_by(by);
+            self.waiting.series(reason).inc_by(by);
         }
         if state == NodeState::Foreign {
             self.foreign.inc_by(by);
@@ -150,7 +150,7 @@ impl NodeMetrics {
 
     /// Records the end of a write of this kind.
     pub(crate) fn written(&self, kind: &'static str, result: Result<(), &ApiError>) {
-        self.writes.of((WriteKind(kind), result.map_err(ApiReason::from))).inc();
+        self.writes.series((WriteKind(kind), result.map_err(ApiReason::from))).inc();
     }
 
     /// Records a lookup with this number of nodes.
@@ -170,18 +170,18 @@ impl NodeMetrics {
 
     /// Records the cloud's answer about one node.
     pub(crate) fn count_answer(&self, answer: &LookupResult) {
-        self.answers.of(LookupOutcome::of(answer)).inc();
+        self.answers.series(LookupOutcome::from_result(answer)).inc();
     }
 
     /// Records a note that is new for its node.
     pub(crate) fn noted(&self, note: &Note) {
-        let dropped = |reason| self.label_drops.of(reason).inc();
-        let moved = |result| self.internal_ip_changes.of(result).inc();
+        let dropped = |reason| self.label_drops.series(reason).inc();
+        let moved = |result| self.internal_ip_changes.series(result).inc();
         match note {
             Note::InvalidLabel { .. } => dropped(LabelDrop::Invalid),
             Note::ReservedLabel { .. } => dropped(LabelDrop::Reserved),
             Note::LabelKept { .. } => dropped(LabelDrop::AlreadyPresent),
-            Note::Doubted(_) => self.unconfirmed.of(Unconfirmed::Reported).inc(),
+            Note::Doubted(_) => self.unconfirmed.series(Unconfirmed::Reported).inc(),
             Note::Changes { field: Field::InternalIp, .. } => moved(IpChange::Applied),
             Note::InternalIpHeld { .. } => moved(IpChange::Held),
             Note::Changes { .. }
@@ -195,14 +195,14 @@ impl NodeMetrics {
 
     /// Records that a node is held because nothing confirms its provider ID.
     pub(crate) fn held_unconfirmed(&self) {
-        self.unconfirmed.of(Unconfirmed::Held).inc();
+        self.unconfirmed.series(Unconfirmed::Held).inc();
     }
 
     /// Records how many nodes have each problem.
     pub(crate) fn irregular(&self, counts: &BTreeMap<Problem, usize>) {
         for &problem in <Problem as VariantArray>::VARIANTS {
             self.irregular
-                .of(problem)
+                .series(problem)
                 .set(level(counts.get(&problem).copied().unwrap_or_default()));
         }
     }
@@ -211,7 +211,7 @@ impl NodeMetrics {
     /// node was answered.
     pub(crate) fn refreshed(&self, took: Duration, result: Result<usize, ErrorKind>) {
         self.refresh_duration.observe(took.as_secs_f64());
-        self.refreshes.of(result.map(drop)).inc();
+        self.refreshes.series(result.map(drop)).inc();
         if let Ok(differing) = result {
             self.refresh_differing.set(level(differing));
         }

@@ -56,8 +56,10 @@ use crate::{
 };
 
 /// Replays the records of this program.
-pub const RECORDED: &[(&str, Replay)] =
-    &[replay::of::<routes::machine::Machine>(), replay::of::<node_ipam::machine::Machine>()];
+pub const RECORDED: &[(&str, Replay)] = &[
+    replay::named_replay::<routes::machine::Machine>(),
+    replay::named_replay::<node_ipam::machine::Machine>(),
+];
 
 /// The program.
 pub struct RouteCcm {

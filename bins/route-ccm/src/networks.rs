@@ -28,7 +28,7 @@ pub fn network(text: &str) -> Option<IpNet> {
 
 /// Returns the family of a network.
 pub fn family(network: IpNet) -> IpFamily {
-    IpFamily::of(network.addr())
+    IpFamily::from_address(network.addr())
 }
 
 /// Returns true if two networks have a common address.

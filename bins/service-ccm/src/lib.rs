@@ -57,7 +57,7 @@ use crate::{
 };
 
 /// Replays the records of this program.
-pub const RECORDED: &[(&str, Replay)] = &[replay::of::<machine::Machine>()];
+pub const RECORDED: &[(&str, Replay)] = &[replay::named_replay::<machine::Machine>()];
 
 /// The program.
 pub struct ServiceCcm {

@@ -169,7 +169,7 @@ impl ServiceMetrics {
                     set(&self.orphans, orphans);
                 }
                 let result = orphans.as_ref().map(drop).map_err(|error| error.kind);
-                add_one(&self.audits.of(result));
+                add_one(&self.audits.series(result));
             }
             Count::OrphansHeld(held) => set(&self.orphans_held, held),
             Count::OrphanDeleted => add_one(&self.orphans_deleted),
@@ -189,7 +189,7 @@ impl ServiceMetrics {
             CallKind::DeleteDuplicate => CallKind::Delete.into(),
             call => call.into(),
         };
-        self.operations.of((Operation(operation), result)).inc();
+        self.operations.series((Operation(operation), result)).inc();
     }
 
     /// Records the duration of a call that changes members.
@@ -199,7 +199,7 @@ impl ServiceMetrics {
 
     /// Records the end of a write of this kind.
     pub(crate) fn written(&self, kind: &'static str, result: Result<(), &ApiError>) {
-        self.writes.of((Written(kind), result.map_err(ApiReason::from))).inc();
+        self.writes.series((Written(kind), result.map_err(ApiReason::from))).inc();
     }
 
     /// Records the age of a Service that has got its address.

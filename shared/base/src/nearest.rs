@@ -11,8 +11,8 @@
 /// assert_eq!(nearest("region", &known), None);
 /// ```
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let wanted = Plain::of(name);
-    let away = |known: &&'a str| Some((wanted.away_from(&Plain::of(known))?, *known));
+    let wanted = Plain::new(name);
+    let away = |known: &&'a str| Some((wanted.away_from(&Plain::new(known))?, *known));
     known.iter().filter_map(away).min().map(|(_, known)| known)
 }
 
@@ -23,7 +23,7 @@ struct Plain {
 }
 
 impl Plain {
-    fn of(name: &str) -> Self {
+    fn new(name: &str) -> Self {
         let text = name.replace(['-', '_'], "").to_lowercase();
         Self { letters: text.chars().count(), text }
     }

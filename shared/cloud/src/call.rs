@@ -109,7 +109,7 @@ impl CallClass {
 }
 
 /// The gate's permission to send a request. Keep it until the answer arrives, and end it with
-/// [`Permit::answered`]: a process waits for its writes before it exits, and tracks them by their
+/// [`Permit::finish`]: a process waits for its writes before it exits, and tracks them by their
 /// permits. The permit of a write that is dropped otherwise stands for a write whose result is
 /// unknown: the process waits until the end of its call.
 #[must_use = "a request is under way for as long as its permit lives"]
@@ -132,7 +132,7 @@ impl Permit {
     }
 
     /// Ends the request: the cloud has answered, or the request was surely not sent.
-    pub fn answered(mut self) {
+    pub fn finish(mut self) {
         self.abandoned = None;
     }
 }

@@ -37,7 +37,7 @@ impl IpFamily {
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
     /// Returns the family of an address.
-    pub fn of(address: IpAddr) -> Self {
+    pub fn from_address(address: IpAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
     }
 }
@@ -144,7 +144,7 @@ impl Member {
             let mut same = self.addresses.iter().filter(move |address| address.kind == kind);
             same.find_map(|address| {
                 let ip: IpAddr = address.address.parse().ok()?;
-                (IpFamily::of(ip) == family && ip != IpAddr::V4(Ipv4Addr::UNSPECIFIED))
+                (IpFamily::from_address(ip) == family && ip != IpAddr::V4(Ipv4Addr::UNSPECIFIED))
                     .then_some(ip)
             })
         };

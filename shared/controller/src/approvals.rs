@@ -44,11 +44,11 @@ pub struct Approvals {
 impl Approvals {
     /// Starts without an approval. `what` completes "the Lease approves".
     pub fn new(lease: &LeaseAnnotations, what: &'static str) -> Self {
-        Self::of(lease, KEYS, what)
+        Self::with_keys(lease, KEYS, what)
     }
 
     /// Returns the same with annotations of their own.
-    pub fn of(lease: &LeaseAnnotations, keys: Keys, what: &'static str) -> Self {
+    pub fn with_keys(lease: &LeaseAnnotations, keys: Keys, what: &'static str) -> Self {
         Self { lease: lease.clone(), keys, what, last: Ok(None) }
     }
 

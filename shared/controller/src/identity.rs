@@ -23,7 +23,7 @@ pub enum Agreement {
 
 impl Agreement {
     /// Returns how far this node agrees with this instance.
-    pub fn of(node: &Node, instance: &Instance) -> Self {
+    pub fn between(node: &Node, instance: &Instance) -> Self {
         let names = || names(instance);
         if names().any(|name| is_same_name(&node.name, name)) || has_ip_as_name(node, instance) {
             return Self::Name;
@@ -63,7 +63,7 @@ pub fn is_confirmed(node: &Node, instance: &Instance) -> bool {
 /// one. Without an instance only the nodes are compared.
 pub fn has_better_right(other: &Node, node: &Node, instance: Option<&Instance>) -> bool {
     let right = |node: &Node| {
-        let agreement = instance.map_or(Agreement::Unknown, |one| Agreement::of(node, one));
+        let agreement = instance.map_or(Agreement::Unknown, |one| Agreement::between(node, one));
         let name = agreement.is_by_name().then_some(agreement);
         let age = node.created.map(Reverse);
         let tie = Reverse((node.uid.clone(), node.name.clone()));

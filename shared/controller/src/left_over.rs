@@ -153,7 +153,7 @@ impl Survey {
             .iter()
             .filter_map(|taint| {
                 let mut nodes = found.iter().filter(|one| one.taint == *taint);
-                self.metrics.nodes.of(*taint).set(level(nodes.clone().count()));
+                self.metrics.nodes.series(*taint).set(level(nodes.clone().count()));
                 let (count, first) = (nodes.clone().count(), nodes.next()?);
                 let (name, key) = (&first.node.name, taint.key());
                 Some(format!("{count} nodes keep the taint {key}, first {name}: {}", taint.what()))

@@ -23,7 +23,7 @@
 //!
 //! ```text
 //! let door = record::door(context, Machine::default());
-//! pub const RECORDED: &[(&str, Replay)] = &[replay::of::<Machine>()];
+//! pub const RECORDED: &[(&str, Replay)] = &[replay::named_replay::<Machine>()];
 //! assert_eq!(replay::folder(RECORDED, Path::new("tests/records")), Ok(1));
 //! ```
 //!

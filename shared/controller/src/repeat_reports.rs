@@ -26,13 +26,13 @@ impl RepeatMetrics {
     /// important write exists from the start, so that an alert sees the first repetition.
     pub fn beginning(metrics: &Metrics, object: &'static str, write: &'static str) -> Self {
         let this = Self::new(metrics);
-        this.repeated.of((object, write.into()));
+        this.repeated.series((object, write.into()));
         this
     }
 
     /// Counts a repeated write to this kind of object; `write` is its field or kind of content.
     pub fn count(&self, object: &'static str, write: impl Into<WriteKind>) {
-        self.repeated.of((object, write.into())).inc();
+        self.repeated.series((object, write.into())).inc();
     }
 
     /// Counts a repeated write, and reports it if `is_news`.

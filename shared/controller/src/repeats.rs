@@ -43,7 +43,7 @@ pub struct Content(u64);
 
 impl Content {
     /// Returns the digest of this value.
-    pub fn of(value: &(impl Hash + ?Sized)) -> Self {
+    pub fn digest(value: &(impl Hash + ?Sized)) -> Self {
         let mut hasher = DefaultHasher::new();
         value.hash(&mut hasher);
         Self(hasher.finish())

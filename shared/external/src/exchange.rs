@@ -77,7 +77,7 @@ pub async fn exchange<I, F>(
     I: Item,
     F: Future<Output = Result<Response<Streaming<I>>, Status>>,
 {
-    let mut halves = Halves::of(part.asked.len());
+    let mut halves = Halves::new(part.asked.len());
     while let Some(places) = halves.next() {
         let mut left: BTreeSet<usize> = (0..places.len()).collect();
         let request = |channel, terms| send(places.clone(), channel, terms);

@@ -16,7 +16,7 @@ pub struct Halves {
 
 impl Halves {
     /// Returns all items of a call, as one request.
-    pub fn of(items: usize) -> Self {
+    pub fn new(items: usize) -> Self {
         let all: Vec<usize> = (0..items).collect();
         Self { waiting: if all.is_empty() { Vec::new() } else { vec![all] }, refused: 0 }
     }
@@ -58,7 +58,7 @@ mod tests {
     /// an error, the items that got no answer because they were not sent, and the number of
     /// requests.
     fn sent(items: usize, is_bad: impl Fn(usize) -> bool) -> (Vec<usize>, Vec<usize>, usize) {
-        let (mut halves, mut requests) = (Halves::of(items), 0);
+        let (mut halves, mut requests) = (Halves::new(items), 0);
         let (mut bad, mut unsent) = (Vec::new(), Vec::new());
         while let Some(places) = halves.next() {
             requests += 1;
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn other_errors_are_those_of_all_items() {
-        let mut halves = Halves::of(3);
+        let mut halves = Halves::new(3);
         let places = halves.next().expect("a request");
         let ended = halves.failed(places, CloudError::new(ErrorKind::Unavailable, "down"));
         assert_eq!((ended.len(), halves.next()), (3, None));

@@ -56,7 +56,7 @@ impl Service<Request<Wire>> for Channel {
 
     fn call(&mut self, request: Request<Wire>) -> Self::Future {
         let budget = request.extensions().get::<Budget>().cloned().unwrap_or_default();
-        let messages = Messages::new(Answer::of(request.uri().path()), budget);
+        let messages = Messages::new(Answer::by_path(request.uri().path()), budget);
         let (answer, memory) = (self.inner.call(request), self.memory.clone());
         Box::pin(async move {
             let mut answer = answer.await?.map(|body| Metered::new(body, memory, messages));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     fn messages(path: &str) -> Messages {
-        Messages::new(Answer::of(path), Budget::default())
+        Messages::new(Answer::by_path(path), Budget::default())
     }
 
     const LIST: &str = "/quartet.cloud.v1.Instances/ListInstances";

@@ -101,7 +101,7 @@ impl Wire {
             timeout_at(call.end, self.gate.admit(class, call)).await.map_err(|_| no_time())??;
         let terms = Terms { timeout: call.left(), term: permit.term, budget: budget.clone() };
         if terms.timeout.is_zero() {
-            permit.answered();
+            permit.finish();
             return Err(no_time());
         }
         Ok(OpenCall { wire: self, class, end: call.end, since: Instant::now(), terms, permit })
@@ -147,7 +147,7 @@ impl OpenCall<'_> {
         };
         self.wire.gate.report(self.class, report);
         if !error.is_some_and(|error| error.maybe_done) {
-            self.permit.answered();
+            self.permit.finish();
         }
     }
 

@@ -64,7 +64,7 @@ pub struct Answer {
 
 impl Answer {
     /// Returns the answer of the method with this path.
-    pub fn of(path: &str) -> Option<Self> {
+    pub fn by_path(path: &str) -> Option<Self> {
         ANSWERS.iter().find(|(known, _)| *known == path).map(|(_, answer)| *answer)
     }
 }
@@ -292,7 +292,7 @@ pub fn of_node(answer: &proto::LookupAnswer) -> usize {
 /// Returns the weight of a message of this method. It comes in parts of this size.
 #[cfg(any(test, feature = "fuzz"))]
 pub fn weigh_parts(path: &str, bytes: &[u8], size: usize) -> Result<usize, Refused> {
-    let answer = Answer::of(path).ok_or(Refused::Broken)?;
+    let answer = Answer::by_path(path).ok_or(Refused::Broken)?;
     let mut scale = Scale::new(answer, Budget::default(), bytes.len() as u64)?;
     bytes.chunks(size.max(1)).try_for_each(|part| scale.read(part))?;
     scale.end()

@@ -175,7 +175,8 @@ impl Clients {
         let layers = Layers::new(&config, &plan.config, plan.auth.as_ref());
         let is_master = config.master.as_ref().is_some_and(|master| !master.is_empty());
         let origin = if is_master { "--master" } else { &plan.origin };
-        Self::assemble(&layers, origin, transport).map_err(|problem| problem.of(&plan.origin))
+        Self::assemble(&layers, origin, transport)
+            .map_err(|problem| problem.into_error(&plan.origin))
     }
 
     /// Creates clients that send through `transport` instead of connections, with all layers. For
@@ -198,7 +199,7 @@ impl Clients {
         let kube = kube::Config::new(http::Uri::from_static("http://127.0.0.1:80"));
         let (layers, origin) = (Layers::new(config, &kube, None), "in-process clients");
         Self::assemble(&layers, origin, |_role| InnerService::new(transport.clone()))
-            .map_err(|problem| problem.of(origin))
+            .map_err(|problem| problem.into_error(origin))
     }
 
     fn assemble(

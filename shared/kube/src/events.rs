@@ -77,7 +77,7 @@ metrics! {
 
 impl EventMetrics {
     fn dropped(&self, reason: Dropped) {
-        self.dropped.of(reason).inc();
+        self.dropped.series(reason).inc();
     }
 }
 
@@ -111,7 +111,7 @@ impl EventRecorder {
 
     /// Returns the same recorder for another component of the program.
     #[must_use]
-    pub fn of(&self, component: &'static str) -> Self {
+    pub fn for_component(&self, component: &'static str) -> Self {
         Self { component: Some(component), ..self.clone() }
     }
 

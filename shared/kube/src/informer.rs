@@ -118,7 +118,7 @@ impl<K: Stored> Informer<K> {
         on_change: OnChange<K>,
         metrics: &InformerMetrics,
     ) -> Self {
-        let meter = metrics.of::<K>();
+        let meter = metrics.meter::<K>();
         let rule = store.rules();
         Self {
             api: Api::all(client.clone()),

@@ -46,7 +46,7 @@ enum Verb {
 label!(Verb);
 
 impl Verb {
-    fn of(method: &Method) -> Self {
+    fn from_method(method: &Method) -> Self {
         match *method {
             Method::GET => Self::Get,
             Method::POST => Self::Post,
@@ -121,32 +121,32 @@ impl Recorder {
     /// Records an attempt that ended, with or without a response.
     pub(crate) fn attempt(&self, method: &Method, status: Option<StatusCode>, took: Duration) {
         let (verb, host) = self.call(method);
-        self.metrics.requests.of((Code(status), verb, host)).inc();
-        self.metrics.durations.of(self.call(method)).observe(took.as_secs_f64());
+        self.metrics.requests.series((Code(status), verb, host)).inc();
+        self.metrics.durations.series(self.call(method)).observe(took.as_secs_f64());
     }
 
     /// Records that a request will be retried because of this response.
     pub(crate) fn retry(&self, method: &Method, status: Option<StatusCode>) {
         let (verb, host) = self.call(method);
-        self.metrics.retries.of((Code(status), verb, host)).inc();
+        self.metrics.retries.series((Code(status), verb, host)).inc();
     }
 
     /// Records that a request waited for the limiter.
     pub(crate) fn limiter_wait(&self, method: &Method, waited: Duration) {
-        self.metrics.limiter_waits.of(self.call(method)).observe(waited.as_secs_f64());
+        self.metrics.limiter_waits.series(self.call(method)).observe(waited.as_secs_f64());
     }
 
     /// Records the size of a request body that is sent.
     pub(crate) fn request_size(&self, method: &Method, bytes: u64) {
-        self.metrics.request_sizes.of(self.call(method)).observe(bytes as f64);
+        self.metrics.request_sizes.series(self.call(method)).observe(bytes as f64);
     }
 
     /// Records the size of a response body that was read.
     pub(crate) fn response_size(&self, method: &Method, bytes: u64) {
-        self.metrics.response_sizes.of(self.call(method)).observe(bytes as f64);
+        self.metrics.response_sizes.series(self.call(method)).observe(bytes as f64);
     }
 
     fn call(&self, method: &Method) -> Calls {
-        (Verb::of(method), Arc::clone(&self.host))
+        (Verb::from_method(method), Arc::clone(&self.host))
     }
 }

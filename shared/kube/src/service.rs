@@ -65,7 +65,7 @@ impl Kind for Service {
         let is_served = reading.is_none_or(|reading| reading.serves(class.as_deref()));
         let is_marked = service.has_finalizer || shows_traces(metadata, object);
         if is_marked || service.is_load_balancer && is_served {
-            let parts = Parts::of(metadata, object, reading);
+            let parts = Parts::new(metadata, object, reading);
             let status = object.object("status");
             service.json = parts.json(&status);
             let details = details(parts, metadata, &status);

@@ -23,7 +23,7 @@
 ///
 /// let metrics = DoorMetrics::new(&NoMetrics);
 /// metrics.open.observe(2.0);
-/// metrics.refused.of(("back", Refusal::NoRights)).inc();
+/// metrics.refused.series(("back", Refusal::NoRights)).inc();
 /// ```
 ///
 /// One entry is: the help text without a full stop, its stability, name and labels, the

@@ -83,7 +83,7 @@ impl<M, V> Debug for Family<M, V> {
 
 impl<M: Make + Clone, V: LabelSet> Family<M, V> {
     /// Returns the series with these label values. Creates it if it does not exist.
-    pub fn of(&self, values: V) -> M {
+    pub fn series(&self, values: V) -> M {
         self.series.get_or_create_owned(&self.named(values.texts()))
     }
 

@@ -48,9 +48,9 @@ metrics! {
 impl OpenStackMetrics {
     /// Counts one request on the wire that has ended.
     pub fn request(&self, request: &'static str, took: Duration, failed: bool) {
-        self.requests.of(request).inc();
-        self.seconds.of(request).observe(took.as_secs_f64());
-        let errors = self.errors.of(request);
+        self.requests.series(request).inc();
+        self.seconds.series(request).observe(took.as_secs_f64());
+        let errors = self.errors.series(request);
         if failed {
             errors.inc();
         }
@@ -63,7 +63,7 @@ impl OpenStackMetrics {
 
     /// Counts a login of the credentials in use that has ended.
     pub fn renewal(&self, result: Renewal) {
-        self.renewals.of(result).inc();
+        self.renewals.series(result).inc();
         // Another failure shows nothing about the credentials.
         if result != Renewal::Failed {
             self.refused.set(i64::from(result == Renewal::Refused));

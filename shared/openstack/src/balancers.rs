@@ -142,7 +142,7 @@ impl OctaviaBalancers {
     async fn features(&self, driver: &str, call: Call) -> Result<Features, CloudError> {
         let version = self.octavia.version(call).await?;
         *self.version.lock() = Ok(Some(version));
-        if version < TAGS { Err(too_old(version)) } else { Ok(Features::of(version, driver)) }
+        if version < TAGS { Err(too_old(version)) } else { Ok(Features::new(version, driver)) }
     }
 
     const fn context(&self, call: Call) -> Context<'_> {
@@ -207,7 +207,7 @@ fn balancer_error(kind: ErrorKind, id: &str, what: impl Into<String>) -> CloudEr
 impl LoadBalancers for OctaviaBalancers {
     fn traits(&self) -> LoadBalancerTraits {
         let version = self.version.lock().as_ref().ok().copied().flatten();
-        Features::of(version.unwrap_or(TAGS), &self.config.load_balancer.provider).traits()
+        Features::new(version.unwrap_or(TAGS), &self.config.load_balancer.provider).traits()
     }
 
     fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {

@@ -232,7 +232,7 @@ impl OpenStackCloud {
     }
 
     /// Waits until all services have answered that this process uses.
-    pub async fn answered(&self) {
+    pub async fn until_answered(&self) {
         self.answers.notified().await;
     }
 

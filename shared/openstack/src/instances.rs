@@ -87,7 +87,7 @@ impl Instances for OpenStackInstances {
     ) -> Vec<LookupResult> {
         let questions: Vec<_> = nodes
             .iter()
-            .map(|node| NodeLookup::of(node, self.config.access.region.as_deref()))
+            .map(|node| NodeLookup::new(node, self.config.access.region.as_deref()))
             .collect();
         let open = questions.iter().filter(|question| question.asks_the_cloud()).count();
         let most_listed = self.most_listed(open);
@@ -250,7 +250,7 @@ impl OpenStackInstances {
             let networks = networks_to_name(server, own, &subs, &self.config.networking);
             unnamed.extend(networks.map(str::to_owned));
         }
-        let names = self.names.of(&unnamed, &self.neutron, call).await?;
+        let names = self.names.resolve(&unnamed, &self.neutron, call).await?;
         Ok(RelatedData { ports, names })
     }
 

@@ -19,7 +19,7 @@ pub const SELDOM: Duration = Duration::from_hours(1);
 /// Looks when the cloud has answered, until it is given up.
 pub async fn run(cloud: Weak<OpenStackCloud>) {
     while let Some(cloud) = cloud.upgrade() {
-        cloud.answered().await;
+        cloud.until_answered().await;
         let pause = match cloud.resolve(Call::routine(LOOK)).await {
             Ok(true) => SELDOM,
             Ok(false) => WHILE_MISSING,

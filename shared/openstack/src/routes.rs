@@ -60,7 +60,7 @@ struct Features {
 }
 
 impl Features {
-    fn of(extensions: &BTreeSet<String>) -> Self {
+    fn from_extensions(extensions: &BTreeSet<String>) -> Self {
         let has = |alias: &str| extensions.contains(alias);
         let atomic = has("extraroute-atomic");
         Self { routes: atomic || has("extraroute"), atomic, pairs: has("allowed-address-pairs") }
@@ -94,7 +94,8 @@ impl NeutronRoutes {
         if let Ok(features) = *self.features.lock() {
             return Ok(features);
         }
-        let answer = self.neutron.extensions(call).await.map(|names| Features::of(&names));
+        let answer =
+            self.neutron.extensions(call).await.map(|names| Features::from_extensions(&names));
         let mut features = self.features.lock();
         // An error never replaces the knowledge of another call in the meantime.
         if features.is_err() {
@@ -109,7 +110,7 @@ impl NeutronRoutes {
         if let Some(table) = known {
             return Ok(table);
         }
-        let table = Table::of(&self.neutron.router(&self.router, call).await?);
+        let table = Table::new(&self.neutron.router(&self.router, call).await?);
         Ok(self.table.lock().insert(table).clone())
     }
 }
@@ -133,7 +134,7 @@ impl Routes for NeutronRoutes {
         let table = self.table(true, call).await?;
         let targets: BTreeSet<IpAddr> = table.entries.keys().map(|(_, hop)| *hop).collect();
         let ports = match features.pairs {
-            true => self.hops.of(&self.neutron, &self.router, &targets, call).await?,
+            true => self.hops.find(&self.neutron, &self.router, &targets, call).await?,
             false => BTreeMap::new(),
         };
         let route = |(destination, hop): &plan::RouteKey| Route {

@@ -96,7 +96,7 @@ impl ServiceState {
         recent.map(|(operation, ago, kind)| (operation, ago.as_secs(), kind))
     }
 
-    fn answered(&mut self, operation: &'static str, error: Option<ErrorKind>) {
+    fn record_answer(&mut self, operation: &'static str, error: Option<ErrorKind>) {
         let now = Instant::now();
         match error {
             // Both errors are responses: the service is up, and accepts the credentials.
@@ -299,7 +299,7 @@ impl CallGate for CloudGate {
     }
 
     fn report(&self, class: CallClass, report: CallReport) {
-        self.shared.metrics.answered(class, &report);
+        self.shared.metrics.count_answer(class, &report);
         let bucket = self.shared.bucket(class);
         match report.error {
             Some(ErrorKind::Throttled) => bucket.refused(),
@@ -318,7 +318,7 @@ impl CallGate for CloudGate {
             );
         }
         let mut services = self.shared.services.lock();
-        services.entry(class.service).or_default().answered(class.operation, report.error);
+        services.entry(class.service).or_default().record_answer(class.operation, report.error);
     }
 
     fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {

@@ -49,7 +49,7 @@ impl Rates {
         Self { requests: rate, events: rate, cloud_reads: rate, cloud_writes: rate }
     }
 
-    fn of(&self, (service, class): Key) -> Rate {
+    fn rate(&self, (service, class): Key) -> Rate {
         match (service, class) {
             (API_SERVER, RequestClass::Event) => self.events,
             (API_SERVER, _) => self.requests,
@@ -94,7 +94,7 @@ impl Limits {
         let mut state = self.state.lock();
         state.rates = rates;
         for (key, bucket) in &state.buckets {
-            bucket.configure(rates.of(*key));
+            bucket.configure(rates.rate(*key));
         }
     }
 
@@ -102,8 +102,8 @@ impl Limits {
     pub fn bucket(&self, service: &'static str, class: RequestClass) -> TokenBucket {
         let key = (service, class);
         let mut state = self.state.lock();
-        let rate = state.rates.of(key);
-        let new = || TokenBucket::new(rate, self.waits.of(key));
+        let rate = state.rates.rate(key);
+        let new = || TokenBucket::new(rate, self.waits.histogram(key));
         state.buckets.entry(key).or_insert_with(new).clone()
     }
 }
@@ -116,7 +116,12 @@ impl RequestLimiter for Limits {
         })
     }
 
-    fn answered(&self, class: RequestClass, status: Option<u16>, retry_after: Option<Duration>) {
+    fn report_answer(
+        &self,
+        class: RequestClass,
+        status: Option<u16>,
+        retry_after: Option<Duration>,
+    ) {
         let bucket = self.bucket(API_SERVER, class);
         match status {
             Some(429) => bucket.refused(),

@@ -53,9 +53,9 @@ impl ProgramMetrics {
         let mut part = || parts.next().unwrap_or_default();
         let upstream =
             [part(), part(), &git_version, COMMIT, tree_state, date, "", "rustc", &platform];
-        self.upstream.of(upstream.map(|text| text.to_owned().into())).set(1);
+        self.upstream.series(upstream.map(|text| text.to_owned().into())).set(1);
         let own = [program, VERSION, COMMIT, &platform];
-        self.build.of(own.map(|text| text.to_owned().into())).set(1);
+        self.build.series(own.map(|text| text.to_owned().into())).set(1);
     }
 }
 
@@ -75,12 +75,12 @@ impl Default for Metrics {
 impl Metrics {
     /// Creates a registry that reports the build and the process, without a program's name.
     pub fn new() -> Self {
-        Self::of("")
+        Self::for_program("")
     }
 
     /// Returns the registry of the program of this name, which is a label of `ccm_build_info`: with
     /// it dashboards distinguish the programs, however they are scraped.
-    pub fn of(program: &'static str) -> Self {
+    pub fn for_program(program: &'static str) -> Self {
         let own = ProgramMetrics::default();
         own.built(program);
         let mut registry = Registry::default();
@@ -113,7 +113,7 @@ impl Metrics {
 
     /// Reports whether the controller of this name runs.
     pub fn set_running(&self, name: &'static str, running: bool) {
-        self.program.running.of((name, MANAGER)).set(running.into());
+        self.program.running.series((name, MANAGER)).set(running.into());
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_build_and_the_process_are_reported() {
-        let text = Metrics::of("sample-ccm").encode().unwrap();
+        let text = Metrics::for_program("sample-ccm").encode().unwrap();
         let version = env!("CARGO_PKG_VERSION");
         let upstream =
             text.lines().find(|line| line.starts_with("kubernetes_build_info{")).unwrap();

@@ -136,7 +136,7 @@ impl OwnPolicy {
 
     fn show(&mut self, found: &FoundPolicy, is_news: bool) {
         self.metrics.installed.set(i64::from(*found == FoundPolicy::InForce));
-        let denial = self.denials.of(self.program);
+        let denial = self.denials.last(self.program);
         let count = denial.as_ref().map_or(0, |denial| denial.count);
         self.metrics.refusals.inc_by(count.saturating_sub(self.counted));
         let is_refused = count > self.counted;

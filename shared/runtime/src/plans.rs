@@ -213,7 +213,7 @@ impl Plans {
         }
         self.log(kind, &key.1, &steps, blocked.as_deref());
         for step in steps.iter().filter(|step| step.held.is_none() && !known.contains(step)) {
-            self.shared.metrics.decided.of(step.step).inc();
+            self.shared.metrics.decided.series(step.step).inc();
         }
         if steps.is_empty() && blocked.is_none() {
             plans.remove(&key);

@@ -187,7 +187,7 @@ impl<T> Loaded<T> {
         for (key, value) in new.iter() {
             let kept = match (self.catalogue.find(key), self.raw.value(key)) {
                 (Some(NameTarget::Setting(entry)), Some(old)) => {
-                    let fate = Fate::of(&entry.setting, old, value);
+                    let fate = Fate::decide(&entry.setting, old, value);
                     changes.note(fate, key, old, value);
                     if matches!(fate, Fate::Restart | Fate::Stop) { old } else { value }
                 }
@@ -213,7 +213,7 @@ enum Fate {
 }
 
 impl Fate {
-    fn of(setting: &Setting, old: &RawValue, new: &RawValue) -> Self {
+    fn decide(setting: &Setting, old: &RawValue, new: &RawValue) -> Self {
         let has_gone = matches!(old.origin, Origin::File(_)) && new.origin == Origin::Default;
         let is_stop = || old.text.trim_end_matches('%').trim().parse() == Ok(0_u32);
         if old.text == new.text {

@@ -66,7 +66,7 @@ async fn is_accepted(env: Env) -> Result<()> {
     nodes::register(&env.client, &nodes::fresh("node-1")).await?;
     let program = env.start(&env.node_ccm()).await?;
     lease(&env, "node-ccm").await?;
-    let (metrics, token) = (Metrics::of("two-kinds-ccm"), CancellationToken::new());
+    let (metrics, token) = (Metrics::for_program("two-kinds-ccm"), CancellationToken::new());
     let informers = watch::metrics(&metrics);
     let (nodes, leases) = (Store::<Node>::new(), Store::<LeanLease>::new());
     let node = Informer::new(env.client.clone(), nodes.clone(), Box::new(drop), &informers);

@@ -51,7 +51,7 @@ impl Machine {
         let (kind, content) = match write {
             Write::Delete(_) => return true,
             Write::Marks(marks) => (MARKS, marks.content()),
-            Write::Proof(..) => (PROOF, Content::of(instance_gone::KEY)),
+            Write::Proof(..) => (PROOF, Content::digest(instance_gone::KEY)),
         };
         let repeats = self.written.get(&node.name);
         repeats.is_none_or(|repeats| repeats.check(now, kind, || content).is_ok())
@@ -126,7 +126,7 @@ impl Machine {
         match answer {
             Ok(after) => {
                 let marked = after.unwrap_or_else(|| Arc::clone(&node));
-                let write = (PROOF, Content::of(instance_gone::KEY));
+                let write = (PROOF, Content::digest(instance_gone::KEY));
                 self.record(now, &node, write, action::has_proof(&marked), effects);
                 marked
             }

@@ -57,7 +57,7 @@ impl Marks {
     /// Returns the digest of what this action writes to the node.
     pub(crate) fn content(self) -> Content {
         let step = self.taint.map(|(step, _)| <&str>::from(step));
-        Content::of(&(step, self.end_approval, self.end_proof))
+        Content::digest(&(step, self.end_approval, self.end_proof))
     }
 }
 

@@ -45,7 +45,7 @@ impl Machine {
     ) -> Result<(), Later> {
         let waits = self.entries.get(name).and_then(|entry| {
             let check = |(field, value): &(String, String)| {
-                entry.made.check(self.now, field, || Content::of(value))
+                entry.made.check(self.now, field, || Content::digest(value))
             };
             fields.iter().filter_map(|field| check(field).err()).max_by_key(|one| one.wait)
         });
@@ -64,7 +64,7 @@ impl Machine {
         let now = self.now;
         let made = &mut self.entry(name).made;
         let mut add = |(field, value): &(String, String)| {
-            made.made(now, field.clone(), Content::of(value)).map(|_| field.clone())
+            made.made(now, field.clone(), Content::digest(value)).map(|_| field.clone())
         };
         fields.iter().filter_map(&mut add).collect()
     }
@@ -75,7 +75,7 @@ impl Machine {
         let now = self.now;
         let made = &mut self.entry(name).made;
         let mut add = |(field, value): &(String, String)| {
-            made.refused(now, field.clone(), Content::of(value))
+            made.refused(now, field.clone(), Content::digest(value))
         };
         fields.iter().filter_map(&mut add).collect()
     }

@@ -137,7 +137,7 @@ impl Again {
     /// Returns the pace of the queue for it.
     pub(super) fn pace(self) -> Pace {
         match self {
-            Self::As(class) => Pace::of(class, RETRY),
+            Self::As(class) => Pace::after_error(class, RETRY),
             Self::Every(wait) => Pace::Every(wait),
             Self::Rarely => Pace::Every(LONG_RETRY),
         }

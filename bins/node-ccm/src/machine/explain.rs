@@ -367,7 +367,7 @@ impl Own<'_> {
     fn repeated(&self, now: At) -> Option<Explanation> {
         let (entry, plan) = (self.entry?, self.plan.as_ref()?);
         let check = |(field, value): &(String, String)| {
-            entry.made.check(now, field, || Content::of(value)).err()
+            entry.made.check(now, field, || Content::digest(value)).err()
         };
         let fields = plan.fields();
         let repeated = fields.iter().filter_map(check).max_by_key(|one| one.wait)?;

@@ -122,7 +122,7 @@ impl Gathered {
         budget: Budget,
     ) -> Transition<TooMany> {
         let changes = self.wanted.len() + self.passed.len();
-        let is_mass = !self.wanted.is_empty() && changes > budget.limit.of(population);
+        let is_mass = !self.wanted.is_empty() && changes > budget.limit.for_population(population);
         if !is_mass {
             self.passed.clear();
         }

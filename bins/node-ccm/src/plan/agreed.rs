@@ -45,8 +45,8 @@ impl Agreed {
     fn said(node: &Node, instance: &Instance) -> Self {
         let topology: Vec<_> = topology(instance).collect();
         Self {
-            addresses: Some(Content::of(&(&node.uid, &instance.addresses))),
-            topology: Some(Content::of(&(&node.uid, topology))),
+            addresses: Some(Content::digest(&(&node.uid, &instance.addresses))),
+            topology: Some(Content::digest(&(&node.uid, topology))),
         }
     }
 }

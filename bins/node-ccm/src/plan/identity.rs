@@ -55,7 +55,7 @@ impl Doubt {
             return Some(Self::Anothers { id, node: other.name.to_string() });
         }
         node.provider_id.as_ref()?;
-        match Agreement::of(node, instance) {
+        match Agreement::between(node, instance) {
             Agreement::Nothing => {
                 let addresses = instance.addresses.iter().map(|one| &*one.address);
                 let name = std::iter::once(&*instance.name).filter(|name| !name.is_empty());

@@ -64,7 +64,7 @@ impl CidrMetrics {
     /// Records how blocks were found, one number per cluster CIDR.
     pub(super) fn tried(&self, config: &Config, tries: &[u32]) {
         for (range, tries) in config.ranges.iter().zip(tries) {
-            self.tries.of(range.network.to_string().into()).observe(f64::from(*tries));
+            self.tries.series(range.network.to_string().into()).observe(f64::from(*tries));
         }
     }
 
@@ -90,7 +90,7 @@ impl CidrMetrics {
             WriteEnd::NotStored => Write::NotStored,
             WriteEnd::Refused(error) => Write::Answer(Err(error.into())),
         };
-        self.writes.of(result).inc();
+        self.writes.series(result).inc();
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct CidrReports {
 impl CidrReports {
     pub(crate) fn new<P: Program>(context: &Context<P>) -> Self {
         let (events, log) =
-            (context.events.of(COMPONENT), ccm_controller::log_here!("route_ccm::ipam"));
+            (context.events.for_component(COMPONENT), ccm_controller::log_here!("route_ccm::ipam"));
         Self { reports: Reports::new(events, Duration::ZERO, log) }
     }
 

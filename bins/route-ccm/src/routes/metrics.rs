@@ -111,13 +111,13 @@ metrics! {
 impl RouteMetrics {
     /// Records the end of a list.
     pub(crate) fn listed(&self, result: Result<(), &CloudError>) {
-        self.syncs.of((Trigger("periodic"), outcome(result.is_ok()))).inc();
-        self.lists.of(result.map_err(|error| error.kind)).inc();
+        self.syncs.series((Trigger("periodic"), outcome(result.is_ok()))).inc();
+        self.lists.series(result.map_err(|error| error.kind)).inc();
     }
 
     /// Records the end of a call that changes routes.
     pub(crate) fn synced(&self, failures: usize) {
-        self.syncs.of((Trigger("event"), outcome(failures == 0))).inc();
+        self.syncs.series((Trigger("event"), outcome(failures == 0))).inc();
     }
 
     /// Records the end of a change.
@@ -131,7 +131,7 @@ impl RouteMetrics {
         if operation == "replace" && result.is_ok() && !replaces {
             self.gaps.inc();
         }
-        self.changes.of((Operation(operation), result.map_err(|error| error.kind))).inc();
+        self.changes.series((Operation(operation), result.map_err(|error| error.kind))).inc();
     }
 
     /// Records that a node of this age has got all its routes.
@@ -141,7 +141,7 @@ impl RouteMetrics {
 
     /// Records the end of a write of the condition.
     pub(crate) fn written(&self, result: Result<(), &ApiError>) {
-        self.writes.of(result.map_err(ApiReason::from)).inc();
+        self.writes.series(result.map_err(ApiReason::from)).inc();
     }
 
     /// Sets the number of conditions that an earlier controller has left.
@@ -159,24 +159,24 @@ impl RouteMetrics {
             ("foreign", counts.foreign),
             ("other_networks", counts.elsewhere),
         ] {
-            self.routes.of(Kind(kind)).set(level(count));
+            self.routes.series(Kind(kind)).set(level(count));
         }
         for (state, count) in [
             ("complete", counts.nodes_complete),
             ("incomplete", counts.nodes_incomplete),
             ("without_pod_cidrs", counts.nodes_without_cidrs),
         ] {
-            self.nodes.of(State(state)).set(level(count));
+            self.nodes.series(State(state)).set(level(count));
         }
-        self.left_out.of(Reason("another_provider")).set(level(counts.nodes_of_others));
-        self.left_out.of(Reason("not_selected")).set(level(counts.nodes_not_selected));
+        self.left_out.series(Reason("another_provider")).set(level(counts.nodes_of_others));
+        self.left_out.series(Reason("not_selected")).set(level(counts.nodes_not_selected));
         for (reason, count) in [
             ("too_wide", counts.cidrs_too_wide),
             ("wider_than_most", counts.cidrs_wider_than_most),
             ("id_of_another_node", counts.cidrs_of_same_id),
             ("address_of_another_node", counts.cidrs_of_same_address),
         ] {
-            self.refused.of(Refused(reason)).set(level(count));
+            self.refused.series(Refused(reason)).set(level(count));
         }
         self.held.set(level(counts.held));
     }

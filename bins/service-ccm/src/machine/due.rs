@@ -105,7 +105,7 @@ impl Machine {
         let change = that_may_be_written(&state.repeats, now, change);
         let wants = service.is_load_balancer && !service.deleting;
         let call = if wants { CallKind::Ensure } else { CallKind::Delete };
-        let (members, pace) = (Box::default(), Pace::of(class, RETRY));
+        let (members, pace) = (Box::default(), Pace::after_error(class, RETRY));
         effects.push(tell(service, Tell::Failed { call, members, error, pace }));
         if !change.is_empty() {
             effects.push(self.write(lane, service, Step::Write(change)));

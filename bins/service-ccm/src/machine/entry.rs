@@ -164,7 +164,7 @@ impl BalancerEntry {
     pub(super) fn families(&self, traits: &LoadBalancerTraits) -> Vec<IpFamily> {
         let Some(balancer) = self.state.balancer() else { return Vec::new() };
         let family = |one: &Ingress| match &one.address {
-            IngressAddress::Ip(ip) => Some(IpFamily::of(*ip)),
+            IngressAddress::Ip(ip) => Some(IpFamily::from_address(*ip)),
             IngressAddress::Hostname(_) => None,
         };
         let families: Option<Vec<_>> = balancer.ingress.iter().map(family).collect();

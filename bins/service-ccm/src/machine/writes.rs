@@ -126,7 +126,7 @@ impl Machine {
         if let (Turn::Failed(class), Some(error)) = (turn, error) {
             self.balancers.entry(service).refused_write =
                 Some(Box::new((kind(step).to_owned(), error.clone())));
-            let (what, pace) = (kind(step), Pace::of(class, RETRY));
+            let (what, pace) = (kind(step), Pace::after_error(class, RETRY));
             effects.push(tell(service, Tell::NotWritten { what, error, pace }));
         }
         effects

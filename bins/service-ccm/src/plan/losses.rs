@@ -201,7 +201,7 @@ impl Losses {
     }
 
     fn limit(&self) -> usize {
-        BUDGET.limit.of(self.recorded)
+        BUDGET.limit.for_population(self.recorded)
     }
 
     fn count(&mut self, at: At) {

@@ -25,12 +25,12 @@ const STEP: &str = "step ";
 
 /// Returns true if the finalizer may be added or removed now.
 pub(super) fn may_set_finalizer(repeats: &Repeats, now: At, is_there: bool) -> bool {
-    repeats.check(now, FINALIZER, || Content::of(&is_there)).is_ok()
+    repeats.check(now, FINALIZER, || Content::digest(&is_there)).is_ok()
 }
 
 /// Returns true if this service-ccm may take over a Service of another service-ccm now.
 pub(super) fn may_take_over(repeats: &Repeats, now: At, classes: &Classes) -> bool {
-    repeats.check(now, CONTROLLER, || Content::of(&classes.instance)).is_ok()
+    repeats.check(now, CONTROLLER, || Content::digest(&classes.instance)).is_ok()
 }
 
 /// Returns true if this call to the cloud may be made now.
@@ -49,7 +49,7 @@ pub(super) fn may_call(
 /// Records a step of a configuration, in the cloud's words. Returns true if the step was made so
 /// often that the cloud evidently does not keep it.
 pub fn step_made(repeats: &mut Repeats, now: At, what: &str, digest: Option<Digest>) -> bool {
-    let content = Content::of(&digest.map(|digest| (digest.version, digest.hash)));
+    let content = Content::digest(&digest.map(|digest| (digest.version, digest.hash)));
     repeats.made(now, format!("{STEP}{what}"), content).is_some()
 }
 
@@ -74,7 +74,7 @@ pub fn called(
 pub fn that_may_be_written(repeats: &Repeats, now: At, mut change: StatusPatch) -> StatusPatch {
     let may = |kind, content: &dyn Fn() -> Content| repeats.check(now, kind, content).is_ok();
     change.ingress = change.ingress.filter(|ingress| may(ADDRESSES, &|| addresses(ingress)));
-    if !may(ANNOTATIONS, &|| Content::of(&change.annotations)) {
+    if !may(ANNOTATIONS, &|| Content::digest(&change.annotations)) {
         change.annotations.clear();
     }
     let has_addresses = change.ingress.is_some();
@@ -92,8 +92,8 @@ pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) ->
         });
     };
     match step {
-        Step::Protect => add(FINALIZER, Content::of(&true), answer.has_finalizer),
-        Step::Release => add(FINALIZER, Content::of(&false), !answer.has_finalizer),
+        Step::Protect => add(FINALIZER, Content::digest(&true), answer.has_finalizer),
+        Step::Release => add(FINALIZER, Content::digest(&false), !answer.has_finalizer),
         Step::Write(change) => {
             if let Some(ingress) = &change.ingress {
                 let shown = answer.details.as_ref().map(|details| &details.ingress);
@@ -101,12 +101,12 @@ pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) ->
             }
             if let Some(instance) = change.annotations.get(INSTANCE) {
                 let is_shown = answer.annotation(INSTANCE) == instance.as_deref();
-                add(CONTROLLER, Content::of(instance), is_shown);
+                add(CONTROLLER, Content::digest(instance), is_shown);
             }
             if !change.annotations.is_empty() {
                 let mut all = change.annotations.iter();
                 let is_shown = all.all(|(key, value)| answer.annotation(key) == value.as_deref());
-                add(ANNOTATIONS, Content::of(&change.annotations), is_shown);
+                add(ANNOTATIONS, Content::digest(&change.annotations), is_shown);
             }
             for one in &change.conditions {
                 let content = condition(one, change.ingress.is_some());
@@ -123,11 +123,13 @@ pub fn written(repeats: &mut Repeats, now: At, step: &Step, answer: &Service) ->
 fn content(step: &Step, service: &Service, members: &Members) -> Content {
     match step {
         Step::Ensure(front_end) => {
-            Content::of(&(front_end.digest.version, front_end.digest.hash, to_adopt(service)))
+            Content::digest(&(front_end.digest.version, front_end.digest.hash, to_adopt(service)))
         }
-        Step::SetMembers(id) => Content::of(&(id, Told(&members.present), Told(&members.absent))),
-        Step::DeleteDuplicate(id) => Content::of(id),
-        _ => Content::of(&()),
+        Step::SetMembers(id) => {
+            Content::digest(&(id, Told(&members.present), Told(&members.absent)))
+        }
+        Step::DeleteDuplicate(id) => Content::digest(id),
+        _ => Content::digest(&()),
     }
 }
 
@@ -147,13 +149,13 @@ impl Hash for Told<'_> {
 }
 
 fn addresses(ingress: &[ServiceIngress]) -> Content {
-    Content::of(&format!("{ingress:?}"))
+    Content::digest(&format!("{ingress:?}"))
 }
 
 /// Returns the digest of a condition. Most messages do not count: they may quote request IDs.
 fn condition((reason, message): &NewCondition, has_addresses: bool) -> Content {
     let counts = has_addresses || reason.words_count() || reason.names_address();
-    Content::of(&(reason.as_str(), counts.then_some(message)))
+    Content::digest(&(reason.as_str(), counts.then_some(message)))
 }
 
 #[cfg(test)]

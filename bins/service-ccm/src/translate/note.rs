@@ -41,7 +41,7 @@ impl Translator {
         let what = "that load balancers that are lost are replaced";
         let all = [
             Approvals::new(lease, "that held members leave"),
-            Approvals::of(lease, REPLACEMENTS, what),
+            Approvals::with_keys(lease, REPLACEMENTS, what),
         ];
         let changed = |approved| drop(self.performer.apply(Event::Approved(approved)));
         approvals::follow(all, token, changed).await;

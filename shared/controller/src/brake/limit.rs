@@ -21,7 +21,7 @@ pub const DEFAULT_LIMIT_TEXT: &str = "10%";
 
 impl Limit {
     /// Returns the limit for a population of this size.
-    pub fn of(self, population: usize) -> usize {
+    pub fn for_population(self, population: usize) -> usize {
         match self {
             Self::Count(count) => usize::try_from(count).unwrap_or(usize::MAX),
             Self::Percent(0) => 0,

@@ -109,7 +109,7 @@ impl Window {
         let within = |at: At| at + budget.window > now;
         Usage {
             used: self.spent.iter().filter(|(at, _)| within(*at)).count(),
-            limit: budget.limit.of(population),
+            limit: budget.limit.for_population(population),
         }
     }
 
@@ -127,7 +127,7 @@ impl Window {
         if self.spent.iter().any(|(_, paid)| &**paid == uid) {
             return Ok(());
         }
-        let limit = budget.limit.of(population);
+        let limit = budget.limit.for_population(population);
         let used = self.spent.len();
         if used < limit {
             self.spent.push_back((now, uid.into()));

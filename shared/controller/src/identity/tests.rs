@@ -53,7 +53,7 @@ fn the_name_is_compared_without_case_and_domain() {
         ("10.0.0.1", "10.0.0.2", Agreement::Nothing),
         ("10", "10.0.0.2", Agreement::Nothing),
     ] {
-        assert_eq!(Agreement::of(&node(own), &instance(name)), expect, "{own} and {name}");
+        assert_eq!(Agreement::between(&node(own), &instance(name)), expect, "{own} and {name}");
     }
 }
 
@@ -61,7 +61,7 @@ fn the_name_is_compared_without_case_and_domain() {
 fn a_host_name_of_the_instance_is_a_name() {
     for kind in [AddressKind::Hostname, AddressKind::InternalDns, AddressKind::ExternalDns] {
         let instance = with(instance("i-1"), &[(kind, "ip-10-0-0-1.internal")]);
-        let of = |name| Agreement::of(&node(name), &instance);
+        let of = |name| Agreement::between(&node(name), &instance);
         assert_eq!(of("ip-10-0-0-1.internal"), Agreement::Name, "{kind}");
         assert_eq!(of("ip-10-0-0-2.internal"), Agreement::Nothing, "{kind}");
     }
@@ -70,8 +70,8 @@ fn a_host_name_of_the_instance_is_a_name() {
 #[test]
 fn an_address_can_be_the_name_of_a_node() {
     let instance = with(instance("web"), &[internal("10.0.0.1")]);
-    assert_eq!(Agreement::of(&node("10.0.0.1"), &instance), Agreement::Name);
-    assert_eq!(Agreement::of(&node("10.0.0.2"), &instance), Agreement::Nothing);
+    assert_eq!(Agreement::between(&node("10.0.0.1"), &instance), Agreement::Name);
+    assert_eq!(Agreement::between(&node("10.0.0.2"), &instance), Agreement::Nothing);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn what_the_kubelet_says_in_the_status_agrees_as_well() {
         (provided(node("a"), "10.0.0.9,fd00::1"), Agreement::Status),
         (provided(node("a"), "no IP"), Agreement::Nothing),
     ] {
-        assert_eq!(Agreement::of(&node, &instance), expect, "{node:?}");
+        assert_eq!(Agreement::between(&node, &instance), expect, "{node:?}");
     }
 }
 
@@ -101,7 +101,7 @@ fn what_the_kubelet_says_in_the_status_agrees_as_well() {
 fn an_address_that_each_machine_has_is_no_evidence() {
     let odd = with(instance("web"), &[internal("127.0.0.1"), internal("0.0.0.0")]);
     for ip in ["127.0.0.1", "0.0.0.0"] {
-        assert_eq!(Agreement::of(&at(node("a"), "InternalIP", ip), &odd), Agreement::Nothing);
+        assert_eq!(Agreement::between(&at(node("a"), "InternalIP", ip), &odd), Agreement::Nothing);
     }
 }
 
@@ -121,7 +121,7 @@ fn nothing_can_be_compared_if_one_side_gives_nothing() {
         (at(node("a"), "Hostname", "a"), addressed.clone(), Agreement::Unknown),
         (at(node("a"), "InternalIP", "10.0.0.9"), addressed, Agreement::Nothing),
     ] {
-        assert_eq!(Agreement::of(&node, &instance), expect, "{node:?} {instance:?}");
+        assert_eq!(Agreement::between(&node, &instance), expect, "{node:?} {instance:?}");
     }
 }
 

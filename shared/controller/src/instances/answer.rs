@@ -18,7 +18,7 @@ label!(LookupOutcome);
 
 impl LookupOutcome {
     /// Returns the answer, or the kind of the error.
-    pub fn of(result: &LookupResult) -> Result<Self, ErrorKind> {
+    pub fn from_result(result: &LookupResult) -> Result<Self, ErrorKind> {
         match result {
             Ok(Lookup::Found(_)) => Ok(Self::Found),
             Ok(Lookup::Gone(_)) => Ok(Self::Gone),

@@ -81,7 +81,7 @@ impl QueueMetrics {
 
     /// Returns how long keys wait in this queue, and how long they are in work.
     pub(super) fn histograms(&self, name: &'static str) -> (Histogram, Histogram) {
-        (self.durations.queued.of(name), self.durations.worked.of(name))
+        (self.durations.queued.series(name), self.durations.worked.series(name))
     }
 
     pub(super) fn watch(

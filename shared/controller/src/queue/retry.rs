@@ -27,7 +27,7 @@ pub enum Pace {
 
 impl Pace {
     /// Returns the pace after an error of this class, with this back-off.
-    pub fn of(class: RetryClass, backoff: Backoff) -> Self {
+    pub fn after_error(class: RetryClass, backoff: Backoff) -> Self {
         match class {
             RetryClass::Retry => Self::Backoff(backoff),
             RetryClass::RetryAfter(after) => Self::RetryAfter(after.min(LONG_RETRY)),

@@ -239,7 +239,7 @@ fn lost(all: &Value, known: &Value, path: &mut String) -> Option<String> {
 pub type Replay = fn(&mut dyn Read) -> Report;
 
 /// Returns the name of this machine in its records, and the function that replays them.
-pub const fn of<M: Recorded>() -> (&'static str, Replay) {
+pub const fn named_replay<M: Recorded>() -> (&'static str, Replay) {
     (M::NAME, replay::<M>)
 }
 

@@ -7,7 +7,7 @@ fn at(seconds: u64) -> At {
 }
 
 fn a() -> Content {
-    Content::of("a")
+    Content::digest("a")
 }
 
 /// Returns the seconds of the writes if another client undoes each write at once.
@@ -40,7 +40,7 @@ fn another_wish_never_waits_and_is_not_counted_with_the_last_one() {
     let mut repeats = Repeats::default();
     for second in 0..20 {
         // A user changes a field back and forth.
-        let content = Content::of(if second % 2 == 0 { "a" } else { "b" });
+        let content = Content::digest(if second % 2 == 0 { "a" } else { "b" });
         assert_eq!(repeats.check(at(second), ZONE, || content), Ok(()), "{second}");
         assert_eq!(repeats.made(at(second), ZONE, content), None, "{second}");
     }
@@ -61,7 +61,7 @@ fn other_contents_other_kinds_and_what_has_lasted_do_not_count() {
     assert_eq!(repeats.check(at(1), ZONE, a), Err(repeated.clone()));
     assert_eq!(repeats.waiting(at(1)).collect::<Vec<_>>(), [repeated]);
     assert_eq!(repeats.next(at(1)), Some(at(10)));
-    assert_eq!(repeats.check(at(1), ZONE, || Content::of("b")), Ok(()));
+    assert_eq!(repeats.check(at(1), ZONE, || Content::digest("b")), Ok(()));
     assert_eq!(repeats.check(at(1), "region", a), Ok(()));
     assert_eq!(repeats.made(at(600), ZONE, a()), None, "it counts again");
 }

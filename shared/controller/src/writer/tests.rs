@@ -178,7 +178,7 @@ impl RequestLimiter for Slow {
         })
     }
 
-    fn answered(&self, _: RequestClass, _: Option<u16>, _: Option<Duration>) {}
+    fn report_answer(&self, _: RequestClass, _: Option<u16>, _: Option<Duration>) {}
 }
 
 /// Returns a writer behind this limiter, for an API server that answers after this time. Also

@@ -133,7 +133,7 @@ fn a_message_of_a_stream_is_about_one_object() {
 
 #[test]
 fn the_answers_to_a_call_count_together() {
-    let answer = Answer::of(ROUTES).expect("a method");
+    let answer = Answer::by_path(ROUTES).expect("a method");
     let list =
         proto::ListRoutesResponse { malformed: vec!["x".repeat(20 << 20)], ..Default::default() };
     let (bytes, budget) = (list.encode_to_vec(), Budget::default());

@@ -85,7 +85,7 @@ impl Attempts {
         };
         let sent = clock::wall();
         let response = next.oneshot(request).await?;
-        self.clock.answered(response.headers(), sent);
+        self.clock.read_answer(response.headers(), sent);
         attempt.status = Some(response.status());
         attempt.retry_after = retry_after(response.headers(), clock::wall());
         drop(attempt);
@@ -112,7 +112,7 @@ impl Drop for Attempt<'_> {
         self.by.recorder.attempt(self.method, self.status, self.sent.elapsed());
         if let Some(class) = self.class {
             let status = self.status.map(|status| status.as_u16());
-            self.by.limiter.answered(class, status, self.retry_after);
+            self.by.limiter.report_answer(class, status, self.retry_after);
         }
     }
 }

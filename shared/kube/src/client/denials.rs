@@ -47,7 +47,7 @@ impl Denials {
     }
 
     /// Returns the last denial of this policy.
-    pub fn of(&self, policy: &str) -> Option<Denial> {
+    pub fn last(&self, policy: &str) -> Option<Denial> {
         self.0.by_policy.lock().get(policy).cloned()
     }
 
@@ -76,7 +76,7 @@ mod tests {
         denials.refused(&denied("a", "one"));
         denials.refused(&denied("b", "other"));
         denials.refused(&denied("a", "two\nlines"));
-        let of = |policy| denials.of(policy).map(|denial| (denial.message, denial.count));
+        let of = |policy| denials.last(policy).map(|denial| (denial.message, denial.count));
         assert_eq!(of("a"), Some(("two lines".to_owned(), 2)));
         assert_eq!(of("b"), Some(("other".to_owned(), 1)));
         assert_eq!(of("c"), None);

@@ -22,7 +22,7 @@ pub(super) struct ReloadingIdentity {
 
 impl ReloadingIdentity {
     /// Reads the identity of a user whose certificate and key are both files.
-    pub(super) fn of(user: &AuthInfo) -> Option<Self> {
+    pub(super) fn read(user: &AuthInfo) -> Option<Self> {
         if user.client_certificate_data.is_some() || user.client_key_data.is_some() {
             return None;
         }

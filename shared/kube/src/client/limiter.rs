@@ -14,7 +14,12 @@ pub trait RequestLimiter: Send + Sync + 'static {
 
     /// Reports the result of an admitted attempt, once per attempt. `status` is `None` without a
     /// response; `retry_after` is the wait that the server asked for.
-    fn answered(&self, class: RequestClass, status: Option<u16>, retry_after: Option<Duration>);
+    fn report_answer(
+        &self,
+        class: RequestClass,
+        status: Option<u16>,
+        retry_after: Option<Duration>,
+    );
 }
 
 /// Admits everything immediately.
@@ -26,6 +31,11 @@ impl RequestLimiter for Unlimited {
         futures::future::ready(()).boxed()
     }
 
-    fn answered(&self, _class: RequestClass, _status: Option<u16>, _retry_after: Option<Duration>) {
+    fn report_answer(
+        &self,
+        _class: RequestClass,
+        _status: Option<u16>,
+        _retry_after: Option<Duration>,
+    ) {
     }
 }

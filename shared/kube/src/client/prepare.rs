@@ -33,7 +33,7 @@ impl ClientPlan {
     ) -> Result<Self, ClientError> {
         let origin = found.origin.clone();
         let plan = on_thread(move || read(found, no_proxy.as_deref())).await;
-        plan.map_err(|problem| problem.of(&origin))
+        plan.map_err(|problem| problem.into_error(&origin))
     }
 
     /// Returns a separate connector, so that clients do not share connections.
@@ -71,7 +71,7 @@ fn read(
     let proxies = proxies(&config, own_proxy, no_proxy)?;
     let auth = config.auth_layer()?;
     let mut tls = tls(&config)?;
-    if let Some(identity) = ReloadingIdentity::of(&config.auth_info) {
+    if let Some(identity) = ReloadingIdentity::read(&config.auth_info) {
         tls.client_auth_cert_resolver = Arc::new(identity);
         // A resumed session would keep the certificate that it began with.
         tls.resumption = Resumption::disabled();

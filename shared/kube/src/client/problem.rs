@@ -40,7 +40,7 @@ impl ConfigProblem {
     }
 
     /// Returns the error that names where the configuration comes from.
-    pub(super) fn of(self, origin: &str) -> ClientError {
+    pub(super) fn into_error(self, origin: &str) -> ClientError {
         ClientError::Unusable { origin: origin.to_owned(), problem: self.what, remedy: self.remedy }
     }
 }

@@ -39,7 +39,7 @@ impl ServerClock {
     }
 
     /// Reads the date of the answer to a request that was sent at this time.
-    pub(super) fn answered(&self, headers: &HeaderMap, sent: Timestamp) {
+    pub(super) fn read_answer(&self, headers: &HeaderMap, sent: Timestamp) {
         let Some(ahead) = date(headers).and_then(|date| ahead(sent, clock::wall(), date)) else {
             return;
         };

@@ -67,16 +67,16 @@ pub(super) fn find(
     } else {
         return Err(ClientError::NotConfigured);
     };
-    let (mut config, own_proxy) = config.map_err(|problem| problem.of(&origin))?;
+    let (mut config, own_proxy) = config.map_err(|problem| problem.into_error(&origin))?;
     let by_master = master.map(|master| format!("--master={}", bare(master)));
     let named_by = by_master.as_ref().unwrap_or(&origin);
     if let Some(master) = master {
         let server = master.parse().ok().filter(is_usable);
-        config.cluster_url = server.ok_or_else(|| no_server(&master).of(named_by))?;
+        config.cluster_url = server.ok_or_else(|| no_server(&master).into_error(named_by))?;
     }
-    check(&config).map_err(|problem| problem.of(&origin))?;
+    check(&config).map_err(|problem| problem.into_error(&origin))?;
     if !settings.credentials_over_http {
-        stays_secret(&config).map_err(|problem| problem.of(named_by))?;
+        stays_secret(&config).map_err(|problem| problem.into_error(named_by))?;
     }
     Ok(FoundConfig { config, origin, own_proxy })
 }
@@ -121,7 +121,7 @@ fn read_once<'a>(
     cluster: Option<&'a Cluster>,
     user: Option<&'a AuthInfo>,
 ) -> impl Iterator<Item = &'a String> {
-    let user = user.filter(|user| ReloadingIdentity::of(user).is_none());
+    let user = user.filter(|user| ReloadingIdentity::read(user).is_none());
     let ca = cluster.and_then(|cluster| cluster.certificate_authority.as_ref());
     let halves = user.map(|user| [&user.client_certificate, &user.client_key]);
     ca.into_iter().chain(halves.into_iter().flatten().flatten())

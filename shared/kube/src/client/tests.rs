@@ -309,7 +309,7 @@ fn credentials_need_tls_unless_a_setting_says_otherwise() {
 #[tokio::test]
 async fn a_reader_that_panics_is_said_so() {
     let plan = super::prepare::on_thread(|| panic!("hunter2")).await;
-    let line = plan.err().expect("no plan").of("--kubeconfig=x").to_string();
+    let line = plan.err().expect("no plan").into_error("--kubeconfig=x").to_string();
     assert_eq!(
         line,
         "--kubeconfig=x: its reader panicked, see stderr; give another kubeconfig, and report this"

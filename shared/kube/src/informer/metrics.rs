@@ -37,13 +37,13 @@ impl InformerMetrics {
     /// Creates the sample series for the metrics reference: one for each label value of this
     /// kind.
     pub fn specimens_of<K: Stored>(&self) {
-        let meter = self.of::<K>();
+        let meter = self.meter::<K>();
         meter.objects(0);
         meter.state();
         self.errors.begin((meter.resource.clone(), Every));
     }
 
-    pub(super) fn of<K: Stored>(&self) -> Meter {
+    pub(super) fn meter<K: Stored>(&self) -> Meter {
         let resource: Text = K::Wire::plural(&());
         // The series exists from the start, because a counter that appears with its first increment
         // hides that increment from rate().
@@ -75,33 +75,33 @@ impl Meter {
 
     /// Returns the state of a watch that begins now.
     pub(super) fn state(&self) -> WatchState {
-        let proven = self.metrics.proven.of(self.resource.clone());
+        let proven = self.metrics.proven.series(self.resource.clone());
         WatchState::new(self.resource.clone(), proven)
     }
 
     pub(super) fn objects(&self, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        self.metrics.objects.of(self.resource.clone()).set(count);
+        self.metrics.objects.series(self.resource.clone()).set(count);
     }
 
     /// Records that a list begins.
     pub(super) fn list(&mut self) {
         if self.listed {
-            self.metrics.relists.of(self.resource.clone()).inc();
+            self.metrics.relists.series(self.resource.clone()).inc();
             tracing::info!(resource = self.resource(), "listing again");
         }
         self.listed = true;
     }
 
     pub(super) fn failed(&mut self, error: &ApiError) {
-        self.metrics.errors.of((self.resource.clone(), error.into())).inc();
+        self.metrics.errors.series((self.resource.clone(), error.into())).inc();
         if self.failures.allow() {
             tracing::warn!(resource = self.resource(), %error, "list or watch failed; retrying");
         }
     }
 
     pub(super) fn malformed(&mut self, name: Option<&str>, why: &str) {
-        self.metrics.malformed.of(self.resource.clone()).inc();
+        self.metrics.malformed.series(self.resource.clone()).inc();
         let name = name.unwrap_or("(unnamed)");
         if self.logged.len() < REMEMBERED && self.logged.insert(name.to_owned()) {
             tracing::warn!(

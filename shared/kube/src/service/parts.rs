@@ -25,7 +25,7 @@ pub(super) struct Parts<'a> {
 impl<'a> Parts<'a> {
     /// Returns the parts that this reading keeps. Without a reading it returns all of them, however
     /// large.
-    pub(super) fn of(
+    pub(super) fn new(
         metadata: &Fields<'a>,
         object: &Fields<'a>,
         reading: Option<&ServiceReading>,

@@ -51,7 +51,12 @@ impl RequestLimiter for Notes {
         .boxed()
     }
 
-    fn answered(&self, class: RequestClass, status: Option<u16>, retry_after: Option<Duration>) {
+    fn report_answer(
+        &self,
+        class: RequestClass,
+        status: Option<u16>,
+        retry_after: Option<Duration>,
+    ) {
         self.noted.lock().push(Noted::Answered(class, status, retry_after));
     }
 }

@@ -46,7 +46,7 @@ async fn a_first_event_is_created_and_the_same_one_counted() {
 #[tokio::test(start_paused = true)]
 async fn a_part_of_a_program_may_be_a_component_of_its_own() {
     let bench = Bench::start();
-    let part = bench.recorder.of("another-component");
+    let part = bench.recorder.for_component("another-component");
     for recorder in [&part, &bench.recorder, &part] {
         recorder.record(&about("node-1"), EventKind::Warning, "Full", "no room");
     }

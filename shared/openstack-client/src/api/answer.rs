@@ -97,7 +97,7 @@ impl Deletion {
     /// Returns the outcome that the answer to a deletion reports. An error if the services never
     /// answer like this: then it may come from something in between, and the object may still
     /// exist.
-    pub fn of(answer: &Answer) -> Result<Self, CloudError> {
+    pub fn from_answer(answer: &Answer) -> Result<Self, CloudError> {
         match answer.status {
             204 => Ok(Self::Accepted),
             404 => Ok(Self::Gone { request_id: answer.request_id.clone() }),

@@ -52,7 +52,7 @@ pub fn request_id(headers: &HeaderMap) -> Option<String> {
 
 /// Returns the error of a response; `None` for a success. A 404 is [`ErrorKind::NotFound`] only if
 /// the service itself reports that the requested object does not exist.
-pub fn of(
+pub fn cloud_error(
     service: Service,
     status: StatusCode,
     headers: &HeaderMap,

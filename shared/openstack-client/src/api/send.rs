@@ -137,7 +137,7 @@ impl Wire {
         };
         // The process waits for a write whose outcome is unknown until the end of its call.
         if !error.as_ref().is_some_and(|error| error.maybe_done) {
-            permit.answered();
+            permit.finish();
         }
         sent.report(error.as_ref());
         outcome
@@ -160,7 +160,7 @@ fn read(
         let error = CloudError::new(ErrorKind::Malformed, what).that_may_be_done();
         return Err(Failure { status: Some(raw.status.as_u16()), ..error.into() });
     }
-    let fault = fault::of(service, raw.status, &raw.headers, &raw.body, clock::wall());
+    let fault = fault::cloud_error(service, raw.status, &raw.headers, &raw.body, clock::wall());
     match fault {
         Some(mut error) if error.kind != ErrorKind::NotFound => {
             let repeat = match raw.status.as_u16() {

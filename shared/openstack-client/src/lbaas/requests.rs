@@ -214,7 +214,7 @@ impl Octavia {
         let how = if cascade { "?cascade=true" } else { "" };
         let path = format!("{LBAAS}/loadbalancers/{}{how}", query(id));
         let request = Request::delete(Service::LoadBalancer, "loadbalancer_delete", &path);
-        Deletion::of(&about(id, self.api.send(request, call).await?)?)
+        Deletion::from_answer(&about(id, self.api.send(request, call).await?)?)
     }
 
     /// Requests that Octavia builds the load balancer anew, with its addresses. Octavia does this for some users only, also
@@ -273,7 +273,7 @@ impl Octavia {
     ) -> Result<Deletion, CloudError> {
         let (operation, path) = (child.operation(&Method::DELETE), child.path(Some(id)));
         let request = Request::delete(Service::LoadBalancer, operation, &path);
-        Deletion::of(&about(id, self.api.send(request, call).await?)?)
+        Deletion::from_answer(&about(id, self.api.send(request, call).await?)?)
     }
 
     /// Replaces all members of a pool. Octavia knows a member by address and port. A duplicate is

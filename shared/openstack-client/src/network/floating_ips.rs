@@ -134,7 +134,7 @@ impl Neutron {
     pub async fn delete_floating_ip(&self, id: &str, call: Call) -> Result<Deletion, CloudError> {
         let path = format!("/floatingips/{}", query(id));
         let request = Request::delete(Service::Network, "floating_ip_delete", &path);
-        Deletion::of(&self.api.send(request, call).await?)
+        Deletion::from_answer(&self.api.send(request, call).await?)
     }
 
     /// Replaces all tags of a floating IP.

@@ -40,7 +40,7 @@ impl Default for NetworkNames {
 impl NetworkNames {
     /// Returns the names of these networks, by ID. Unknown ones are requested together; known ones
     /// are refreshed in the background.
-    pub async fn of(
+    pub async fn resolve(
         self: &Arc<Self>,
         networks: &BTreeSet<String>,
         neutron: &Arc<Neutron>,

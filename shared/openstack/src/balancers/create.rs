@@ -271,7 +271,7 @@ fn reused(job: &Job<'_>, design: &Design) -> Option<Place> {
     }
     let shown = |family: IpFamily| {
         let mut shown = job.wanted.shown.iter().copied();
-        shown.find(|address| IpFamily::of(*address) == family)
+        shown.find(|address| IpFamily::from_address(*address) == family)
     };
     let remembered = job.cx.memory.before(&owner.uid).and_then(|before| before.vip);
     let vip = remembered.or_else(|| match wish {
@@ -284,7 +284,7 @@ fn reused(job: &Job<'_>, design: &Design) -> Option<Place> {
         _ => shown(place.family()),
     });
     let mut reused = place.clone();
-    reused.address = vip.filter(|vip| IpFamily::of(*vip) == place.family());
+    reused.address = vip.filter(|vip| IpFamily::from_address(*vip) == place.family());
     for (vip, family) in reused.additional.iter_mut().zip(place.families.iter().skip(1)) {
         vip.ip_address = shown(*family);
     }
@@ -329,7 +329,7 @@ fn body(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {
 fn tree_of(job: &Job<'_>, place: &Place, unasked: Unasked) -> Result<Tree, CloudError> {
     let front_end = &job.wanted.front_end;
     let name = names::balancer(&front_end.owner);
-    Tree::of(name, front_end, &job.settings, job.features, &place.families, unasked)
+    Tree::new(name, front_end, &job.settings, job.features, &place.families, unasked)
 }
 
 fn listeners(job: &Job<'_>, place: &Place, tree: &Tree) -> Value {

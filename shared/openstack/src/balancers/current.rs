@@ -76,7 +76,7 @@ pub fn families(row: &BalancerRow) -> Vec<IpFamily> {
     let additional = row.additional_vips.iter().filter_map(|vip| vip.ip_address);
     let mut families: Vec<IpFamily> = Vec::new();
     for address in row.vip_address.into_iter().chain(additional) {
-        let family = IpFamily::of(address);
+        let family = IpFamily::from_address(address);
         if !families.contains(&family) {
             families.push(family);
         }

@@ -60,7 +60,7 @@ pub fn diff(seen: &Seen, goal: &Goal<'_>, floating: Vec<Step>) -> Result<Vec<Ste
     let (mut steps, mut updates) = (Vec::new(), Vec::new());
     let mut kept: BTreeSet<&str> = BTreeSet::new();
     let mut creations = Vec::new();
-    let mark = Mark::of(&seen.row, &name, goal.owner);
+    let mark = Mark::new(&seen.row, &name, goal.owner);
     let is_ours = |one: &ListenerRow| mark.is_on("listener", &one.name, &one.tags);
     for listener in &goal.tree.listeners {
         let there =
@@ -115,7 +115,7 @@ struct Mark<'a> {
 }
 
 impl<'a> Mark<'a> {
-    fn of(row: &'a BalancerRow, name: &'a str, owner: &Owner) -> Self {
+    fn new(row: &'a BalancerRow, name: &'a str, owner: &Owner) -> Self {
         let tags = row.tags.iter().map(String::as_str);
         let balancers = [name, row.name.as_str()].into_iter().chain(tags).collect();
         Self { name, balancers, owner: names::owner_tags(owner) }
@@ -140,7 +140,7 @@ pub fn of_others(
     owner: &Owner,
 ) -> Vec<String> {
     let name = names::of_existing(&row.name, &row.tags, owner);
-    let mark = Mark::of(row, &name, owner);
+    let mark = Mark::new(row, &name, owner);
     let (own, others): (Vec<_>, Vec<_>) =
         listeners.iter().partition(|one| mark.is_on("listener", &one.name, &one.tags));
     let is_of_own = |pool: &PoolRow| {

@@ -103,7 +103,7 @@ async fn looked_up<'a>(
     rows: &Rows,
 ) -> Result<(Job<'a>, Found), CloudError> {
     let features = cx.features(&cx.config.load_balancer.provider, cx.call).await?;
-    let mut job = Job::of(cx, wanted, features)?;
+    let mut job = Job::read(cx, wanted, features)?;
     place::check_member_subnet(&job).await?;
     let found = find::find(cx, wanted, rows).await?;
     // A failed load balancer is replaced, with the driver for new load balancers.
@@ -193,7 +193,7 @@ async fn compare(job: &Job<'_>, row: BalancerRow) -> Result<Comparison, CloudErr
     let family = families.first().copied().unwrap_or(IpFamily::V4);
     let name = names::of_existing(&seen.row.name, &seen.row.tags, &front_end.owner);
     let unasked = local::decide(&seen, job);
-    let tree = Tree::of(name, front_end, &job.settings, job.features, &families, unasked)?;
+    let tree = Tree::new(name, front_end, &job.settings, job.features, &families, unasked)?;
     let mut notes = differences::differences(&seen, job, &families);
     notes.extend(of_monitors(job, &seen, unasked));
     notes.extend(tree.notes.iter().chain(&job.settings.notes).cloned());

@@ -29,14 +29,14 @@ pub fn driver(name: &str) -> &str {
 }
 
 impl Features {
-    pub fn of(version: ApiVersion, name: &str) -> Self {
+    pub fn new(version: ApiVersion, name: &str) -> Self {
         let driver = driver(name);
         Self { version, ovn: driver == "ovn", amphora: driver == "amphora" }
     }
 
     /// Returns the features with the driver of a load balancer.
     pub fn with(self, driver: Option<&str>) -> Self {
-        driver.map_or(self, |driver| Self::of(self.version, driver))
+        driver.map_or(self, |driver| Self::new(self.version, driver))
     }
 
     fn since(self, minor: u32) -> bool {

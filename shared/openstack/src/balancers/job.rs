@@ -50,7 +50,7 @@ fn check(wanted: &Wanted, features: Features) -> Result<(), CloudError> {
         }
     }
     let first = front_end.families.first().copied().unwrap_or(IpFamily::V4);
-    if let Some(address) = front_end.address.filter(|ip| IpFamily::of(*ip) != first) {
+    if let Some(address) = front_end.address.filter(|ip| IpFamily::from_address(*ip) != first) {
         let what = format!("spec.loadBalancerIP: {address} is not {first}, as the Service is");
         return Err(invalid(format!("address {address}"), what));
     }
@@ -64,7 +64,11 @@ fn check(wanted: &Wanted, features: Features) -> Result<(), CloudError> {
 
 impl<'a> Job<'a> {
     /// Reads what an item asks for. Fails with [`ErrorKind::Invalid`] if that cannot be.
-    pub fn of(cx: Context<'a>, wanted: &'a Wanted, features: Features) -> Result<Self, CloudError> {
+    pub fn read(
+        cx: Context<'a>,
+        wanted: &'a Wanted,
+        features: Features,
+    ) -> Result<Self, CloudError> {
         check(wanted, features)?;
         let FrontEnd { settings, traffic, .. } = &*wanted.front_end;
         let settings = annotations::read(settings, &cx.config, *traffic)?;

@@ -206,7 +206,7 @@ fn missing(row: &BalancerRow, pools: &Pools, ports: &[PortPool]) -> Option<Strin
 
 /// Returns the address family of the members.
 fn family(row: &BalancerRow) -> IpFamily {
-    row.vip_address.map_or(IpFamily::V4, IpFamily::of)
+    row.vip_address.map_or(IpFamily::V4, IpFamily::from_address)
 }
 
 /// Returns the ports for new members: the ports of most existing members, otherwise the known ones.

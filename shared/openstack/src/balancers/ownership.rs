@@ -14,7 +14,7 @@ use super::{balancer_error, names};
 /// say that it was made for a Service of a cluster of this name. With the UID of another cluster it
 /// belongs to that cluster: two clusters of one project may have the same name. The cluster may
 /// also be this one before it was rebuilt, but nothing shows that.
-pub fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Title) {
+pub fn owner_and_title(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Title) {
     let description = row.description.as_deref().unwrap_or_default();
     let made_for = names::named(&row.name, &cluster.name).or_else(|| {
         let is_legacy = names::is_legacy(&row.name);
@@ -67,13 +67,13 @@ pub fn of(row: &BalancerRow, cluster: &ClusterId) -> (Option<Owner>, Title) {
 
 /// Returns true if it is this owner's alone.
 pub fn is_ours(row: &BalancerRow, owner: &Owner) -> bool {
-    let (recorded, title) = of(row, &owner.cluster);
+    let (recorded, title) = owner_and_title(row, &owner.cluster);
     title == Title::Ours && recorded.is_some_and(|recorded| recorded.is(owner))
 }
 
 /// Returns true if another controller made it for this Service.
 pub fn is_adoptable(row: &BalancerRow, owner: &Owner) -> bool {
-    let (recorded, title) = of(row, &owner.cluster);
+    let (recorded, title) = owner_and_title(row, &owner.cluster);
     let is_named =
         |made_for: Owner| (&made_for.namespace, &made_for.name) == (&owner.namespace, &owner.name);
     matches!(title, Title::Adoptable { .. }) && recorded.is_some_and(is_named)
@@ -81,7 +81,7 @@ pub fn is_adoptable(row: &BalancerRow, owner: &Owner) -> bool {
 
 /// Returns the owner in words, for an error: one line, even if its tags or its name have line breaks.
 pub fn in_words(row: &BalancerRow, cluster: &ClusterId) -> String {
-    let (recorded, title) = of(row, cluster);
+    let (recorded, title) = owner_and_title(row, cluster);
     let words = match (title, recorded) {
         (Title::Ours, Some(owner)) => format!("it belongs to Service {owner}"),
         (Title::Adoptable { .. }, Some(made_for)) => {
@@ -185,7 +185,7 @@ mod tests {
             (row(NAME, TEXT, &[NAME, other, ours, web]), full, Some(shared(1))),
             (row(NAME, TEXT, &[NAME, ours, theirs, web, api]), None, Some(shared(1))),
         ] {
-            let (recorded, title) = of(&row, &cluster());
+            let (recorded, title) = owner_and_title(&row, &cluster());
             match expect {
                 Some(expect) => assert_eq!(title, expect, "{row:?}"),
                 None => assert!(matches!(title, Title::Adoptable { .. }), "{title:?} {row:?}"),

@@ -33,7 +33,7 @@ pub struct Targets {
 }
 
 impl PortPool {
-    fn of(listener: &spec::Listener, pool: &str) -> Self {
+    fn new(listener: &spec::Listener, pool: &str) -> Self {
         let spec::Listener { transport: protocol, port, pool: own, .. } = listener;
         let to = own.member_port.map(|port| Targets { port, monitor_port: own.monitor_port });
         Self { pool: pool.to_owned(), protocol: *protocol, port: *port, to }
@@ -52,7 +52,7 @@ impl PortPool {
 
 /// Returns the pools that a creation makes.
 pub fn of_creation(tree: &Tree) -> Vec<PortPool> {
-    tree.listeners.iter().map(|listener| PortPool::of(listener, &listener.pool.name)).collect()
+    tree.listeners.iter().map(|listener| PortPool::new(listener, &listener.pool.name)).collect()
 }
 
 /// Returns the number of members that a creation gives to the pool of a port.
@@ -71,7 +71,7 @@ pub fn of_seen(seen: &Seen, tree: &Tree) -> Vec<PortPool> {
     let pool = |listener: &spec::Listener| {
         let mut there = seen.listeners.iter();
         let own = there.find(|row| key(row) == (listener.transport, listener.port))?;
-        seen.pool_of(own).map(|pool| PortPool::of(listener, &pool.id))
+        seen.pool_of(own).map(|pool| PortPool::new(listener, &pool.id))
     };
     tree.listeners.iter().filter_map(pool).collect()
 }

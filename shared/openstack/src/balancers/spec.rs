@@ -87,7 +87,7 @@ fn invalid_named(setting: impl Into<String>, what: impl Display) -> CloudError {
 impl Tree {
     /// Returns the children that this front end wants of a load balancer with this name and virtual
     /// addresses of these families.
-    pub fn of(
+    pub fn new(
         balancer: String,
         front_end: &FrontEnd,
         settings: &Settings,
@@ -156,7 +156,7 @@ fn allowed_cidrs(
         let all = families.iter().filter(|_| counted.len() == families.len());
         return Ok(Some(all.map(|family| everything(*family)).collect()));
     }
-    let fits = |range: &&IpNet| counted.contains(&IpFamily::of(range.addr()));
+    let fits = |range: &&IpNet| counted.contains(&IpFamily::from_address(range.addr()));
     let fitting: BTreeSet<IpNet> = ranges.iter().filter(fits).copied().collect();
     let of = || counted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
     if fitting.is_empty() {

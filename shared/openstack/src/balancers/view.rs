@@ -93,7 +93,7 @@ pub fn after(state: &Provisioning, row: &BalancerRow, line: String) -> Waiting {
 /// floating IPs tell is empty until this process has compared it with what is wanted.
 pub fn view(cx: Context<'_>, row: &BalancerRow, cluster: &ClusterId) -> LoadBalancer {
     let now = clock::wall();
-    let (owner, title) = ownership::of(row, cluster);
+    let (owner, title) = ownership::owner_and_title(row, cluster);
     let mut balancer = LoadBalancer::new(&row.id, &row.name, owner);
     balancer.digest = names::digest(&row.tags).filter(|_| title == Title::Ours);
     balancer.phase = phase(row, &title, cx.failures.others(&row.id), now);

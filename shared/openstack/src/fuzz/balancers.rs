@@ -16,7 +16,7 @@ use crate::balancers::OctaviaBalancers;
 
 /// Reads Octavia's answers while a load balancer is made, changed and deleted.
 pub fn octavia(data: &[u8]) {
-    let (settings, cloud) = Played::of(data);
+    let (settings, cloud) = Played::split(data);
     paused(live(&settings, cloud));
 }
 

@@ -15,13 +15,13 @@ use crate::{instances::OpenStackInstances, routes::NeutronRoutes};
 
 /// Reads Nova's answers, and what Neutron says about the servers' ports.
 pub fn nova(data: &[u8]) {
-    let (settings, cloud) = Played::of(data);
+    let (settings, cloud) = Played::split(data);
     paused(look_up(&settings, cloud));
 }
 
 /// Reads Neutron's answers about routes.
 pub fn neutron(data: &[u8]) {
-    let (_, cloud) = Played::of(data);
+    let (_, cloud) = Played::split(data);
     paused(change_routes(cloud));
 }
 

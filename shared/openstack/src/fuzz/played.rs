@@ -70,7 +70,7 @@ pub struct Played {
 
 impl Played {
     /// Splits an input.
-    pub fn of(data: &[u8]) -> (Settings, Arc<Self>) {
+    pub fn split(data: &[u8]) -> (Settings, Arc<Self>) {
         let text = String::from_utf8_lossy(data);
         let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
         let settings: Settings = serde_json::from_str(first).unwrap_or_default();

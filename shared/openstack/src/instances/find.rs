@@ -32,7 +32,7 @@ pub struct Finder<'a> {
 impl<'a> Finder<'a> {
     /// Looks into the list first, if there is one; what is not in it is asked for.
     pub fn new(nova: &'a Nova, call: Call, listing: Option<Result<Listing, CloudError>>) -> Self {
-        let list = OnceCell::new_with(listing.map(|listing| listing.map(Index::of)));
+        let list = OnceCell::new_with(listing.map(|listing| listing.map(Index::new)));
         Self { nova, call, list, singles: Default::default() }
     }
 
@@ -97,7 +97,7 @@ impl<'a> Finder<'a> {
         if let Some(server) = by_uuid.as_ref().filter(|server| server.name == name) {
             return Ok(Found::Server(Arc::clone(server)));
         }
-        let named = Index::of(self.nova.servers_by_name(name, self.call).await?);
+        let named = Index::new(self.nova.servers_by_name(name, self.call).await?);
         if let Some(server) = by_uuid {
             return named.beside(server, name);
         }
@@ -124,7 +124,7 @@ impl<'a> Finder<'a> {
     async fn first_page(&self) -> Result<Index, CloudError> {
         let listing = self.nova.all_servers(self.call, 0).await?;
         let is_long = || CloudError::new(ErrorKind::Unavailable, "the project has several pages");
-        listing.whole.then(|| Index::of(listing)).ok_or_else(is_long)
+        listing.whole.then(|| Index::new(listing)).ok_or_else(is_long)
     }
 
     async fn search_in(

@@ -57,7 +57,7 @@ enum IndexEntry {
 }
 
 impl Index {
-    pub fn of(listing: Listing) -> Self {
+    pub fn new(listing: Listing) -> Self {
         let Listing { rows, request_id, gap, .. } = listing;
         let mut index = Self { size: rows.len(), request_id, gap, ..Self::default() };
         for row in rows {

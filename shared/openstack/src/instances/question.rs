@@ -29,7 +29,7 @@ pub enum NodeLookup {
 
 impl NodeLookup {
     /// Returns the lookup of this node, for the provider of this region.
-    pub fn of(node: &NodeIdentity, region: Option<&str>) -> Self {
+    pub fn new(node: &NodeIdentity, region: Option<&str>) -> Self {
         let Some(text) = node.provider_id.as_deref().filter(|text| !text.is_empty()) else {
             let uuid = node.system_uuid.as_deref().and_then(|text| ServerId::parse(text.trim()));
             return Self::Search { uuid, name: node.name.clone() };

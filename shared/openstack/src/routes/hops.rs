@@ -30,7 +30,7 @@ struct KnownHops {
 impl Hops {
     /// Returns the ports with these addresses in the router's networks. An address that no port
     /// has, or several, is missing in the result.
-    pub async fn of(
+    pub async fn find(
         &self,
         neutron: &Neutron,
         router: &str,

@@ -28,7 +28,7 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn of(router: &Router) -> Self {
+    pub fn new(router: &Router) -> Self {
         let all = router.routes.clone();
         let mut table = Self { all, revision: router.revision_number, ..Self::default() };
         for route in &router.routes {
@@ -126,10 +126,10 @@ pub fn conflict((destination, hop): RouteKey, other: IpAddr) -> CloudError {
 /// destination's family.
 fn entry_of(wanted: &WantedRoute) -> Result<RouteKey, CloudError> {
     let destination = wanted.destination.trunc();
-    let family = IpFamily::of(destination.addr());
+    let family = IpFamily::from_address(destination.addr());
     let internal = wanted.addresses.iter().filter(|it| it.kind == AddressKind::InternalIp);
     let mut addresses = internal.filter_map(|it| it.address.parse::<IpAddr>().ok());
-    let hop = addresses.find(|address| IpFamily::of(*address) == family);
+    let hop = addresses.find(|address| IpFamily::from_address(*address) == family);
     hop.map(|hop| (destination, hop)).ok_or_else(|| {
         let what = format!("node {:?} has no internal {family} address", wanted.node.name);
         CloudError::new(ErrorKind::Invalid, what).about(destination.to_string())

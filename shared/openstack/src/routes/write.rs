@@ -78,7 +78,7 @@ impl NeutronRoutes {
             steps.iter().filter_map(|step| Some(step.add.as_ref()?.0.1)).collect();
         let ports = async {
             match features.pairs {
-                true => self.hops.of(&self.neutron, &self.router, &hops, call).await,
+                true => self.hops.find(&self.neutron, &self.router, &hops, call).await,
                 false => Ok(BTreeMap::new()),
             }
         };
@@ -124,7 +124,7 @@ impl NeutronRoutes {
             return Vec::new();
         }
         let hops = removed.iter().map(|(_, (_, hop))| *hop).collect();
-        let ports = match self.hops.of(&self.neutron, &self.router, &hops, call).await {
+        let ports = match self.hops.find(&self.neutron, &self.router, &hops, call).await {
             Ok(ports) => ports,
             Err(error) => return removed.iter().map(|(at, _)| (*at, error.clone())).collect(),
         };
@@ -249,7 +249,7 @@ impl NeutronRoutes {
             let back = self.neutron.change_routes(&self.router, "remove", own, call).await;
             let error = match back {
                 Ok(router) => {
-                    *table = Table::of(&router);
+                    *table = Table::new(&router);
                     conflict(*entry, other)
                 }
                 Err(error) => error,
@@ -277,14 +277,14 @@ impl NeutronRoutes {
             all.extend(add.into_iter().filter(|route| !table.all.contains(route)));
             if all != table.all {
                 let written = self.neutron.put_routes(&self.router, &all, table.revision, call);
-                *table = Table::of(&written.await?);
+                *table = Table::new(&written.await?);
             }
             return Ok(());
         }
         for (action, routes) in [("remove", remove), ("add", add)] {
             if !routes.is_empty() {
                 let written = self.neutron.change_routes(&self.router, action, &routes, call);
-                *table = Table::of(&written.await?);
+                *table = Table::new(&written.await?);
             }
         }
         Ok(())

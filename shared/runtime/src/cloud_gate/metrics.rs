@@ -56,37 +56,37 @@ metrics! {
 
 impl GateMetrics {
     pub(super) fn waited(&self, class: CallClass, waited: Duration) {
-        self.waits.of(class.service).observe(waited.as_secs_f64());
+        self.waits.series(class.service).observe(waited.as_secs_f64());
     }
 
     pub(super) fn refused(&self, class: CallClass, reason: RefusalLabel) {
-        self.refused.of((class.service, reason)).inc();
+        self.refused.series((class.service, reason)).inc();
     }
 
     pub(super) fn items(&self, class: CallClass, results: &[Option<ErrorKind>]) {
         let CallClass { service: api, operation, .. } = class;
         if !self.items.is_there((api, operation, Ok(Done::Success))) {
             for kind in ErrorKind::ALL {
-                drop(self.items.of((api, operation, Err(*kind))));
+                drop(self.items.series((api, operation, Err(*kind))));
             }
-            drop(self.items.of((api, operation, Ok(Done::Success))));
+            drop(self.items.series((api, operation, Ok(Done::Success))));
         }
         for result in results {
-            self.items.of((api, operation, result.map_or(Ok(Done::Success), Err))).inc();
+            self.items.series((api, operation, result.map_or(Ok(Done::Success), Err))).inc();
         }
     }
 
-    pub(super) fn answered(&self, class: CallClass, report: &CallReport) {
+    pub(super) fn count_answer(&self, class: CallClass, report: &CallReport) {
         let CallClass { service: api, operation, .. } = class;
         // All error series are created at the first call of an operation, because `rate` misses the
         // first error of a series that starts with it.
         if !self.durations.is_there((api, operation)) {
             for kind in ErrorKind::ALL {
-                drop(self.requests.of((api, operation, Err(*kind))));
+                drop(self.requests.series((api, operation, Err(*kind))));
             }
         }
         let result = report.error.map_or(Ok(Done::Success), Err);
-        self.requests.of((api, operation, result)).inc();
-        self.durations.of((api, operation)).observe(report.took.as_secs_f64());
+        self.requests.series((api, operation, result)).inc();
+        self.durations.series((api, operation)).observe(report.took.as_secs_f64());
     }
 }

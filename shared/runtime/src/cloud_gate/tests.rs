@@ -246,7 +246,7 @@ async fn the_end_waits_for_writes_under_way_and_lets_none_begin() {
     let read = gate.admit(LIST, call(60_000)).await.unwrap();
     let answer = async {
         sleep(ms(5_000)).await;
-        answered.answered();
+        answered.finish();
         let error = gate.admit(CREATE, call(1000)).await.unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -270,7 +270,7 @@ async fn the_end_waits_for_the_time_limit_of_a_write_that_was_cancelled() {
     let write = async {
         let permit = gate.admit(CREATE, call(30_000)).await.unwrap();
         sleep(ms(10_000)).await;
-        permit.answered();
+        permit.finish();
     };
     tokio::time::timeout(ms(2_000), write).await.unwrap_err();
     gate.end_writes().await;

@@ -17,7 +17,7 @@ pub(super) enum Host {
 impl Host {
     /// Returns the host of this request; the error says why the request is invalid. For a target in
     /// absolute form, the host of the target counts instead of the header.
-    pub(super) fn of<B>(request: &Request<B>) -> Result<Self, &'static str> {
+    pub(super) fn from_request<B>(request: &Request<B>) -> Result<Self, &'static str> {
         let mut headers = request.headers().get_all(HOST).iter();
         let header = headers.next();
         if headers.next().is_some() {
@@ -66,7 +66,7 @@ mod tests {
         for header in headers {
             request = request.header(HOST, *header);
         }
-        Host::of(&request.body(()).unwrap())
+        Host::from_request(&request.body(()).unwrap())
     }
 
     fn named(name: &str) -> Host {

@@ -80,7 +80,7 @@ impl Pages {
     /// Returns the response to a request; `is_local` for a peer on loopback.
     pub fn answer(&self, request: &Request<()>, is_local: bool) -> Response<Content> {
         let (method, path) = (request.method(), request.uri().path());
-        let host = match Host::of(request) {
+        let host = match Host::from_request(request) {
             Ok(host) => host,
             Err(why) => return reply(StatusCode::BAD_REQUEST, TEXT, format!("{why}\n")),
         };
@@ -100,7 +100,7 @@ impl Pages {
             }
         }
         let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
-        let query = Query::of(request.uri());
+        let query = Query::parse(request.uri());
         let Some(page) = self.page(path, &query, accept.unwrap_or_default()) else {
             return reply(StatusCode::NOT_FOUND, TEXT, "404 page not found\n".to_owned());
         };
@@ -321,7 +321,7 @@ struct CheckEntry<'a> {
 struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Query<'a> {
-    fn of(url: &'a Uri) -> Self {
+    fn parse(url: &'a Uri) -> Self {
         Self(form_urlencoded::parse(url.query().unwrap_or_default().as_bytes()).collect())
     }
 

@@ -85,10 +85,10 @@ impl LeaseAnnotations {
     /// Returns annotations as if they were read from a Lease, for tests.
     pub fn with<'a>(texts: impl IntoIterator<Item = (&'a str, String)>) -> Self {
         let read = texts.into_iter().map(|(key, text)| (key.to_owned(), text)).collect();
-        Self::of(Annotations { read, ..Annotations::default() })
+        Self::new(Annotations { read, ..Annotations::default() })
     }
 
-    fn of(annotations: Annotations) -> Self {
+    fn new(annotations: Annotations) -> Self {
         Self(Arc::new(Shared { annotations: Mutex::new(annotations), ..Shared::default() }))
     }
 
@@ -178,7 +178,7 @@ impl LeaseAnnotations {
         if let Some(identity) = last.identity() {
             read.insert(CLOUD_IDENTITY.to_owned(), identity.clone());
         }
-        Self::of(Annotations { read, found, ..Annotations::default() })
+        Self::new(Annotations { read, found, ..Annotations::default() })
     }
 
     /// Turns these into the annotations of the leader after `last`, for tests.

@@ -59,7 +59,7 @@ impl LeadershipMetrics {
     }
 
     pub(super) fn set_leading(&self, leads: bool) {
-        self.of.leads.of(self.name.clone()).set(leads.into());
+        self.of.leads.series(self.name.clone()).set(leads.into());
         if !leads {
             self.of.remaining.set(0.0);
         }
@@ -67,27 +67,27 @@ impl LeadershipMetrics {
 
     pub(super) fn became_leader(&self) {
         self.set_leading(true);
-        self.of.transitions.of(self.name.clone()).inc();
+        self.of.transitions.series(self.name.clone()).inc();
     }
 
     /// Sets the Lease's own count of transitions, and whether another program holds it. A process
     /// that loses the Lease exits, so only the Lease can count across processes.
     pub(super) fn read_lease(&self, transitions: Option<i64>, of_other_program: bool) {
         if let Some(count) = transitions {
-            self.of.lease_transitions.of(self.name.clone()).set(count);
+            self.of.lease_transitions.series(self.name.clone()).set(count);
         }
-        self.of.other_program.of(self.name.clone()).set(of_other_program.into());
+        self.of.other_program.series(self.name.clone()).set(of_other_program.into());
     }
 
     pub(super) fn renewed(&self, took: Duration, remaining: Duration, slow: bool) {
         self.of.renewal.observe(took.as_secs_f64());
         self.of.remaining.set(remaining.as_secs_f64());
         if slow {
-            self.of.slow_path.of(self.name.clone()).inc();
+            self.of.slow_path.series(self.name.clone()).inc();
         }
     }
 
     pub(super) fn failed(&self, reason: Reason) {
-        self.of.failures.of((self.name.clone(), reason)).inc();
+        self.of.failures.series((self.name.clone(), reason)).inc();
     }
 }

@@ -17,8 +17,8 @@ metrics! {
 }
 
 impl Waits {
-    pub(super) fn of(&self, key: Key) -> Histogram {
-        self.seconds.of(key)
+    pub(super) fn histogram(&self, key: Key) -> Histogram {
+        self.seconds.series(key)
     }
 }
 

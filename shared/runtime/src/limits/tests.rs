@@ -257,15 +257,15 @@ async fn requests_to_the_api_server_pay_by_class() {
     assert_eq!(began.elapsed(), Duration::ZERO, "no limiter takes from another");
 
     limits.configure(Rates::each(Rate::new(100.0, 100)));
-    limits.answered(RequestClass::Write, Some(429), Some(ms(3000)));
-    limits.answered(RequestClass::Read, Some(404), Some(ms(3000)));
-    limits.answered(RequestClass::Event, None, None);
+    limits.report_answer(RequestClass::Write, Some(429), Some(ms(3000)));
+    limits.report_answer(RequestClass::Read, Some(404), Some(ms(3000)));
+    limits.report_answer(RequestClass::Event, None, None);
     limits.admit(RequestClass::Read).await;
     limits.admit(RequestClass::Event).await;
     assert!(began.elapsed() < ms(20), "only a refusal closes, and only its class");
     limits.admit(RequestClass::Write).await;
     assert_eq!(began.elapsed(), ms(3000));
-    limits.answered(RequestClass::Read, Some(503), Some(ms(1000)));
+    limits.report_answer(RequestClass::Read, Some(503), Some(ms(1000)));
     limits.admit(RequestClass::Read).await;
     assert_eq!(began.elapsed(), ms(4000));
 

@@ -128,7 +128,7 @@ impl<P: Program> Parts<P> {
         in_clear::collect(&self.metrics, move || asked.in_clear().is_some());
         provider::wait_capable(cloud.as_ref(), &needs, &self.startup).await;
         self.startup.fail("preparing");
-        let place = Where::of(&self.common.borrow());
+        let place = Where::new(&self.common.borrow());
         let same_cloud = SameCloud::new(cloud, &self.leadership, &place);
         let watch = same_cloud.watch(&self.events, &place);
         let asked = same_cloud.clone();

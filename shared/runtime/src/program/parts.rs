@@ -64,7 +64,7 @@ impl<P: Program> Parts<P> {
         loaded: Loaded<P>,
         log: LogControl,
     ) -> Result<(Self, Option<Elector>), Failure> {
-        let (health, metrics) = (Health::default(), Metrics::of(P::IDENTITY.binary));
+        let (health, metrics) = (Health::default(), Metrics::for_program(P::IDENTITY.binary));
         let startup = health.condition("startup", Scope::Readiness, "starting");
         let reload = Reload::new(loaded, &health, &metrics);
         let (common, own) = (reload.common(), reload.own());

@@ -131,12 +131,12 @@ impl<S: PartialEq + Serialize + Send + Sync + 'static> Reload<S> {
                 self.page.store(Arc::new(self.loaded.configz()));
                 publish(&self.common, &self.loaded.common);
                 publish(&self.own, &self.loaded.own);
-                self.metrics.reloads.of(Outcome::Success).inc();
+                self.metrics.reloads.series(Outcome::Success).inc();
                 self.metrics.valid.set(1);
                 self.report(changes);
             }
             Err(problems) => {
-                self.metrics.reloads.of(Outcome::Failure).inc();
+                self.metrics.reloads.series(Outcome::Failure).inc();
                 self.metrics.valid.set(0);
                 let lines = problems.to_string().replace('\n', "; ");
                 self.condition

@@ -23,7 +23,7 @@ use crate::{
 /// The metrics reference is generated from it; an end-to-end test compares it with the metrics
 /// of running programs.
 pub fn specimens<P: Program>() -> Metrics {
-    let metrics = Metrics::of(P::IDENTITY.binary);
+    let metrics = Metrics::for_program(P::IDENTITY.binary);
     metrics.set_running(P::IDENTITY.alias, false);
     ConfigMetrics::new(&metrics).specimens();
     RightsMetrics::new(&metrics).specimens();

@@ -41,7 +41,7 @@ pub struct Where {
 
 impl Where {
     /// Watches the Lease of these settings.
-    pub fn of(settings: &CommonSettings) -> Self {
+    pub fn new(settings: &CommonSettings) -> Self {
         let election = &settings.election;
         let elects = election.enabled && settings.mode == Mode::Control;
         let lease = || (election.namespace.clone(), election.lease.clone());

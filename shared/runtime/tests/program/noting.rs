@@ -108,7 +108,7 @@ impl Case {
         sleep(takes).await;
         self.note(Step::Answered);
         gate.report(class, CallReport { error: None, retry_after: None, took: takes });
-        permit.answered();
+        permit.finish();
     }
 }
 

@@ -284,7 +284,7 @@ impl SimBalancer {
     }
 
     fn families(&self) -> Vec<IpFamily> {
-        self.addresses.iter().copied().map(IpFamily::of).collect()
+        self.addresses.iter().copied().map(IpFamily::from_address).collect()
     }
 
     /// Returns its name, and its owners': how faults name it.

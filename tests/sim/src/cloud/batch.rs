@@ -39,7 +39,7 @@ pub(super) fn answers<'a, A: Send + 'static>(
             if !unanswered.is_empty() {
                 sleep_until(call.end).await;
             }
-            permit.answered();
+            permit.finish();
             let error = lost(operation, ErrorKind::Timeout, "took too long");
             stream::iter(unanswered.into_iter().map(move |item| (item, Err(error.clone()))))
         };

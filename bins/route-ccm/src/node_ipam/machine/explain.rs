@@ -159,7 +159,10 @@ impl Machine {
         let (explanation, next) = match failed {
             Failed::Lookup(error) => {
                 let cause = format!("cannot look up its instance: {error}");
-                (Explanation::of_error(error, cause), again(Pace::of(error.class(), WAITS)))
+                (
+                    Explanation::of_error(error, cause),
+                    again(Pace::after_error(error.class(), WAITS)),
+                )
             }
             Failed::Unusable(Unusable { cause, fix }) => {
                 (Explanation::new(ObjectState::Blocked, cause, fix), usual)
@@ -244,7 +247,7 @@ impl Core {
         let cause = format!("the write of podCIDRs {kept} has failed: {error}");
         Explanation {
             last: vec![format!("the write failed {}", moment(at, now))],
-            next: format!("the write is repeated {}", Pace::of(error.class(), WAITS)),
+            next: format!("the write is repeated {}", Pace::after_error(error.class(), WAITS)),
             ..Explanation::new(state, cause, fix)
         }
     }

@@ -98,7 +98,7 @@ impl Machine {
         let (change, about) = told();
         effects.push(Effect::Answered { planned: change, answer, node: about, replaces });
         if is_done {
-            let write = (planned.kind(), Content::of(&planned.words()));
+            let write = (planned.kind(), Content::digest(&planned.words()));
             let repeats = self.changes.entry(destination).or_default();
             if let Some(repeated) = repeats.made(now, write.0, write.1) {
                 let until = now + repeated.wait;

@@ -119,7 +119,7 @@ impl Machine {
 /// Returns kind and content of a write.
 fn write(status: Status, moves: bool) -> (WriteKind, Content) {
     match moves {
-        true => (NETWORK_UNAVAILABLE.into(), Content::of(status.as_str())),
-        false => (MESSAGE.into(), Content::of(MESSAGE)),
+        true => (NETWORK_UNAVAILABLE.into(), Content::digest(status.as_str())),
+        false => (MESSAGE.into(), Content::digest(MESSAGE)),
     }
 }

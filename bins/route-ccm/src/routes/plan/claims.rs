@@ -157,7 +157,7 @@ fn has(instance: &Instance, node: &Node, target: &RouteTarget) -> bool {
         }
         RouteTarget::Instance(id) => {
             let is_its = instance.provider_id == *id || instance.other_ids.contains(id);
-            is_its && Agreement::of(node, instance) > Agreement::Nothing
+            is_its && Agreement::between(node, instance) > Agreement::Nothing
         }
         RouteTarget::Node(name) => **name == *node.name,
         RouteTarget::Blackhole(_) => false,

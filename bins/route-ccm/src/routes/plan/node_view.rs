@@ -51,8 +51,8 @@ impl NodeView {
     /// Returns the address that a cloud gives a route to this pod CIDR as its target, if its
     /// targets are addresses.
     pub fn address_for(&self, cidr: IpNet) -> Option<IpAddr> {
-        let family = IpFamily::of(cidr.addr());
-        self.ips().find(|ip| IpFamily::of(*ip) == family)
+        let family = IpFamily::from_address(cidr.addr());
+        self.ips().find(|ip| IpFamily::from_address(*ip) == family)
     }
 
     /// Returns the cloud's conditions for this node as the target of a route to this pod CIDR.

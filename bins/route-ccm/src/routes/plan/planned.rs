@@ -95,11 +95,11 @@ pub(super) fn target_of(route: &Route) -> String {
 /// Returns the target that the cloud will give the new route, in the form of the old route's
 /// target.
 fn target_like(old: &Route, new: &WantedRoute) -> String {
-    let family = IpFamily::of(new.destination.addr());
+    let family = IpFamily::from_address(new.destination.addr());
     let mut ips = internal(&new.addresses).filter_map(|one| one.parse().ok());
     let like = match &old.target {
         Some(RouteTarget::Address(_)) => {
-            ips.find(|ip: &IpAddr| IpFamily::of(*ip) == family).map(|ip| ip.to_string())
+            ips.find(|ip: &IpAddr| IpFamily::from_address(*ip) == family).map(|ip| ip.to_string())
         }
         Some(RouteTarget::Instance(_)) => new.node.provider_id.clone(),
         Some(RouteTarget::Node(_) | RouteTarget::Blackhole(_)) | None => None,

@@ -76,7 +76,7 @@ impl Problem {
             | Self::WiderThanMost { cidr, .. }
             | Self::Lent { cidr, .. } => *cidr == destination,
             Self::SameTarget { target: RouteTarget::Address(address), .. } => {
-                IpFamily::of(*address) == IpFamily::of(destination.addr())
+                IpFamily::from_address(*address) == IpFamily::from_address(destination.addr())
             }
             Self::SameTarget { .. } | Self::NoProviderId | Self::UnreadableId(_) => true,
         }
@@ -114,7 +114,7 @@ impl Problem {
                 )
             }
             Self::Family(cidr) => {
-                let family = IpFamily::of(cidr.addr());
+                let family = IpFamily::from_address(cidr.addr());
                 format!("the cloud has no {family} routes, so pod CIDR {cidr} does not get a route")
             }
             Self::NoProviderId => {
@@ -128,7 +128,7 @@ impl Problem {
                 "the route of {cidr} was made by cluster {name} (UID {uid}): it serves this node and stays, but would not be created again or deleted"
             ),
             Self::NoAddress(cidr) => {
-                let family = IpFamily::of(cidr.addr());
+                let family = IpFamily::from_address(cidr.addr());
                 format!(
                     "the node has no InternalIP of family {family}, which the route of {cidr} needs"
                 )
@@ -152,7 +152,10 @@ impl Problem {
             }
             Self::SameTarget { .. } => "delete the Node to which the machine does not belong",
             Self::Family(cidr) => {
-                return format!("use a cluster without {} pod CIDRs", IpFamily::of(cidr.addr()));
+                return format!(
+                    "use a cluster without {} pod CIDRs",
+                    IpFamily::from_address(cidr.addr())
+                );
             }
             Self::NoProviderId => "node-ccm sets spec.providerID",
             Self::UnreadableId(_) => {

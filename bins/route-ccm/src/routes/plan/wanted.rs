@@ -128,7 +128,7 @@ impl Wanted {
 
 fn accept(text: &str, given: &View<'_>) -> Result<IpNet, Problem> {
     let cidr = network(text).ok_or_else(|| Problem::Unreadable(text.into()))?.trunc();
-    let family = IpFamily::of(cidr.addr());
+    let family = IpFamily::from_address(cidr.addr());
     if !is_inside(cidr, &given.parameters.cluster_cidrs) {
         Err(Problem::Outside(cidr))
     } else if !given.traits.families.contains(&family) {

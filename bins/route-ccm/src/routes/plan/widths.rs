@@ -44,7 +44,7 @@ impl Usual {
 }
 
 fn key(cidr: IpNet) -> (IpFamily, u8) {
-    (IpFamily::of(cidr.addr()), cidr.prefix_len())
+    (IpFamily::from_address(cidr.addr()), cidr.prefix_len())
 }
 
 impl View<'_> {

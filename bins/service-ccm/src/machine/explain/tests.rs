@@ -116,7 +116,7 @@ fn a_write_that_the_api_server_refuses() {
         let repeats = &mut entry.state.repeats;
         *repeats = Repeats::default();
         for _ in 0..20 {
-            repeats.made(At::default(), kind, Content::of(&1));
+            repeats.made(At::default(), kind, Content::digest(&1));
         }
         let told = machine.explain("shop/web", Some(&service), At::default());
         assert!(told.cause.contains(kind) && told.fix.contains(fix), "{told:?}");

@@ -15,7 +15,7 @@ fn headers(id: Option<&str>) -> HeaderMap {
 
 fn fault(service: Service, status: u16, id: Option<&str>, body: &str) -> CloudError {
     let status = StatusCode::from_u16(status).unwrap();
-    of(service, status, &headers(id), body.as_bytes(), NOW.parse().unwrap()).unwrap()
+    cloud_error(service, status, &headers(id), body.as_bytes(), NOW.parse().unwrap()).unwrap()
 }
 
 fn check(service: Service, status: u16, body: &str, kind: ErrorKind, message: &str) {
@@ -369,7 +369,10 @@ fn every_status_has_a_kind() {
         assert!(error.message.contains(&status.to_string()), "{error}");
     }
     let good = StatusCode::from_u16(202).unwrap();
-    assert_eq!(of(Service::Compute, good, &headers(None), b"", NOW.parse().unwrap()), None);
+    assert_eq!(
+        cloud_error(Service::Compute, good, &headers(None), b"", NOW.parse().unwrap()),
+        None
+    );
 }
 
 #[test]
@@ -377,7 +380,8 @@ fn a_redirection_is_named() {
     let mut headers = headers(None);
     headers.insert(LOCATION, HeaderValue::from_static("https://other/"));
     let now = NOW.parse().unwrap();
-    let error = of(Service::Network, StatusCode::MOVED_PERMANENTLY, &headers, b"", now).unwrap();
+    let error =
+        cloud_error(Service::Network, StatusCode::MOVED_PERMANENTLY, &headers, b"", now).unwrap();
     assert!(error.message.contains("https://other/"), "{error}");
 }
 
@@ -414,7 +418,7 @@ proptest! {
         let json = serde_json::json!({ "itemNotFound": { "message": text } }).to_string();
         for body in [body.as_slice(), json.as_bytes()] {
             let status = StatusCode::from_u16(status).unwrap();
-            let error = of(Service::Compute, status, &headers(None), body, NOW.parse().unwrap());
+            let error = cloud_error(Service::Compute, status, &headers(None), body, NOW.parse().unwrap());
             let message = error.unwrap().message;
             prop_assert!(message.chars().count() <= MAX_MESSAGE + 200, "{message}");
             prop_assert!(!message.chars().any(char::is_control));

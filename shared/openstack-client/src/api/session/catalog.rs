@@ -61,7 +61,7 @@ impl Catalog {
     /// Returns true if the service has an endpoint in `region`, if one is given, for whatever
     /// interface.
     pub fn has(&self, service: Service, region: Option<&str>) -> bool {
-        self.of(service).any(|endpoint| region.is_none_or(|region| endpoint.lies_in(region)))
+        self.endpoints(service).any(|endpoint| region.is_none_or(|region| endpoint.lies_in(region)))
     }
 
     /// Returns true if the first endpoint of the service for `interface` lies in `region`.
@@ -77,7 +77,8 @@ impl Catalog {
     /// Says that it has no such service in `region`, if one is given, and what it has instead.
     pub fn absence(&self, service: Service, region: Option<&str>) -> String {
         let place = region.map_or_else(String::new, |region| format!(" of region {region}"));
-        let regions: BTreeSet<&str> = self.of(service).filter_map(Endpoint::region).collect();
+        let regions: BTreeSet<&str> =
+            self.endpoints(service).filter_map(Endpoint::region).collect();
         let has = match regions.is_empty() {
             true => self.types.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
             false => format!("one in {}", Vec::from_iter(regions).join(", ")),
@@ -91,12 +92,12 @@ impl Catalog {
         interface: Interface,
         region: Option<&str>,
     ) -> Option<&Endpoint> {
-        self.of(service).find(|endpoint| {
+        self.endpoints(service).find(|endpoint| {
             endpoint.is_for(interface) && region.is_none_or(|region| endpoint.lies_in(region))
         })
     }
 
-    fn of(&self, service: Service) -> impl Iterator<Item = &Endpoint> {
+    fn endpoints(&self, service: Service) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.iter().filter(move |(of, _)| *of == service).map(|(_, endpoint)| endpoint)
     }
 
@@ -105,7 +106,7 @@ impl Catalog {
         let (name, interface) = (service.name(), <&str>::from(interface));
         let wanted = format!("no {name} endpoint for interface {interface}{place}");
         let there: BTreeSet<String> = self
-            .of(service)
+            .endpoints(service)
             .map(|endpoint| {
                 let region = endpoint.region().unwrap_or_default();
                 format!("{} in {region:?}", endpoint.interface)

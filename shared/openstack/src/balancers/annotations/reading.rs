@@ -69,7 +69,7 @@ impl<'a> Reading<'a> {
     pub fn unknown(&self) -> Option<Given> {
         let all = self.annotations.iter();
         let unknown: Vec<(Unknown<'_>, &String)> =
-            all.filter_map(|(key, value)| Some((Unknown::of(key)?, value))).collect();
+            all.filter_map(|(key, value)| Some((Unknown::from_key(key)?, value))).collect();
         let asks =
             |(one, value): &&(Unknown<'_>, &String)| one.means_internal && value.trim() != "false";
         let misspelt = unknown.iter().find(asks).map(|(one, _)| {

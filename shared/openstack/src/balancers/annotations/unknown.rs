@@ -55,7 +55,7 @@ pub struct Unknown<'a> {
 impl<'a> Unknown<'a> {
     /// Returns the annotation with this key, if the key has a prefix of this cloud and the provider
     /// does not know it.
-    pub fn of(key: &'a str) -> Option<Self> {
+    pub fn from_key(key: &'a str) -> Option<Self> {
         let name = match (key.strip_prefix(PREFIX), key.strip_prefix(OLD_PREFIX)) {
             (Some(name), _) if !KNOWN.contains(&name) => name,
             (_, Some(name)) if key != INTERNAL => name,

@@ -221,13 +221,13 @@ fn settings(front_end: &FrontEnd) -> Settings {
 fn steps(model: &Model, drawn: &Drawn, touched: bool) -> Result<Vec<Step>, CloudError> {
     let front_end = front_end(drawn);
     let settings = settings(&front_end);
-    let features = Features::of(ApiVersion { major: 2, minor: 26 }, "amphora");
+    let features = Features::new(ApiVersion { major: 2, minor: 26 }, "amphora");
     let unasked = match drawn.hash {
         0 => Unasked::Kept,
         1 => Unasked::Added,
         _ => Unasked::TakenBack,
     };
-    let tree = Tree::of(
+    let tree = Tree::new(
         names::balancer(&owner()),
         &front_end,
         &settings,

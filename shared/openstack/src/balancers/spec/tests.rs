@@ -36,8 +36,8 @@ fn front_end(annotations: &[(&str, &str)]) -> FrontEnd {
 fn tree(front_end: &FrontEnd, minor: u32, driver: &str) -> Result<Tree, CloudError> {
     let options = crate::tests::config();
     let settings = read(&front_end.settings, &options, front_end.traffic).unwrap();
-    let features = Features::of(ApiVersion { major: 2, minor }, driver);
-    Tree::of(
+    let features = Features::new(ApiVersion { major: 2, minor }, driver);
+    Tree::new(
         names::balancer(&front_end.owner),
         front_end,
         &settings,

@@ -36,7 +36,7 @@ impl Store {
         let asked = front_end.address.filter(|_| !wants_floating(front_end));
         let mut addresses: Vec<IpAddr> = Vec::new();
         for family in &front_end.families {
-            let asked = asked.filter(|address| IpFamily::of(*address) == *family);
+            let asked = asked.filter(|address| IpFamily::from_address(*address) == *family);
             addresses.push(asked.unwrap_or_else(|| self.new_address(*family)));
         }
         let balancer = created(wanted, id.clone(), addresses, &self.settings);
@@ -124,7 +124,8 @@ impl Store {
         let old = mem::take(&mut balancer.addresses);
         let mut addresses = Vec::new();
         for family in families {
-            let same = old.iter().find(|address| IpFamily::of(**address) == *family).copied();
+            let same =
+                old.iter().find(|address| IpFamily::from_address(**address) == *family).copied();
             addresses.push(same.unwrap_or_else(|| self.new_address(*family)));
         }
         if let Some(balancer) = self.balancers.get_mut(id) {

@@ -59,7 +59,7 @@ fn check_address(
 ) -> Result<(), CloudError> {
     let error =
         |kind, what: String| Err(CloudError::new(kind, what).about(format!("address {address}")));
-    if !front_end.families.contains(&IpFamily::of(address)) {
+    if !front_end.families.contains(&IpFamily::from_address(address)) {
         return error(ErrorKind::Invalid, "the address is of another family".to_owned());
     }
     if wants_floating(front_end) {

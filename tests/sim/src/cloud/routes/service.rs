@@ -190,11 +190,11 @@ impl SimCloud {
             CloudError::new(ErrorKind::Invalid, what).about(wanted.destination.to_string())
         };
         let id = node.provider_id.as_deref().filter(|id| !id.is_empty());
-        let family = IpFamily::of(wanted.destination.addr());
+        let family = IpFamily::from_address(wanted.destination.addr());
         let mut internal = wanted.addresses.iter().filter(|it| it.kind == AddressKind::InternalIp);
         let address = internal.find_map(|address| {
             let address: IpAddr = address.address.parse().ok()?;
-            (IpFamily::of(address) == family).then_some(address)
+            (IpFamily::from_address(address) == family).then_some(address)
         });
         if traits.target_ids && id.is_none() {
             return Err(lacks("provider ID".to_owned()));

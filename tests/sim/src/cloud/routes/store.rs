@@ -143,7 +143,7 @@ impl Store {
     ) -> Result<Route, CloudError> {
         let destination = wanted.destination.trunc();
         let traits = &self.settings.traits;
-        if !traits.families.contains(&IpFamily::of(destination.addr())) {
+        if !traits.families.contains(&IpFamily::from_address(destination.addr())) {
             let what = "this router does not accept destinations of this family";
             return Err(CloudError::new(ErrorKind::Invalid, what).about(destination.to_string()));
         }

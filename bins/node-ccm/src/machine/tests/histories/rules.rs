@@ -161,7 +161,7 @@ impl Rules {
         let mut uids: Vec<_> = self.changes.iter().map(|(_, uid)| uid).collect();
         uids.sort();
         uids.dedup();
-        let limit = limit.of(self.most);
+        let limit = limit.for_population(self.most);
         assert!(uids.len() <= limit, "Budget: more than {limit}: {:?}", self.changes);
     }
 }

@@ -111,8 +111,8 @@ impl Decider<'_> {
         }
         // Marked nodes and proven ends do not count for a limit, but a list without any nodes is
         // never believed. A limit of zero also stops the proofs.
-        let proof_counts =
-            is_proven && self.view.parameters.budget.limit.of(self.plan.counts.ours) > 0;
+        let proof_counts = is_proven
+            && self.view.parameters.budget.limit.for_population(self.plan.counts.ours) > 0;
         let counts = self.planner.brake.breaker().is_open() || !orphan.was_marked && !proof_counts;
         if !counts || retries(self.planner) {
             return Ok(());

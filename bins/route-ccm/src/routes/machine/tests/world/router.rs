@@ -307,9 +307,9 @@ impl Router {
                 ProviderId::parse(id).map(RouteTarget::Instance).map_err(|_| lacks("valid ID"))
             }
             Kind::Address => {
-                let family = IpFamily::of(new.destination.addr());
+                let family = IpFamily::from_address(new.destination.addr());
                 let mut ips = new.addresses.iter().filter_map(|one| one.address.parse().ok());
-                let ip = ips.find(|ip: &IpAddr| IpFamily::of(*ip) == family);
+                let ip = ips.find(|ip: &IpAddr| IpFamily::from_address(*ip) == family);
                 ip.map(RouteTarget::Address).ok_or_else(|| lacks("address"))
             }
         }
