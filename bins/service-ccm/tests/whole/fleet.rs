@@ -56,7 +56,7 @@ async fn a_cloud_that_shows_nothing_gets_no_new_load_balancer() {
     for (variant, restarts) in
         [(Variant::default(), false), (Variant::default(), true), (without_lists, true)]
     {
-        let has_lists = variant.without.is_none();
+        let has_lists = !variant.no_lists;
         let mut world = World::fleet(variant).await;
         let before = world.ids();
         world.show_nothing();
