@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     RETRY,
+    effect::Lane,
     entry::{Asked, BalancerEntry, in_milliseconds},
     polled::pause,
 };
@@ -219,9 +220,12 @@ impl BalancerEntry {
     }
 
     /// Records that the cloud answers such calls again. Returns true if the Service waited for
-    /// that: its next call is due.
+    /// that: its next call is due. While a slow lane still makes a call to create or update, that call's own
+    /// answer ends the wait: two calls at a time could each make a load balancer.
     pub(crate) fn answers_again(&mut self, call: CallKind, now: At) -> bool {
-        if self.slow != Some(SlowCall { call, alone: false }) {
+        let slow = self.asked.get(&Lane::Slow);
+        let may_create = slow.is_some_and(|asked| asked.call == CallKind::Ensure);
+        if self.slow != Some(SlowCall { call, alone: false }) || may_create {
             return false;
         }
         self.slow = None;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_base::{At, RetryClass};
-use ccm_cloud::{Cure, LoadBalancer, Phase, Progress, Waiting};
+use ccm_cloud::{CloudError, Cure, ErrorKind, LoadBalancer, Phase, Progress, Waiting};
 use ccm_kube::ApiError;
 use ccm_objects::{Service, ServiceDetails, ServiceIngress, ServicePort};
 
@@ -12,7 +12,7 @@ use crate::{
     machine::{
         Machine,
         effect::{Effect, Lane, Tell, Turn},
-        event::{Answered, CallAnswer, Written},
+        event::{Answered, CallAnswer, Due, Written},
     },
     plan::{Known, Step, status::ID},
 };
@@ -136,5 +136,52 @@ fn what_a_list_lacks_is_not_undone() {
         let says =
             |effect: &Effect| matches!(effect, Effect::Log(_, _, text) if text.contains("lacked"));
         assert!(effects.iter().any(says), "{effects:?}");
+    }
+}
+
+/// Answers a call about this Service that a lane has made.
+fn answered(
+    machine: &mut Machine,
+    (lane, service): (Lane, &Service),
+    answer: Result<Progress<LoadBalancer>, CloudError>,
+    now: At,
+) -> Vec<Effect> {
+    let (name, uid) = (service.key.clone(), service.uid.clone());
+    let answer = CallAnswer::Ensure(Box::new(answer));
+    machine.record_answer(Answered { lane, name, uid, answer }, now)
+}
+
+/// Its first call has taken all its time, so a slow lane makes the second one. While that is under way, the cloud
+/// answers a call about another Service.
+#[test]
+fn a_creation_that_is_under_way_is_not_made_by_another_lane_as_well() {
+    let at = |second: u64| At(Duration::from_secs(1_000_000 + second));
+    let timeout = || Err(CloudError::new(ErrorKind::Timeout, "no answer").that_may_be_done());
+    let is_asked = |effects: &[Effect]| matches!(effects.last(), Some(Effect::Ask(_)));
+    for is_under_way in [true, false] {
+        let (mut machine, one) = (leader(), asking());
+        let other = Service { key: "shop/other".into(), uid: "uid-2".into(), ..one.clone() };
+        for service in [&one, &other] {
+            let due = due(&machine, service.clone());
+            assert!(is_asked(&machine.due(&due, at(0))));
+        }
+        answered(&mut machine, (Lane::Normal, &one), timeout(), at(30));
+        let slow = Due { lane: Lane::Slow, ..due(&machine, one.clone()) };
+        assert!(is_asked(&machine.due(&slow, at(40))));
+        if !is_under_way {
+            answered(&mut machine, (Lane::Slow, &one), timeout(), at(70));
+        }
+        let done = Ok(Progress::Done(LoadBalancer::new("lb-2", "", None)));
+        let effects = answered(&mut machine, (Lane::Normal, &other), done, at(71));
+        let is_back = |effect: &Effect| matches!(effect, Effect::Queue(name, Lane::Normal, Turn::Now(_)) if *name == one.key);
+        assert_eq!(effects.iter().any(is_back), !is_under_way, "{effects:?}");
+        // Its own answer takes it back.
+        if is_under_way {
+            let done = Ok(Progress::Done(LoadBalancer::new("lb-1", "", None)));
+            answered(&mut machine, (Lane::Slow, &one), done, at(72));
+            let slow = Due { lane: Lane::Slow, ..due(&machine, one.clone()) };
+            let effects = machine.due(&slow, at(72));
+            assert!(effects.iter().any(is_back), "{effects:?}");
+        }
     }
 }
