@@ -114,7 +114,7 @@ impl Program for LifecycleCcm {
         let performer = Arc::new(Performer::new(context, &store, &passes));
         let (told, translates, performs) = (door.clone(), translator.clone(), performer.clone());
         let on_change = move |change: Change<Node>| {
-            performs.perform(told.apply(translates.changed(change)));
+            performs.perform(told.apply(translates.change_event(change)));
         };
         let freshness = Watches::new(context).watch(&store, on_change).await;
         own_node::check(context, &store);

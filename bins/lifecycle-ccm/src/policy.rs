@@ -179,7 +179,7 @@ impl Decider {
         match outcome {
             // The window counts from the deletion: it may have waited behind others.
             DeletionOutcome::Done | DeletionOutcome::Uncertain => {
-                self.brake.renew(now, &decision.uid)
+                self.brake.renew(now, &decision.uid);
             }
             // The informer may still show a node that an earlier deletion has deleted.
             _ if record.as_ref().is_some_and(|record| record.answer_was_lost) => {}

@@ -93,7 +93,7 @@ pub(crate) fn told(reports: &Reports, metrics: &LifecycleMetrics, told: &Told) {
         reports.report(node, When::Always, line.with_event(topic, text));
     };
     match (result, &action.write) {
-        (Err(error), _) => failed(reports, action, error),
+        (Err(error), _) => report_failure(reports, action, error),
         (Ok(_), Write::Delete(decision)) => report(text::deleted(&action.node, decision)),
         (Ok(true), Write::Marks(marks)) => text::marked(*marks).for_each(report),
         (Ok(_), Write::Marks(_) | Write::Proof(..)) => {}
@@ -102,7 +102,7 @@ pub(crate) fn told(reports: &Reports, metrics: &LifecycleMetrics, told: &Told) {
 
 /// Reports a failed write. If the node has changed in the meantime, that is not a failure:
 /// lifecycle-ccm looks the node up again.
-fn failed(reports: &Reports, action: &Action, error: &ApiError) {
+fn report_failure(reports: &Reports, action: &Action, error: &ApiError) {
     if matches!(error, ApiError::Conflict | ApiError::NotFound) {
         return postponed(action, error);
     }

@@ -30,7 +30,7 @@ impl Translator {
     }
 
     /// Returns a change of a node. Never blocks.
-    pub(crate) fn changed(&self, change: Change<Node>) -> Event {
+    pub(crate) fn change_event(&self, change: Change<Node>) -> Event {
         // The nodes of the initial list may be older than this process.
         let is_new = matches!(change, Change::Added(_)) && self.store.is_synced();
         match change {

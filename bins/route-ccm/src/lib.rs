@@ -102,9 +102,9 @@ impl Program for RouteCcm {
         let routes = Arc::new(Controller::new(context, store.clone()).await?);
         let watcher = Arc::clone(&routes);
         let on_change = move |change| {
-            watcher.changed(&change);
+            watcher.apply_change(&change);
             if let Some(ipam) = watcher.ipam() {
-                ipam.changed(&change);
+                ipam.apply_change(&change);
             }
         };
         let freshness = Watches::new(context).watch(&store, on_change).await;

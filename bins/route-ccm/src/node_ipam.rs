@@ -209,7 +209,7 @@ impl NodeIpam {
     }
 
     /// Handles a change of a node. The informer calls it on every replica; never blocks.
-    pub(crate) fn changed(&self, change: &Change<Node>) {
+    pub(crate) fn apply_change(&self, change: &Change<Node>) {
         self.tell(intake::event(change));
     }
 

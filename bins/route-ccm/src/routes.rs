@@ -200,8 +200,8 @@ impl Controller {
     }
 
     /// Handles a change of a node. The informer calls it on every replica; never blocks.
-    pub(crate) fn changed(&self, change: &Change<Node>) {
-        self.parts.tell(translate::changed(&self.parts.nodes, change));
+    pub(crate) fn apply_change(&self, change: &Change<Node>) {
+        self.parts.tell(translate::change_event(&self.parts.nodes, change));
     }
 
     /// Starts the work of a term.

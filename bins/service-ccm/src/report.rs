@@ -176,7 +176,9 @@ impl Said {
                 let said = Self::warning("LoadBalancerAddressChanged", change, text);
                 Self { when: Always, ..said }
             }
-            Tell::Failed { call, members, error, pace } => failed(*call, members, error, *pace),
+            Tell::Failed { call, members, error, pace } => {
+                failure_report(*call, members, error, *pace)
+            }
             Tell::Trouble(why) => {
                 let text = format!("Error syncing load balancer: {why}");
                 let said = Self::warning("SyncLoadBalancerFailed", why, text);
@@ -210,7 +212,7 @@ fn gone(id: &str, by: Option<&str>) -> Said {
 }
 
 /// Returns the report that a call to the cloud has failed.
-fn failed(call: CallKind, members: &Decision, error: &CloudError, pace: Pace) -> Said {
+fn failure_report(call: CallKind, members: &Decision, error: &CloudError, pace: Pace) -> Said {
     let (event, text) = match call {
         CallKind::Ensure => (
             "SyncLoadBalancerFailed",

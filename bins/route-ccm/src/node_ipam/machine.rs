@@ -105,7 +105,7 @@ impl Machine {
             }
             Event::Begin(begin) => self.begin(begin, now, effects),
             Event::Changed { before, after } => {
-                self.changed(before.as_deref(), &after, now, effects);
+                self.look_at(before.as_deref(), &after, now, effects);
             }
             Event::Gone(node) => self.gone(&node, now, effects),
             Event::Turn { name, node } => self.turn(name, node, now, effects),

@@ -118,7 +118,7 @@ impl Machine {
     fn take(&mut self, event: Event, now: At, effects: &mut Vec<Effect>) {
         match event {
             Event::Term(term) => self.begin(*term, now),
-            Event::Changed { before, after } => self.changed(before.as_ref(), &after, effects),
+            Event::Changed { before, after } => self.apply_change(before.as_ref(), &after, effects),
             Event::Gone { view, is_marked } => self.gone(&view, is_marked, effects),
             Event::Assigned(view) => self.record_change(&view),
             Event::Pass(pass) => self.pass(&pass, now, effects),

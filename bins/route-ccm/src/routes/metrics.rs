@@ -121,7 +121,7 @@ impl RouteMetrics {
     }
 
     /// Records the end of a change.
-    pub(crate) fn changed(
+    pub(crate) fn count_change(
         &self,
         planned: &Planned,
         result: Result<(), &CloudError>,

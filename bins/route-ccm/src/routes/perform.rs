@@ -174,13 +174,13 @@ impl Performer {
     /// Records that a change was answered.
     fn record_answer(&self, effect: Effect) {
         let Effect::Answered { planned, answer, node, replaces } = effect else { return };
-        self.metrics.changed(&planned, answer.as_ref().map(drop), replaces);
+        self.metrics.count_change(&planned, answer.as_ref().map(drop), replaces);
         match answer {
-            Ok(defect) => report::changed(&planned, replaces, defect.as_deref()),
+            Ok(defect) => report::report_change(&planned, replaces, defect.as_deref()),
             Err(error) if !is_failure(&error) => {
                 tracing::debug!(%error, "{}: listing the table", planned.words());
             }
-            Err(error) => self.reports.failed(&planned, node.as_deref(), &error),
+            Err(error) => self.reports.report_failure(&planned, node.as_deref(), &error),
         }
     }
 }

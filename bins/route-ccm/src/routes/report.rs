@@ -49,7 +49,12 @@ impl RouteReports {
 
     /// Reports that a change has failed. The text does not depend on the attempt, so that events
     /// are aggregated.
-    pub(crate) fn failed(&self, planned: &Planned, node: Option<&Node>, error: &CloudError) {
+    pub(crate) fn report_failure(
+        &self,
+        planned: &Planned,
+        node: Option<&Node>,
+        error: &CloudError,
+    ) {
         let words = planned.words();
         let Some(node) = node else {
             tracing::warn!(target: TARGET, "{words} failed, retrying with back-off: {error}");
@@ -149,7 +154,7 @@ impl RouteReports {
 
 /// Reports that a change is done. `replaces`: the provider replaces routes in one step. `defect`: why the route carries
 /// no traffic yet.
-pub(crate) fn changed(planned: &Planned, replaces: bool, defect: Option<&str>) {
+pub(crate) fn report_change(planned: &Planned, replaces: bool, defect: Option<&str>) {
     let (words, why) = (planned.words(), &planned.why);
     let has_gap = matches!(planned.change, RouteChange::Replace { .. }) && !replaces;
     let gap = if has_gap { ", with a moment without a route" } else { "" };

@@ -19,7 +19,7 @@ const WRITERS: usize = 16;
 const LEFT_OVER: Duration = Duration::from_mins(1);
 
 /// Returns the event for a change of a node.
-pub(crate) fn changed(nodes: &Nodes, change: &Change<Node>) -> Event {
+pub(crate) fn change_event(nodes: &Nodes, change: &Change<Node>) -> Event {
     match change {
         Change::Added(node) => Event::Changed { before: None, after: nodes.view(node) },
         Change::Updated { old, new } => {

@@ -185,7 +185,7 @@ impl BalancerEntry {
     /// Records that a call has failed. `spread` is by how much waits are shortened, so that what
     /// failed together does not come back together. Returns the wait before the call is repeated,
     /// and true if the failure may pass soon.
-    pub(crate) fn failed(
+    pub(crate) fn record_failure(
         &mut self,
         asked: &Asked,
         (error, pace): (CloudError, Pace),

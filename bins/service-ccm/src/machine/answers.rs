@@ -112,7 +112,7 @@ impl Machine {
             }
             Ok(Progress::Lost(loss)) if asked.may_replace => {
                 let what = format!("the provider may replace it, but does not: {}", loss.why);
-                self.failed(lane, asked, CloudError::new(ErrorKind::Malformed, what), now)
+                self.apply_failure(lane, asked, CloudError::new(ErrorKind::Malformed, what), now)
             }
             Ok(Progress::Lost(loss)) => vec![self.lost(asked, loss, now)],
             Err(error) if entry.note_copied(asked, &error) => vec![log(
@@ -122,7 +122,7 @@ impl Machine {
                     "annotation {ID} does not belong to this Service, which gets its own load balancer: {error}"
                 ),
             )],
-            Err(error) => self.failed(lane, asked, error, now),
+            Err(error) => self.apply_failure(lane, asked, error, now),
         });
         self.learn(&service.key);
         if is_timeout {
@@ -239,7 +239,13 @@ impl Machine {
         log(LogLevel::Warn, service, line)
     }
 
-    fn failed(&mut self, lane: Lane, asked: &Asked, error: CloudError, now: At) -> Vec<Effect> {
+    fn apply_failure(
+        &mut self,
+        lane: Lane,
+        asked: &Asked,
+        error: CloudError,
+        now: At,
+    ) -> Vec<Effect> {
         let (service, call, traits) = (&asked.service, asked.call, self.traits());
         let entry = self.balancers.entry(service);
         let error = match call {
@@ -254,7 +260,8 @@ impl Machine {
             effects.extend(self.gone(service, id.to_owned(), None));
         }
         let (pace, entry) = (pace(&error), self.balancers.entry(service));
-        let (wait, may_pass) = entry.failed(asked, (error.clone(), pace), &traits, SPREAD, now);
+        let (wait, may_pass) =
+            entry.record_failure(asked, (error.clone(), pace), &traits, SPREAD, now);
         if call == CallKind::Members && error.kind == ErrorKind::NotFound {
             // A list, or else a full call, shows if the load balancer is gone.
             match traits.lists {

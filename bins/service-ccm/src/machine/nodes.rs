@@ -114,7 +114,7 @@ impl Machine {
         }
         let leaves = nodes.set.members.iter().any(|one| set.get(&one.node) != Some(one));
         let changes = if leaves { &mut nodes.leaves } else { &mut nodes.joins };
-        changes.changed(now, self.parameters.member_update_interval);
+        changes.record_change(now, self.parameters.member_update_interval);
         // The marks are remembered at once, because the node may be gone when its change is passed
         // on.
         nodes.set = Arc::new(NodeSet { marks: set.marks, ..NodeSet::clone(&nodes.set) });

@@ -98,7 +98,7 @@ impl Machine {
                 let why =
                     format!("the API server does not say whether its Service exists: {error}");
                 self.orphans.unconfirmed(now, &orphan.id, why.clone());
-                vec![Effect::TellOrphan(failed(&due.orphan, why))]
+                vec![Effect::TellOrphan(failure_report(&due.orphan, why))]
             }
         }
     }
@@ -139,14 +139,14 @@ impl Machine {
             Err(error) => error,
         };
         let why = format!("it cannot be deleted: {error}");
-        self.orphans.failed(now, &orphan.id, why.clone());
-        effects.push(Effect::TellOrphan(failed(&orphan, why)));
+        self.orphans.record_failure(now, &orphan.id, why.clone());
+        effects.push(Effect::TellOrphan(failure_report(&orphan, why)));
         effects
     }
 }
 
 /// Returns the report that an attempt to delete this load balancer has failed.
-fn failed(orphan: &Orphan, why: String) -> TellOrphan {
+fn failure_report(orphan: &Orphan, why: String) -> TellOrphan {
     TellOrphan::Failed { id: orphan.id.clone(), owner: orphan.owner.to_string().into(), why }
 }
 

@@ -18,7 +18,7 @@ pub struct Debounce {
 
 impl Debounce {
     /// Records a change. Existing changes keep their time.
-    pub fn changed(&mut self, now: At, interval: Duration) {
+    pub fn record_change(&mut self, now: At, interval: Duration) {
         let due = self.last.map_or(now + FIRST, |last| (last + interval).max(now + FIRST));
         self.pending = Some(self.pending.map_or(due, |pending| pending.min(due)));
     }
@@ -50,14 +50,14 @@ mod tests {
     fn the_first_change_waits_a_second_and_the_next_an_interval() {
         let mut debounce = Debounce::default();
         assert_eq!(debounce.due(), None);
-        debounce.changed(at(0), INTERVAL);
-        debounce.changed(at(1), INTERVAL);
+        debounce.record_change(at(0), INTERVAL);
+        debounce.record_change(at(1), INTERVAL);
         assert_eq!(debounce.due(), Some(at(1)), "a later change delays nothing");
         debounce.sent(at(1));
-        debounce.changed(at(2), INTERVAL);
+        debounce.record_change(at(2), INTERVAL);
         assert_eq!(debounce.due(), Some(at(11)));
         debounce.sent(at(11));
-        debounce.changed(at(60), INTERVAL);
+        debounce.record_change(at(60), INTERVAL);
         assert_eq!(debounce.due(), Some(at(61)));
     }
 
@@ -68,7 +68,7 @@ mod tests {
         for tenth in 0..300 {
             let now = At::default() + Duration::from_millis(tenth * 100);
             if tenth < 100 {
-                debounce.changed(now, INTERVAL);
+                debounce.record_change(now, INTERVAL);
             }
             if debounce.due().is_some_and(|due| due <= now) {
                 debounce.sent(now);

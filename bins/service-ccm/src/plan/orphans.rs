@@ -300,7 +300,7 @@ impl Orphans {
     }
 
     /// Records that the call failed; it may have deleted something.
-    pub fn failed(&mut self, now: At, id: &str, why: String) {
+    pub fn record_failure(&mut self, now: At, id: &str, why: String) {
         self.put_off(now, id, why);
         if let Some(orphan) = self.seen.get_mut(id) {
             orphan.is_called = true;

@@ -52,7 +52,7 @@ impl Machine {
     }
 
     /// Looks at a node as it is now. Before the term there is nothing to do: it begins with all nodes.
-    pub(super) fn changed(
+    pub(super) fn look_at(
         &mut self,
         before: Option<&Node>,
         node: &Arc<Node>,

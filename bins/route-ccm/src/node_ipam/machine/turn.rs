@@ -58,7 +58,7 @@ impl Machine {
         }
         match answer {
             Ok(Lookup::Found(instance)) => {
-                self.assign_from_instance(&node, &instance, now, effects)
+                self.assign_from_instance(&node, &instance, now, effects);
             }
             Ok(Lookup::Gone(_)) => {
                 // A new node can register before the cloud shows its instance.

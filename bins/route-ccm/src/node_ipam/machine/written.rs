@@ -41,7 +41,7 @@ impl Machine {
                     }
                 }
             }
-            Err(error) => self.failed(&asked, error, now, effects),
+            Err(error) => self.record_failed_write(&asked, error, now, effects),
         }
     }
 
@@ -78,7 +78,7 @@ impl Machine {
     ) {
         let is_here = |node: &Arc<Node>| self.core.as_ref().is_some_and(|core| core.is_here(node));
         if let Some(later) = node.filter(|node| node.is_later_than(answer) && is_here(node)) {
-            self.changed(Some(answer), &later, now, effects);
+            self.look_at(Some(answer), &later, now, effects);
         }
     }
 
@@ -110,7 +110,7 @@ impl Machine {
         ]);
     }
 
-    fn failed(
+    fn record_failed_write(
         &mut self,
         node: &Arc<Node>,
         error: Option<ApiError>,

@@ -12,7 +12,7 @@ use ccm_objects::ObjectRef;
 use ccm_runtime::explain::{Explanation, NOTHING, ObjectState, moment};
 use ipnet::IpNet;
 
-use self::{changes::failed, whose::there};
+use self::{changes::explain_failure, whose::there};
 use super::{Machine, Pass};
 use crate::{
     networks::network,
@@ -310,7 +310,7 @@ impl Machine {
         match (lack.source, self.planner.failures.get(cidr)) {
             (LackSource::Node, _) => of_node_ccm(lack, view),
             (LackSource::Change, Some(failure)) => {
-                failed(&format!("the change of the route of {cidr}"), failure, about)
+                explain_failure(&format!("the change of the route of {cidr}"), failure, about)
             }
             _ if lack.has_failed => {
                 let fix =

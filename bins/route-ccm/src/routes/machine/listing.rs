@@ -133,7 +133,8 @@ impl Listing {
                 self.table.replace(table).is_none()
             }
             Err(error) => {
-                self.list_at = now + self.failed.failed(now, &RETRY, error.class()).min(period);
+                self.list_at =
+                    now + self.failed.record_failure(now, &RETRY, error.class()).min(period);
                 self.error = Some(error);
                 false
             }

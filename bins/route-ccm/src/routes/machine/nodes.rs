@@ -13,7 +13,7 @@ use crate::routes::plan::{
 
 impl Machine {
     /// Records that a node is new, or has changed.
-    pub(super) fn changed(
+    pub(super) fn apply_change(
         &mut self,
         before: Option<&NodeView>,
         after: &NodeView,
@@ -44,7 +44,7 @@ impl Machine {
         if !matters(old, new) && !is_left_out_anew {
             return false;
         }
-        self.former.changed(before, after);
+        self.former.record_change(before, after);
         // A changed condition does not repair the route, so the pause after its failure continues.
         if has_moved(old, new) || is_left_out_anew {
             self.record_change(after);

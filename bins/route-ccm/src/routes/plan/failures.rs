@@ -85,7 +85,7 @@ impl Failures {
         kind: Option<ErrorKind>,
     ) {
         let mut retry = self.failures.get(&destination).map(|last| last.retry).unwrap_or_default();
-        retry.failed(now, &WAITS, class);
+        retry.record_failure(now, &WAITS, class);
         let failure = Failure { retry, error, kind };
         self.failures.insert(destination, failure);
     }

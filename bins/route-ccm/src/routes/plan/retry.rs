@@ -16,7 +16,7 @@ pub struct Retry {
 
 impl Retry {
     /// Records one more failure. Returns the wait before the next attempt.
-    pub fn failed(&mut self, now: At, waits: &Waits, class: RetryClass) -> Duration {
+    pub fn record_failure(&mut self, now: At, waits: &Waits, class: RetryClass) -> Duration {
         self.times = self.times.saturating_add(1);
         let wait = waits.after(class, self.times);
         self.at = now + wait;
@@ -51,7 +51,7 @@ mod tests {
             (157, RetryClass::Retry, 197),
             (197, RetryClass::Permanent, 497),
         ] {
-            retry.failed(at(now), &waits, class);
+            retry.record_failure(at(now), &waits, class);
             assert_eq!(retry.at, at(expect), "{class:?}");
             assert!(!retry.is_due(at(expect - 1)) && retry.is_due(at(expect)));
         }

@@ -133,7 +133,7 @@ impl Former {
     }
 
     /// Records that a node has changed.
-    pub fn changed(&mut self, before: &NodeView, after: &NodeView) {
+    pub fn record_change(&mut self, before: &NodeView, after: &NodeView) {
         let lost = targets_of(before).filter(|target| !is_target(target, after));
         self.remember(lost, before, false);
     }

@@ -440,7 +440,7 @@ fn a_node_that_moves_is_replaced_within_the_budget() {
         let mut before = Node::clone(&after.node);
         before.addresses = vec![Address::new("InternalIP", format!("10.0.1.{number}"))];
         let before = NodeView { node: Arc::new(before), ..after.clone() };
-        world.former.changed(&before, after);
+        world.former.record_change(&before, after);
     }
     assert_eq!(world.settle(at(0)).len(), 6);
     assert_eq!(world.plan(at(1)).counts.held, 53);
@@ -488,7 +488,7 @@ fn a_node_without_address_keeps_its_route() {
     bare.addresses.clear();
     let before = view.clone();
     view.node = Arc::new(bare);
-    world.former.changed(&before, &view);
+    world.former.record_change(&before, &view);
     world.nodes = vec![view];
     assert_eq!(world.settle(at(0)), NOTHING);
     let plan = world.plan(at(0));

@@ -222,7 +222,7 @@ fn an_attempt_that_fails_is_repeated_with_back_off() {
     let mut now = at(15);
     for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
         assert_eq!(due(&mut orphans, now), ["lb-1"], "{now}");
-        orphans.failed(now, "lb-1", "no".to_owned());
+        orphans.record_failure(now, "lb-1", "no".to_owned());
         let verdict = verdicts(&mut orphans, now, RULES).remove("lb-1").unwrap();
         now = now + Duration::from_mins(minutes);
         assert_eq!(verdict, OrphanVerdict::Failed("no".to_owned(), now));

@@ -27,7 +27,7 @@ impl Machine {
             let next = format!("a call to the cloud is under way, {}", since(sent, about.now));
             let sent = moment(sent, about.now);
             return Some(match failure {
-                Some(failure) => Explanation { next, ..failed(&what(), failure, about) },
+                Some(failure) => Explanation { next, ..explain_failure(&what(), failure, about) },
                 None => {
                     let cause = format!(
                         "the change of the route of {destination} was sent {sent}, and the cloud has not answered yet"
@@ -53,7 +53,7 @@ impl Machine {
                 "raise the quota of the cloud's route table, or remove routes that are not needed; a deleted route of this cluster also makes room",
             ),
             Some(Held::Retry(_)) | None => match failure {
-                Some(failure) => failed(&named(planned), failure, about),
+                Some(failure) => explain_failure(&named(planned), failure, about),
                 None => self.due(planned),
             },
         })
@@ -140,7 +140,7 @@ fn named(planned: &Planned) -> String {
 }
 
 /// Explains a change whose last attempt has failed.
-pub(super) fn failed(what: &str, failure: &Failure, about: &About<'_>) -> Explanation {
+pub(super) fn explain_failure(what: &str, failure: &Failure, about: &About<'_>) -> Explanation {
     let Failure { retry, error, kind } = failure;
     let times = if retry.times == 1 { "once" } else { &*format!("{} times in a row", retry.times) };
     let mut explanation = match kind {

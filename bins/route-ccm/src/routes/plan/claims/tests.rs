@@ -62,7 +62,7 @@ fn says(world: &mut World, number: u8, addresses: &[u8]) {
     after.addresses =
         addresses.iter().map(|last| Address::new("InternalIP", format!("10.0.0.{last}"))).collect();
     let after = NodeView { node: Arc::new(after), ..before.clone() };
-    world.former.changed(&before, &after);
+    world.former.record_change(&before, &after);
     world.nodes[place] = after;
 }
 

@@ -273,7 +273,7 @@ fn ours_to_an_old_address_of_the_node_stays_beside_a_foreign_one() {
     world.traits.several_targets = true;
     let mut before = Node::clone(&after.node);
     before.addresses = vec![Address::new("InternalIP", "10.0.1.1")];
-    world.former.changed(&NodeView { node: Arc::new(before), ..after.clone() }, &after);
+    world.former.record_change(&NodeView { node: Arc::new(before), ..after.clone() }, &after);
     world.planner.record_answers(at(0), vec![(other, Ok(TargetState::Exists))], &[]);
     assert_eq!(world.due(at(1)), NOTHING, "it may be the only one that still works");
 }

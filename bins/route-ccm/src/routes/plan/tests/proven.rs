@@ -102,7 +102,7 @@ fn an_old_address_that_is_gone_is_left_at_once() {
     for (number, after) in (1..7).zip(&nodes) {
         let mut before = Node::clone(&after.node);
         before.addresses = vec![Address::new("InternalIP", format!("10.0.1.{number}"))];
-        world.former.changed(&NodeView { node: Arc::new(before), ..after.clone() }, after);
+        world.former.record_change(&NodeView { node: Arc::new(before), ..after.clone() }, after);
     }
     assert_eq!(world.settle(at(0)).len(), 3);
     for time in [1, 61] {

@@ -15,7 +15,7 @@ fn moved() -> World {
     for (number, after) in (1..9).zip(&nodes) {
         let mut before = Node::clone(&after.node);
         before.addresses = vec![Address::new("InternalIP", format!("10.0.1.{number}"))];
-        world.former.changed(&NodeView { node: Arc::new(before), ..after.clone() }, after);
+        world.former.record_change(&NodeView { node: Arc::new(before), ..after.clone() }, after);
     }
     world
 }

@@ -78,7 +78,7 @@ fn a_route_that_stands_is_kept_and_moved() {
         after.provider_id = Some("sim://i-55".into());
         let id = ccm_cloud::ProviderId::parse("sim://i-55").ok();
         let after = NodeView { node: after.into(), id, left_out: None };
-        world.former.changed(&before, &after);
+        world.former.record_change(&before, &after);
         world.nodes.push(after);
         let done = world.settle(at(2));
         assert_eq!(done, ["replace 10.120.128.0/17 of n5: sim://i-5 -> sim://i-55"], "{most:?}");
