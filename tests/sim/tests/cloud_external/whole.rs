@@ -18,6 +18,11 @@ use crate::{
     place::{Wire, call},
 };
 
+/// The kinds of errors of all calls: only a change of a route may be `Pending`.
+fn usual_kinds() -> Vec<ErrorKind> {
+    ErrorKind::ALL.iter().copied().filter(|kind| *kind != ErrorKind::Pending).collect()
+}
+
 fn pick(random: &mut StdRng, most: usize) -> String {
     random.random_range(0..most).to_string()
 }
@@ -69,7 +74,8 @@ async fn the_transport_does_not_change_answers() {
         for number in 0..random.random_range(0..60) {
             wire.sim.add(instance(&mut random, number));
         }
-        let kind = ErrorKind::ALL[usize::try_from(seed).unwrap() % ErrorKind::ALL.len()];
+        let all = usual_kinds();
+        let kind = all[usize::try_from(seed).unwrap() % all.len()];
         let error = CloudError::new(kind, format!("words of {seed}")).with_request_id("r");
         wire.sim.faults().clear();
         wire.sim
@@ -148,7 +154,7 @@ async fn errors_arrive_whole() {
     let instances = wire.cloud.instances().unwrap().unwrap();
     let nodes = [0, 1].map(|number| NodeIdentity::named(format!("node-{number:05}")));
     let web = [wanted("web")];
-    for kind in ErrorKind::ALL.iter().copied() {
+    for kind in usual_kinds() {
         let bare =
             CloudError::new(kind, format!("the cloud's words about {kind}, ünïcödé included"));
         let rich =
@@ -177,6 +183,10 @@ async fn errors_arrive_whole() {
             wire.sim.faults().clear();
         }
     }
+    let pending = CloudError::new(ErrorKind::Pending, "the cloud works on it");
+    let trouble = Trouble::Fail(pending.clone());
+    wire.sim.faults().add(Fault::new(FaultEffect::Routes(Vec::new(), trouble)));
+    assert_eq!(apply(&wire.cloud, &[create(1)], None, call()).await, [Err(pending)]);
     assert!(wire.sim.balancers().all().is_empty() && wire.sim.router().is_empty());
 }
 
