@@ -7,7 +7,7 @@ use ccm_cloud::{
     CloudError, ErrorKind, LoadBalancer, LoadBalancerTraits, Members, MembersSet, Owner, Phase,
     Waiting,
 };
-use ccm_controller::queue::Pace;
+use ccm_controller::{queue::Pace, repeats::Repeated};
 use ccm_objects::Service;
 use sha2::{Digest as _, Sha256};
 
@@ -15,12 +15,15 @@ use super::{
     RETRY,
     effect::Lane,
     entry::{Asked, BalancerEntry, in_milliseconds},
-    polled::pause,
+    polled::pause_of_calls,
 };
 use crate::plan::{
     CallKind, Failed, Known, Pending, copied, eligible::NodeSet, hangs::SlowCall, named, repeated,
     replaced, status::ingress,
 };
+
+/// How long the cloud may work on a load balancer without an ID before each further step counts.
+const LASTING: Duration = Duration::from_mins(10);
 
 impl BalancerEntry {
     /// Records that the cloud has carried out a call.
@@ -29,9 +32,9 @@ impl BalancerEntry {
         self.state.failed.retain(|failed| failed.call != call);
     }
 
-    /// Returns true if a list lacked the load balancer that this answer shows: the call was not allowed to
-    /// make another one.
-    pub(crate) fn was_unlisted(&self, asked: &Asked) -> bool {
+    /// Returns true if the answer to this call may show the load balancer that a list lacked: the call is not
+    /// allowed to make another one.
+    pub(crate) fn may_be_unlisted(&self, asked: &Asked) -> bool {
         asked.call == CallKind::Ensure && !asked.may_replace && self.state.known == Known::Absent
     }
 
@@ -115,7 +118,7 @@ impl BalancerEntry {
     }
 
     /// Records that the cloud works on a call. `owner` is the owner of the load balancer. Returns
-    /// true if the cloud repeats a step whose result does not last; and, if the Service gets another
+    /// the step that the cloud repeats because its result does not last; and, if the Service gets another
     /// load balancer, the IDs of the previous and the new one.
     pub(crate) fn in_progress(
         &mut self,
@@ -123,7 +126,7 @@ impl BalancerEntry {
         waiting: Waiting,
         owner: Owner,
         now: At,
-    ) -> (bool, Option<(String, String)>) {
+    ) -> (Option<Repeated>, Option<(String, String)>) {
         let earlier = self.state.pending.take().filter(|last| last.call == Some(asked.call));
         let Waiting { what, check_after, id, changed, .. } = waiting.clone();
         self.sent(asked.call);
@@ -133,14 +136,14 @@ impl BalancerEntry {
         let is_named = id.is_some() || self.state.id().is_some();
         let check_after = match is_named {
             true => check_after,
-            false => pause(check_after, now.since(since)),
+            false => pause_of_calls(check_after, now.since(since)),
         };
         // Without this count service-ccm would repeat a step without end that the cloud does not keep.
-        // A load balancer that does not have an ID yet does not show whether the cloud keeps it.
-        let is_step_again = changed
-            && is_named
-            && asked.call == CallKind::Ensure
-            && repeated::step_made(&mut self.state.repeats, now, &what, asked.digest());
+        // A load balancer that does not have an ID yet does not show soon whether the cloud keeps it.
+        let counts = is_named || now.since(since) >= LASTING;
+        let is_step = changed && counts && asked.call == CallKind::Ensure;
+        let step = is_step
+            .then(|| repeated::step_made(&mut self.state.repeats, now, &what, asked.digest()));
         let made = id.clone().filter(|_| asked.call == CallKind::Ensure);
         let replaced = made.and_then(|id| Some((self.replaced(&asked.service, &id)?, id)));
         self.state.failed.retain(|failed| failed.call != asked.call);
@@ -159,7 +162,7 @@ impl BalancerEntry {
             balancer.phase = Phase::Pending(waiting);
             self.state.known = Known::There(Box::new(balancer));
         }
-        (is_step_again, replaced)
+        (step.flatten(), replaced)
     }
 
     /// Records that the members of a call may have arrived, even if its answer is an error.
@@ -220,12 +223,11 @@ impl BalancerEntry {
     }
 
     /// Records that the cloud answers such calls again. Returns true if the Service waited for
-    /// that: its next call is due. While a slow lane still makes a call to create or update, that call's own
-    /// answer ends the wait: two calls at a time could each make a load balancer.
+    /// that: its next call is due. While a slow lane still makes a call, that call's own answer ends the wait: of
+    /// two calls at a time, each could make a load balancer, or one could delete what the other has made.
     pub(crate) fn answers_again(&mut self, call: CallKind, now: At) -> bool {
-        let slow = self.asked.get(&Lane::Slow);
-        let may_create = slow.is_some_and(|asked| asked.call == CallKind::Ensure);
-        if self.slow != Some(SlowCall { call, alone: false }) || may_create {
+        let is_under_way = self.asked.contains_key(&Lane::Slow);
+        if self.slow != Some(SlowCall { call, alone: false }) || is_under_way {
             return false;
         }
         self.slow = None;

@@ -6,7 +6,10 @@ use ccm_base::{At, Backoff, RetryClass};
 use ccm_cloud::{
     AbsenceProof, CloudError, ErrorKind, LoadBalancer, Loss, MembersSet, Phase, Progress, Waiting,
 };
-use ccm_controller::queue::{LONG_RETRY, Pace, Priority};
+use ccm_controller::{
+    queue::{LONG_RETRY, Pace, Priority},
+    repeats::Repeated,
+};
 use ccm_objects::{Service, Shared as Name};
 
 use super::{
@@ -19,7 +22,9 @@ use super::{
 use crate::plan::{
     CallKind, Known,
     front_end::owner,
-    of_adoption, of_name, repeated, shown_id,
+    of_adoption, of_name,
+    repeated::{self, UNLISTED},
+    shown_id,
     status::{ID, has_address},
 };
 
@@ -31,10 +36,6 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// The wait for the next call about items that were not sent because other items took the time of
 /// the last call.
 const UNSENT: Backoff = Backoff { first: SHORTEST, longest: Duration::from_secs(10) };
-
-/// Nothing has undone the last call then, so this one does not repeat it.
-const UNLISTED: &str =
-    "the cloud's list lacked its load balancer, and the answer to a call shows it";
 
 /// The load balancer after an answer that has carried something out.
 type Apply<T> = fn(&mut Machine, &Asked, T, At) -> Vec<Effect>;
@@ -92,10 +93,10 @@ impl Machine {
         effects.extend(match answer {
             Ok(Progress::Done(value)) => {
                 entry.done(asked.call);
-                let was_unlisted = entry.was_unlisted(asked);
+                let may_be_unlisted = entry.may_be_unlisted(asked);
                 let mut effects = done(self, asked, value, now);
                 effects.push(Effect::queue(lane, service, Turn::Well));
-                effects.extend(self.confirmed_again(asked, was_unlisted, now));
+                effects.extend(self.confirmed_again(asked, may_be_unlisted, now));
                 effects.extend(self.report_done(asked, now));
                 effects
             }
@@ -167,12 +168,19 @@ impl Machine {
         proof.kept.map(|kept| tell(&asked.service, Tell::Kept(kept))).into_iter().collect()
     }
 
-    /// Records a call that has ended well, unless it shows only that a list lacked the load balancer.
-    fn confirmed_again(&mut self, asked: &Asked, was_unlisted: bool, now: At) -> Option<Effect> {
-        match was_unlisted {
-            true => Some(log(LogLevel::Warn, &asked.service, UNLISTED.to_owned())),
-            false => self.called(asked, now),
+    /// Records a call that has ended well. If it shows only that a list lacked the load balancer, nothing has
+    /// undone the last one.
+    fn confirmed_again(&mut self, asked: &Asked, may_be_unlisted: bool, now: At) -> Option<Effect> {
+        let Asked { service, step, members, .. } = asked;
+        let state = &mut self.balancers.entry(service).state;
+        if !may_be_unlisted || state.id() != service.annotation(ID) {
+            return self.called(asked, now);
         }
+        let repeated = repeated::unlisted(&mut state.repeats, now, step, service, members);
+        Some(match repeated {
+            Some(_) => tell(service, Tell::Trouble(UNLISTED.to_owned())),
+            None => log(LogLevel::Warn, service, UNLISTED.to_owned()),
+        })
     }
 
     /// Records a call that the provider has confirmed, and reports it if it does not last.
@@ -222,10 +230,18 @@ impl Machine {
     fn in_progress(&mut self, asked: &Asked, waiting: Waiting, now: At) -> Vec<Effect> {
         let service = &asked.service;
         let owner = owner(service, &self.cluster);
-        let (is_step_again, replaced) =
-            self.balancers.entry(service).in_progress(asked, waiting, owner, now);
+        let entry = self.balancers.entry(service);
+        let (step, replaced) = entry.in_progress(asked, waiting, owner, now);
+        let is_named = entry.state.id().is_some();
         let gone = replaced.map(|(id, by)| self.gone(service, id, Some(by))).unwrap_or_default();
-        let called = if is_step_again { self.called(asked, now) } else { None };
+        let called = step.and_then(|step| match is_named {
+            true => self.called(asked, now),
+            // Its calls already have growing pauses.
+            false => {
+                let kind = <&str>::from(asked.call).into();
+                Some(tell(service, Tell::Repeated(Repeated { kind, ..step })))
+            }
+        });
         gone.into_iter().chain(called).chain([Effect::Wake(Task::Poll)]).collect()
     }
 

@@ -1,6 +1,6 @@
 //! A Service is due: decides what is done next for it.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use ccm_base::At;
 use ccm_cloud::{CloudError, ErrorKind};
@@ -11,6 +11,7 @@ use super::{
     Machine, RETRY,
     effect::{Effect, Lane, PlanPage, Task, Tell, Turn, Write},
     event::Due,
+    last_plan::LastPlan,
     page,
     planned::Planned,
 };
@@ -18,6 +19,7 @@ use crate::plan::{
     CallKind, Plan, RELEASE_APPROVED, Step,
     evidence::INSTANCE,
     not_offered, protection,
+    reason::{PROVISIONING, Reason},
     repeated::that_may_be_written,
     status::{DIGEST, ID, StatusPatch},
 };
@@ -57,6 +59,7 @@ impl Machine {
             }
             effects.extend(planned.reads_members.then_some(Effect::Wake(Task::Audit)));
             self.show(service, &planned, &mut effects);
+            effects.extend(self.repaired(service, &planned.last_plan));
             let Plan::Next(step) = &planned.plan else {
                 if self.balancers.entry(service).ends_wait(now) {
                     continue;
@@ -133,6 +136,16 @@ impl Machine {
         say(planned.trouble.clone().map(Tell::Trouble));
         let refused = Some(&last.refused).filter(|all| !all.is_empty());
         say(refused.cloned().map(Tell::Refused));
+    }
+
+    /// Reports the end of a creation or a change that had failed, once the load balancer is good.
+    fn repaired(&mut self, service: &Arc<Service>, last: &LastPlan) -> Option<Effect> {
+        let is_good = last.condition(PROVISIONING).is_some_and(|(reason, _)| {
+            matches!(reason, Reason::Provisioned | Reason::PartlyProvisioned)
+        });
+        let entry = self.balancers.entry(service);
+        let has_ended = is_good && entry.asked.is_empty() && mem::take(&mut entry.is_announced);
+        has_ended.then(|| tell(service, Tell::Ensured))
     }
 
     /// Makes the next step.

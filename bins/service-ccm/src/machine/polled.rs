@@ -12,6 +12,9 @@ use crate::plan::{CallKind, Known, Pending, eligible::NodeSet};
 /// The bounds of the wait before the next look at one load balancer.
 const SHORTEST: Duration = Duration::from_millis(200);
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
+/// The longest wait before the next call about a load balancer that no list shows, unless the provider asks for
+/// a longer one: a call costs more than a list.
+const LONGEST_OF_CALLS: Duration = Duration::from_mins(5);
 
 impl BalancerEntry {
     /// Returns when to look at it again, if the cloud works on it.
@@ -128,6 +131,12 @@ impl BalancerEntry {
 /// long: what takes long is looked at less often.
 pub(super) fn pause(asked: Duration, age: Duration) -> Duration {
     in_milliseconds(asked.max(age / 8)).clamp(SHORTEST, LONGEST)
+}
+
+/// Returns the wait before the next call about a load balancer that no list shows, on which the cloud has worked
+/// for this long.
+pub(super) fn pause_of_calls(asked: Duration, age: Duration) -> Duration {
+    in_milliseconds(asked.max((age / 8).min(LONGEST_OF_CALLS)))
 }
 
 #[cfg(test)]

@@ -22,6 +22,9 @@ const ANNOTATIONS: &str = "annotations";
 const CONTROLLER: &str = "controller";
 /// The kind of a step of a call begins with this.
 const STEP: &str = "step ";
+/// The kind of a call that shows only that a list was wrong, in words.
+pub(crate) const UNLISTED: &str =
+    "the cloud's list lacked its load balancer, and the answer to a call shows it";
 
 /// Returns true if the finalizer may be added or removed now.
 pub(super) fn may_set_finalizer(repeats: &Repeats, now: At, is_there: bool) -> bool {
@@ -42,15 +45,22 @@ pub(super) fn may_call(
     members: &Decision,
 ) -> bool {
     step.call().is_none_or(|call| {
-        repeats.check(now, call.into(), || content(step, service, &members.members)).is_ok()
+        [call.into(), UNLISTED].into_iter().all(|kind| {
+            repeats.check(now, kind, || content(step, service, &members.members)).is_ok()
+        })
     })
 }
 
-/// Records a step of a configuration, in the cloud's words. Returns true if the step was made so
-/// often that the cloud evidently does not keep it.
-pub fn step_made(repeats: &mut Repeats, now: At, what: &str, digest: Option<Digest>) -> bool {
+/// Records a step of a configuration, in the cloud's words. Returns it if it was made so often that the cloud
+/// evidently does not keep it.
+pub fn step_made(
+    repeats: &mut Repeats,
+    now: At,
+    what: &str,
+    digest: Option<Digest>,
+) -> Option<Repeated> {
     let content = Content::digest(&digest.map(|digest| (digest.version, digest.hash)));
-    repeats.made(now, format!("{STEP}{what}"), content).is_some()
+    repeats.made(now, format!("{STEP}{what}"), content)
 }
 
 /// Returns true if this kind of a repeated write is a call to the cloud, or a step of one.
@@ -67,6 +77,17 @@ pub fn called(
     members: &Decision,
 ) -> Option<Repeated> {
     repeats.made(now, <&str>::from(step.call()?), content(step, service, &members.members))
+}
+
+/// Records a call that shows only that a list lacked the load balancer. Returns it if that is repeated.
+pub fn unlisted(
+    repeats: &mut Repeats,
+    now: At,
+    step: &Step,
+    service: &Service,
+    members: &Decision,
+) -> Option<Repeated> {
+    repeats.made(now, UNLISTED, content(step, service, &members.members))
 }
 
 /// Returns the part of a change of the status that may be written now: a field that another client

@@ -178,13 +178,11 @@ fn ingress_from_wire(wire: proto::Ingress) -> Result<Ingress, CloudError> {
 /// Returns a remark. Characters that a reason cannot have are left out of its reason.
 fn note_from_wire(wire: proto::Note) -> Note {
     let proto::Note { reason, message, warning } = wire;
+    let reason = reason.unwrap_or_default();
     let reason: String =
-        reason.iter().flat_map(|reason| reason.chars()).filter(|c| c.is_alphanumeric()).collect();
+        reason.chars().filter(|c| c.is_alphanumeric()).take(LONGEST_REASON).collect();
     Note {
-        reason: match one_line(&reason, LONGEST_REASON) {
-            reason if reason.is_empty() => "ProviderNote".to_owned(),
-            reason => reason,
-        },
+        reason: if reason.is_empty() { "ProviderNote".to_owned() } else { reason },
         message: line(message).unwrap_or_default(),
         warning: warning == Some(true),
     }

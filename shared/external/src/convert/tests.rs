@@ -44,6 +44,8 @@ fn a_remark_whose_reason_is_not_one_word_is_kept() {
         ("PartNotManaged", "PartNotManaged"),
         ("not-managed yet", "notmanagedyet"),
         (" ", "ProviderNote"),
+        // Without an ellipsis at the end.
+        (&"Long".repeat(50), &"Long".repeat(32)),
     ] {
         let note = proto::Note {
             reason: Some(reason.to_owned()),

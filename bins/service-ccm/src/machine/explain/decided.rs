@@ -14,7 +14,7 @@ use crate::{
     plan::{
         ADOPT, Known, RELEASE_APPROVED,
         reason::{PROVISIONING, Reason, SERVING},
-        repeated,
+        repeated::{self, UNLISTED},
     },
 };
 
@@ -109,6 +109,11 @@ fn not_written(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
         return Some(Explanation::new(state, cause, fix));
     }
     let repeated = entry.state.repeats.waiting(about.now).min_by_key(|one| one.wait)?;
+    if repeated.kind == UNLISTED {
+        let fix =
+            "ask the operator of the cloud, or the maker of the provider, why the list lacks it";
+        return Some(Explanation::new(ObjectState::Blocked, UNLISTED, fix));
+    }
     let fix = match repeated::is_call(&repeated.kind) {
         true => {
             "find in the cloud why it does not last: `there` says how the load balancer is; another client undoes it, or the cloud fails to make it"
@@ -117,13 +122,7 @@ fn not_written(about: About<'_>, entry: &BalancerEntry) -> Option<Explanation> {
             "find out who undoes it: another controller, an admission webhook or policy (kubectl get service -o yaml --show-managed-fields)"
         }
     };
-    let next = format!(
-        "the write {} is made again {}",
-        repeated.kind,
-        moment(about.now + repeated.wait, about.now)
-    );
-    let told = Explanation::new(ObjectState::Blocked, repeated.to_string(), fix);
-    Some(Explanation { next, ..told })
+    Some(Explanation::new(ObjectState::Blocked, repeated.to_string(), fix))
 }
 
 /// Explains work of the cloud, a call that is under way, or a call that is repeated soon.
