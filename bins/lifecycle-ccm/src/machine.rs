@@ -121,7 +121,7 @@ impl ccm_controller::machine::Machine for Machine {
         match event {
             Event::Parameters(parameters) => self.parameters = *parameters,
             Event::TermBegins(left) => {
-                self.nodes.mark_replaced(left.replaced);
+                self.nodes.replaced.extend(left.replaced);
                 self.decider = Decider::resume(now, left.deleted);
             }
             Event::Approved(approval) => {

@@ -59,7 +59,5 @@ mod takeover;
 mod troubles;
 #[path = "whole/unfinished.rs"]
 mod unfinished;
-#[path = "whole/without.rs"]
-mod without;
 #[path = "whole/world.rs"]
 mod world;

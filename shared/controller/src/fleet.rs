@@ -1,12 +1,13 @@
 //! Notices what is odd about the nodes as a whole: each of them may look fine, and the program has
 //! nothing to do because it looks at the wrong cloud.
 
-use std::{collections::BTreeSet, fmt, mem, sync::Arc};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
 use ccm_base::message::one_line;
 use ccm_cloud::{Claim, Cloud};
 use ccm_objects::Node;
 use ccm_runtime::health::Condition;
+use strum::Display;
 
 use crate::instances;
 
@@ -17,19 +18,23 @@ const SCHEME: usize = 32;
 const FIRST: usize = 400;
 
 /// An oddity of the nodes of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
 pub enum Oddity {
     /// Most nodes belong to another provider.
+    #[strum(
+        to_string = "{nodes} of {of} nodes have provider IDs of {schemes}; is its cloud controller still on?"
+    )]
     OtherProvider {
         /// The number of such nodes.
         nodes: usize,
         /// The number of all nodes.
         of: usize,
         /// The schemes of their provider IDs.
-        schemes: BTreeSet<String>,
+        schemes: String,
     },
     /// Most nodes have this provider's scheme, but are in a part of the cloud that it does not
     /// serve.
+    #[strum(to_string = "{nodes} of {of} nodes are not served here; the first: {first}")]
     OtherPart {
         /// The number of such nodes.
         nodes: usize,
@@ -39,32 +44,11 @@ pub enum Oddity {
         first: String,
     },
     /// The cloud knows the instance of no initialised node.
+    #[strum(to_string = "0 of {of} initialised nodes found: wrong project, region or credentials?")]
     NoneFound {
         /// The number of initialised nodes.
         of: usize,
     },
-}
-
-impl fmt::Display for Oddity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OtherProvider { nodes, of, schemes } => {
-                let schemes: Vec<_> = schemes.iter().map(String::as_str).collect();
-                let schemes = schemes.join(", ");
-                write!(
-                    f,
-                    "{nodes} of {of} nodes have provider IDs of {schemes}; is its cloud controller still on?"
-                )
-            }
-            Self::OtherPart { nodes, of, first } => {
-                write!(f, "{nodes} of {of} nodes are not served here; the first: {first}")
-            }
-            Self::NoneFound { of } => write!(
-                f,
-                "0 of {of} initialised nodes found: wrong project, region or credentials?"
-            ),
-        }
-    }
 }
 
 impl Oddity {
@@ -96,7 +80,8 @@ impl Oddity {
             let first = one_line(&format!("provider ID {id} {}", why(id)), FIRST);
             return Some(Self::OtherPart { nodes: count, of, first });
         }
-        Some(Self::OtherProvider { nodes: count, of, schemes: others })
+        let schemes = Vec::from_iter(others).join(", ");
+        Some(Self::OtherProvider { nodes: count, of, schemes })
     }
 
     /// Judges the cloud's answers about `of` initialised nodes, of which it knows this many.

@@ -143,7 +143,9 @@ impl Item for proto::PreviewLoadBalancersItem {
 
     fn answer(self, _: &Arc<[Member]>) -> Result<Vec<String>, CloudError> {
         match self.answer {
-            Some(previewed::Answer::Changes(changes)) => Ok(changes_from_wire(&changes)),
+            Some(previewed::Answer::Changes(changes)) => {
+                Ok(lines(&changes.lines).take(MAX_CHANGES).collect())
+            }
             Some(previewed::Answer::Error(error)) => Err(error.into()),
             None => Err(malformed("the provider's preview is empty")),
         }
@@ -152,10 +154,6 @@ impl Item for proto::PreviewLoadBalancersItem {
 
 fn elsewhere<T>(wire: proto::Elsewhere) -> Progress<T> {
     Progress::Elsewhere(one_line(&wire.reason.unwrap_or_default(), LONGEST_LINE))
-}
-
-fn changes_from_wire(wire: &proto::Changes) -> Vec<String> {
-    lines(&wire.lines).take(MAX_CHANGES).collect()
 }
 
 /// Implements a batched method: refuses all items of an owner but the first, because the parts of a

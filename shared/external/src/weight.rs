@@ -4,12 +4,9 @@
 //! answer says little about its size. The size is added up field by field, as an upper limit: the
 //! message takes less.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use prost::Message as _;
@@ -24,6 +21,8 @@ pub const MOST_OF_ITEM: usize = 8 << 20;
 
 /// The maximum size of an answer about a node, in bytes. Controllers keep one for each node.
 pub const MOST_OF_NODE: usize = 64 << 10;
+
+const MIB: usize = 1 << 20;
 
 /// The size of an allocation without its content.
 const ALLOCATION: usize = 32;
@@ -70,39 +69,24 @@ impl Answer {
 }
 
 /// The reason why an answer is not decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The answer is longer than this number of bytes.
+    #[error("an answer of the provider is longer than {} MiB", .0 / MIB)]
     Long(usize),
     /// With this answer, the answers to a call take more than [`MOST`].
+    #[error("the provider's answers take more than {} MiB of memory", MOST / MIB)]
     Heavy,
     /// The message takes more than [`MOST_OF_ITEM`].
+    #[error(
+        "the provider's answer about one object takes more than {} MiB of memory",
+        MOST_OF_ITEM / MIB
+    )]
     HeavyItem,
     /// The bytes are not a message.
+    #[error("the provider's answer is not a message of the protocol")]
     Broken,
 }
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MIB: usize = 1 << 20;
-        match self {
-            Self::Long(most) => {
-                write!(f, "an answer of the provider is longer than {} MiB", most / MIB)
-            }
-            Self::Heavy => {
-                write!(f, "the provider's answers take more than {} MiB of memory", MOST / MIB)
-            }
-            Self::HeavyItem => write!(
-                f,
-                "the provider's answer about one object takes more than {} MiB of memory",
-                MOST_OF_ITEM / MIB
-            ),
-            Self::Broken => f.write_str("the provider's answer is not a message of the protocol"),
-        }
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// Counts the memory of the answers to one call of a controller. Clones share it.
 #[derive(Clone, Debug, Default)]

@@ -4,10 +4,7 @@
 //! A controller adds one function for each kind of object that it knows. The function reads the
 //! memory of the machine and changes nothing. The page adds the steps of the object in [`Plans`].
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use ccm_base::{
     At,
@@ -18,39 +15,30 @@ use ccm_cloud::{CloudError, ErrorKind};
 use ccm_kube::ApiError;
 use parking_lot::Mutex;
 use serde::Serialize;
+use strum::Display;
 
 use crate::plans::{ObjectSteps, Plans};
 
 /// The state of an object, as a controller sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Display)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum ObjectState {
     /// It is as it should be, as far as was seen last.
     Fine,
     /// Work is under way or due, and ends on its own.
+    #[strum(to_string = "work is under way")]
     Working,
     /// A brake holds a change.
     Held,
     /// It stays as it is until somebody changes something.
     Blocked,
     /// This controller is not responsible for it.
+    #[strum(to_string = "not responsible")]
     Foreign,
     /// The controller does not know the object, or has not looked at it yet.
     #[default]
     Unknown,
-}
-
-impl fmt::Display for ObjectState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fine => "fine",
-            Self::Working => "work is under way",
-            Self::Held => "held",
-            Self::Blocked => "blocked",
-            Self::Foreign => "not responsible",
-            Self::Unknown => "unknown",
-        })
-    }
 }
 
 /// The explanation of one object by one controller. Each text is one line.

@@ -27,7 +27,7 @@ use crate::policy::{
 pub(super) struct Nodes {
     seen: BTreeMap<Name, KnownNode>,
     /// The UIDs of nodes whose system UUID has changed: they run on another machine.
-    replaced: BTreeSet<Box<str>>,
+    pub(super) replaced: BTreeSet<Box<str>>,
     /// The time of the wall clock at the last look.
     wall: Timestamp,
     /// The number of nodes that were new, or had a new provider ID, so far.
@@ -105,22 +105,6 @@ impl Nodes {
                 seen.claim = claimed.claim;
             }
         }
-    }
-
-    /// Returns the UIDs of nodes that run on another machine than before.
-    pub(super) fn replaced(&self) -> &BTreeSet<Box<str>> {
-        &self.replaced
-    }
-
-    /// Records that these nodes run on another machine as well.
-    pub(super) fn mark_replaced(&mut self, uids: BTreeSet<Box<str>>) {
-        self.replaced.extend(uids);
-    }
-
-    /// Records that the instance of this node exists: its system UUID has changed for another
-    /// reason.
-    pub(super) fn clear_replaced(&mut self, uid: &str) {
-        self.replaced.remove(uid);
     }
 
     /// Returns the node of this name.

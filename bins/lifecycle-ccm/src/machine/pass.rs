@@ -144,7 +144,7 @@ impl Machine {
         effects.push(Effect::Breaker { before, after });
         // Deletions wait until this is stored.
         effects
-            .push(Effect::Leave(HandoverNote { deleted, replaced: self.nodes.replaced().clone() }));
+            .push(Effect::Leave(HandoverNote { deleted, replaced: self.nodes.replaced.clone() }));
         let known = views.iter().filter_map(|view| self.nodes.get(&view.name));
         let known: ByName = known.map(|node| (Arc::clone(&node.name), Arc::clone(node))).collect();
         self.plan(&known, (&marks, &decisions), &errors, &mut effects);
@@ -213,7 +213,10 @@ impl Machine {
         }
         self.shown = shown(&answers, views).or(self.shown);
         let found = answers.lookups.iter().filter(|one| matches!(one.result, Ok(Lookup::Found(_))));
-        found.for_each(|lookup| self.nodes.clear_replaced(&lookup.uid));
+        for lookup in found {
+            // The instance exists: the system UUID of the node has changed for another reason.
+            self.nodes.replaced.remove(&lookup.uid);
+        }
         answers
     }
 

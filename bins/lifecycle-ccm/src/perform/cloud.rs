@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use ccm_cloud::{Call, Cloud, Detail, Fleet};
-use ccm_controller::{instances, lookups::SizedLookups, machine::Door};
-use ccm_objects::Shared as Name;
+use ccm_controller::{instances, lookups::SizedLookups, machine::Door, reader::Reader};
+use ccm_objects::{NodeLease, Shared as Name};
 use ccm_runtime::program::{Context, Program};
 
-use super::{Performer, kubelets::Kubelets, reports::unusable_list};
+use super::{Performer, kubelets::heartbeats, reports::unusable_list};
 use crate::{
     machine::{Event, Machine, effect::Ask, event::FleetList},
     policy::{Heartbeat, LOOKUPS_PER_PASS},
@@ -19,7 +19,7 @@ pub(crate) struct Asker {
     performer: Arc<Performer>,
     cloud: Arc<dyn Cloud>,
     sized: SizedLookups,
-    kubelets: Kubelets,
+    leases: Reader<NodeLease>,
 }
 
 impl Asker {
@@ -33,7 +33,7 @@ impl Asker {
             performer: Arc::clone(performer),
             cloud: Arc::clone(&context.cloud),
             sized: SizedLookups::new(Arc::clone(&context.cloud), LOOKUPS_PER_PASS),
-            kubelets: Kubelets::new(context),
+            leases: Reader::new(context),
         }
     }
 
@@ -81,7 +81,7 @@ impl Asker {
 
     /// Reads the Leases of the kubelets of these nodes.
     pub(crate) async fn read_leases(&self, names: Vec<Name>, within: Duration) {
-        let shown = self.kubelets.heartbeats(names.clone(), within).await;
+        let shown = heartbeats(&self.leases, names.clone(), within).await;
         for (name, shown) in names.into_iter().zip(shown) {
             let shown = shown.map_err(|error| self.performer.cloud_reports.unread(&name, &error));
             let shown = shown.ok().map(Heartbeat);

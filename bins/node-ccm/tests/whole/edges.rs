@@ -69,53 +69,6 @@ impl Whole {
     }
 }
 
-/// H1: 50 Ready nodes, of which 5 may change within an hour.
-#[tokio::test(start_paused = true)]
-async fn a_wrong_answer_about_many_ready_nodes_is_not_written() {
-    for count in [50, 6, 4] {
-        let whole = Whole::start(&[OFTEN]).await;
-        let names = whole.ready(0..50).await;
-        whole.move_instances(0..count);
-        sleep(Duration::from_mins(10)).await;
-        let expect = if count == 4 { 4 } else { 0 };
-        assert_eq!(whole.moved(&names), expect, "of {count}");
-        assert_eq!(whole.writes().len(), expect, "of {count}");
-        let held =
-            whole.reasons(&names).iter().filter(|reason| *reason == "NodeChangeHeld").count();
-        assert_eq!(held, count - expect, "of {count}");
-        assert_eq!(whole.metric("ccm_brake_held "), (count - expect) as u64, "of {count}");
-        assert_eq!(whole.metric("ccm_brake_open "), u64::from(count > 5), "of {count}");
-        let page: Value = serde_json::from_str(&whole.context().plans.json(None)).unwrap();
-        let shown = if count > 5 { json!({"addresses": count}) } else { json!({}) };
-        assert_eq!(page["held"], shown, "of {count}");
-        let text = whole.condition("brake");
-        let expect = format!("{count} of 50 Ready nodes");
-        assert_eq!(text.contains(&expect), count > 5, "{text}");
-        // New nodes are still initialised.
-        let new = whole.add_node(99);
-        whole.initialised(&new).await;
-        if count == 4 {
-            continue;
-        }
-
-        // An approval of one node does not cover the others, and is used up.
-        let approve = json!({"metadata": {"annotations": {APPROVED: "yes"}}});
-        whole.api.patch("nodes", &names[0], "", PatchKind::Merge, approve).unwrap();
-        sleep(Duration::from_mins(5)).await;
-        assert_eq!(whole.moved(&names), 1, "of {count}");
-        assert_eq!(whole.node(&names[0])["metadata"]["annotations"][APPROVED], Value::Null);
-        // A label approves many nodes.
-        let approve = json!({"metadata": {"labels": {APPROVED: "true"}}});
-        for name in &names[1..count] {
-            whole.api.patch("nodes", name, "", PatchKind::Merge, approve.clone()).unwrap();
-        }
-        sleep(Duration::from_mins(5)).await;
-        assert_eq!(whole.moved(&names), count, "of {count}");
-        assert_eq!(whole.metric("ccm_brake_held "), 0);
-        assert_eq!(whole.metric("ccm_brake_open "), 0);
-    }
-}
-
 /// The approval must not stay for a later change, even if the rest of the write fails.
 #[tokio::test(start_paused = true)]
 async fn an_approval_is_used_up_by_the_very_write_that_it_approves() {

@@ -15,60 +15,6 @@ impl Whole {
     }
 }
 
-/// M1: the other client is a label sync, a second controller, or a kubelet without
-/// --cloud-provider=external.
-#[tokio::test(start_paused = true)]
-async fn two_owners_of_a_field_do_not_write_as_fast_as_they_can() {
-    let whole = Whole::start(&[]).await;
-    let names = whole.ready(0..1).await;
-    let flip = json!({"metadata": {"labels": {ZONE: "other"}}});
-    for _ in 0..6000 {
-        if whole.node(&names[0])["metadata"]["labels"][ZONE] != "other" {
-            whole.api.patch("nodes", &names[0], "", PatchKind::Merge, flip.clone()).unwrap();
-        }
-        sleep(Duration::from_millis(10)).await;
-    }
-    let own = whole.metric("ccm_node_writes_total{kind=\"labels\",result=\"ok\"}");
-    assert!((3..=10).contains(&own), "{own} writes of ours within a minute");
-    let events = whole.events(&names[0]);
-    let is_told = |(reason, text): &&(String, String)| {
-        reason == "RepeatedWrite" && text.contains(ZONE) && text.contains("other")
-    };
-    assert_eq!(events.iter().filter(is_told).count(), 1, "{events:?}");
-    assert!(whole.metric("ccm_repeated_writes_total{object=\"Node\",write=\"zone\"}") > 0);
-}
-
-/// A mutating policy or webhook.
-#[tokio::test(start_paused = true)]
-async fn what_the_api_server_takes_back_is_a_failure_with_one_report() {
-    for (field, kind) in
-        [("/metadata/labels/topology.kubernetes.io~1zone", "zone"), ("/spec/taints", "taints")]
-    {
-        let whole = Whole::start(&[]).await;
-        let fault = Fault::new(Action::TakeBack(field)).verb(Verb::Patch).resource("nodes");
-        whole.api.faults().add(fault);
-        let name = whole.add_node(0);
-        sleep(Duration::from_mins(10)).await;
-        let writes = whole.writes().len();
-        assert!((9..=12).contains(&writes), "{field}: {writes} writes within ten minutes");
-        let events = whole.events(&name);
-        let count = |wanted: &str| events.iter().filter(|(reason, _)| reason == wanted).count();
-        assert_eq!((count("RepeatedWrite"), count("Synced")), (1, 0), "{field}: {events:?}");
-        let series = format!("ccm_repeated_writes_total{{object=\"Node\",write=\"{kind}\"}}");
-        assert_eq!(whole.metric(&series), writes as u64 - 1, "{field}");
-        let is_tainted = field == "/spec/taints";
-        assert_eq!(whole.is_tainted(&name), is_tainted, "{field}");
-        let state = "ccm_node_nodes{state=\"waiting\"}";
-        assert_eq!(whole.metric(state), u64::from(is_tainted), "{field}");
-        whole.api.faults().clear();
-        sleep(Duration::from_secs(61)).await;
-        assert!(!whole.is_tainted(&name), "{field}");
-        let at = whole.writes().len();
-        sleep(Duration::from_mins(10)).await;
-        assert_eq!(whole.writes().len(), at, "{field}: stored at last");
-    }
-}
-
 /// The event names the values of both writers, for each kind of field.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_removes_a_field_is_named_as_such() {

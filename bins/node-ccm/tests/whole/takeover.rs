@@ -31,17 +31,6 @@ impl Whole {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_node_that_the_standby_did_not_see_is_initialised_soon() {
-    let mut whole = Whole::start(&[OFTEN]).await;
-    whole.ready(0..5).await;
-    let standby = whole.deaf_standby().await;
-    whole.take_over(standby);
-    let name = whole.add_node(7);
-    sleep(Duration::from_secs(30)).await;
-    assert!(!whole.is_tainted(&name), "{}", whole.condition("stores"));
-}
-
 /// Its plans would be about nodes as they were.
 #[tokio::test(start_paused = true)]
 async fn a_leader_plans_nothing_until_its_store_is_proven_to_be_current() {

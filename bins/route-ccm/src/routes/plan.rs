@@ -339,7 +339,8 @@ impl Planner {
             Ok(applied) => {
                 self.renew_charge(now, destination);
                 match applied.route.as_ref() {
-                    None => self.failures.forget_full(),
+                    // There is room for another route.
+                    None => self.failures.forget_kind(ErrorKind::QuotaExceeded),
                     Some(route) => route.target.iter().for_each(|target| {
                         self.claims.made(destination, target.clone());
                     }),
@@ -426,7 +427,8 @@ impl Planner {
     /// Records that the table was listed.
     pub fn listed(&mut self, now: At, table: &Table) {
         self.claims.retain(now, &table.targets());
-        self.failures.forget_conflicts();
+        // The list shows what others have changed.
+        self.failures.forget_kind(ErrorKind::Busy);
     }
 
     /// Records that a node has changed: what has failed for its routes is tried at once.

@@ -22,6 +22,7 @@ use ccm_cloud::{ClusterId, LoadBalancer, Owner, Title};
 use ccm_controller::brake::{Brake, Breaker, Budget, DEFAULT_LIMIT, Hold, Window, is_mass};
 use ccm_objects::Service;
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 /// How many orphans may be deleted: at least 3.
 pub const BUDGET: Budget = Budget { limit: DEFAULT_LIMIT, window: Duration::from_hours(6) };
@@ -52,21 +53,14 @@ pub struct OrphanRules {
 }
 
 /// The reason why the last complete list is not believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Display)]
 pub enum Implausible {
     /// The API server shows no Service of any type, although each cluster has one.
+    #[strum(to_string = "the API server does not show any Service")]
     NoServices,
     /// Most load balancers have no Service, as after a restore from an old backup.
+    #[strum(to_string = "most load balancers of this cluster do not have a Service")]
     Most,
-}
-
-impl Implausible {
-    fn in_words(self) -> &'static str {
-        match self {
-            Self::NoServices => "the API server does not show any Service",
-            Self::Most => "most load balancers of this cluster do not have a Service",
-        }
-    }
 }
 
 /// A list of the cluster's load balancers, compared with the Services.
@@ -150,7 +144,7 @@ impl OrphanVerdict {
             Self::After => "another load balancer of the same owner is deleted first".to_owned(),
             Self::Works(what, _) => format!("it is being deleted: {what}"),
             Self::Failed(why, until) => format!("{why}; next attempt at {until}"),
-            Self::Implausible(cause) => cause.in_words().to_owned(),
+            Self::Implausible(cause) => cause.to_string(),
             Self::Budget(until) => Hold::Budget { until: *until }.to_string(),
         })
     }

@@ -187,23 +187,6 @@ async fn a_slow_change_of_members_undoes_no_later_one() {
     assert_eq!(world.members(0), NODES + 2);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_service_without_nodes_gets_its_load_balancer() {
-    let world = World::new().await;
-    for number in 0..NODES {
-        world.api.delete("nodes", &World::node_name(number)).unwrap();
-    }
-    sleep(SOON).await;
-    world.create(0);
-    sleep(SOON).await;
-    assert!(world.has_address(0) && world.members(0) == 0);
-    let texts = world.events("UnAvailableLoadBalancer");
-    assert_eq!(texts, ["There are no available nodes for LoadBalancer: the cluster has no node"]);
-    world.add_node(0);
-    sleep(SOON).await;
-    assert_eq!(world.members(0), 1);
-}
-
 /// 52, and created again before the controller has seen the deletion.
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_created_again_gets_a_load_balancer_of_its_own() {

@@ -90,7 +90,10 @@ async fn a_first_member_that_does_not_arrive_is_neither_an_update_nor_serving() 
     sleep(SOON).await;
     world.create(0);
     sleep(SOON).await;
+    assert!(world.has_address(0));
     assert_eq!(world.serving(0), pair("False", "NoMembers"));
+    let texts = world.events("UnAvailableLoadBalancer");
+    assert_eq!(texts, ["There are no available nodes for LoadBalancer: the cluster has no node"]);
     world.lies.lock().not_seen = true;
     world.ensures();
     world.add_node(0);

@@ -13,7 +13,6 @@ use tokio::time::sleep;
 
 use crate::{
     cases::{SOON, is_protected},
-    without::Lists,
     world::{Variant, World},
 };
 
@@ -98,7 +97,7 @@ async fn a_new_leader_releases_what_the_last_one_has_served() {
 /// A provider without lists does not show load balancers: the annotation names them.
 #[tokio::test(start_paused = true)]
 async fn without_a_list_the_service_says_what_is_to_be_deleted() {
-    let variant = Variant { without: Some(Lists), ..CLASSES };
+    let variant = Variant { no_lists: true, ..CLASSES };
     let mut world = World::start(variant).await;
     world.create_of_class(0, CLASS, json!({}));
     sleep(SOON).await;

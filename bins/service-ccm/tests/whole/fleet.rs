@@ -11,7 +11,6 @@ use tokio::time::sleep;
 
 use crate::{
     cases::SOON,
-    without::Lists,
     world::{Variant, World},
 };
 
@@ -53,11 +52,11 @@ impl World {
 /// The credentials of another project.
 #[tokio::test(start_paused = true)]
 async fn a_cloud_that_shows_nothing_gets_no_new_load_balancer() {
-    let without_lists = Variant { without: Some(Lists), ..Variant::default() };
+    let without_lists = Variant { no_lists: true, ..Variant::default() };
     for (variant, restarts) in
         [(Variant::default(), false), (Variant::default(), true), (without_lists, true)]
     {
-        let has_lists = variant.without.is_none();
+        let has_lists = !variant.no_lists;
         let mut world = World::fleet(variant).await;
         let before = world.ids();
         world.show_nothing();

@@ -1,13 +1,15 @@
-//! Wraps the cloud of the world: on demand it empties pools, or does not see the members.
+//! Wraps the cloud of the world: on demand it empties pools, does not see the members, or does not
+//! offer lists.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use ccm_cloud::{
-    AbsenceProof, Answers, Call, CloudError, ClusterId, Depth, LoadBalancer, LoadBalancerList,
-    LoadBalancerTraits, LoadBalancers, MemberChange, Members, MembersSet, NodeSelector, Pool,
-    Progress, Scope, Unwanted, Wanted,
+    AbsenceProof, Answers, Call, Cloud, CloudError, ClusterId, Depth, Instances, LoadBalancer,
+    LoadBalancerList, LoadBalancerTraits, LoadBalancers, MemberChange, Members, MembersSet,
+    NodeSelector, Pool, Progress, Scope, Unwanted, Wanted,
 };
+use ccm_sim::cloud::SimCloud;
 use futures::StreamExt as _;
 use parking_lot::Mutex;
 use tokio::time::sleep;
@@ -15,6 +17,8 @@ use tokio::time::sleep;
 /// The faults of the cloud.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lies {
+    /// True if the provider does not offer lists.
+    pub(crate) no_lists: bool,
     /// True if calls do not change members.
     pub(crate) no_members: bool,
     /// Why each pool is empty, in the provider's words.
@@ -47,7 +51,8 @@ impl Lying {
 #[async_trait]
 impl LoadBalancers for Lying {
     fn traits(&self) -> LoadBalancerTraits {
-        self.of.traits()
+        let traits = self.of.traits();
+        LoadBalancerTraits { lists: traits.lists && !self.lies.lock().no_lists, ..traits }
     }
 
     fn selector(&self, settings: &BTreeMap<String, String>) -> NodeSelector {
@@ -137,5 +142,42 @@ impl LoadBalancers for Lying {
         call: Call,
     ) -> Answers<'a, Progress<AbsenceProof>> {
         self.of.delete(all, call)
+    }
+}
+
+/// The simulated cloud with these load balancers.
+pub(crate) struct Layered {
+    pub(crate) cloud: SimCloud,
+    pub(crate) balancers: Arc<dyn LoadBalancers>,
+}
+
+#[async_trait]
+impl Cloud for Layered {
+    fn name(&self) -> &str {
+        self.cloud.name()
+    }
+
+    fn schemes(&self) -> Vec<String> {
+        self.cloud.schemes()
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.cloud.identity()
+    }
+
+    fn instances(&self) -> Result<Option<Arc<dyn Instances>>, CloudError> {
+        self.cloud.instances()
+    }
+
+    fn load_balancers(&self) -> Result<Option<Arc<dyn LoadBalancers>>, CloudError> {
+        Ok(self.cloud.load_balancers()?.map(|_| Arc::clone(&self.balancers)))
+    }
+
+    async fn health(&self, call: Call) -> Result<(), CloudError> {
+        self.cloud.health(call).await
+    }
+
+    async fn changed(&self) {
+        self.cloud.changed().await;
     }
 }

@@ -73,19 +73,6 @@ async fn a_leader_that_ends_leaves_the_deletions_to_the_next_one_before_it_makes
     assert_eq!(world.orphans(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_orphan_is_deleted_after_a_quarter_of_an_hour_and_no_sooner() {
-    let world = World::with_orphans(DELETES, 2, 1).await;
-    minutes(14).await;
-    assert_eq!((world.orphans(), world.metric::<u32>(DELETED)), (1, 0));
-    minutes(12).await;
-    assert_eq!((world.orphans(), world.metric::<u32>(DELETED)), (0, 1));
-    assert_eq!(world.ours().len(), 2, "what has a Service stays");
-    minutes(6).await;
-    assert_eq!(world.metric::<u32>("ccm_service_orphans "), 0);
-    assert_eq!(world.metric::<u32>("ccm_plan_objects "), 0, "the page is empty again");
-}
-
 /// The watch lacks a Service that the API server has.
 #[tokio::test(start_paused = true)]
 async fn a_load_balancer_stays_whose_service_only_the_api_server_has() {

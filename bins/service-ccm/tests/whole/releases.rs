@@ -9,7 +9,6 @@ use tokio::time::sleep;
 
 use crate::{
     cases::{SOON, on},
-    without::Lists,
     world::{NODES, Served, Variant, World},
 };
 
@@ -29,7 +28,7 @@ impl World {
 /// One wrong setting excludes all Services at once.
 #[tokio::test(start_paused = true)]
 async fn a_setting_that_excludes_all_services_deletes_no_load_balancer() {
-    let without_lists = Variant { without: Some(Lists), ..Variant::default() };
+    let without_lists = Variant { no_lists: true, ..Variant::default() };
     for (variant, reloads) in [
         (Variant::default(), false),
         (Variant::default(), true),

@@ -18,10 +18,7 @@ use serde_json::{Value, json};
 use service_ccm::{ServiceCcm, ServiceSettings};
 use tokio::time::sleep;
 
-use crate::{
-    lies::{Lies, Lying},
-    without::{Layered, Lists, Unlisted},
-};
+use crate::lies::{Layered, Lies, Lying};
 
 /// The number of nodes.
 pub(crate) const NODES: usize = 12;
@@ -76,14 +73,14 @@ pub(crate) type Objects = Arc<[Value]>;
 pub(crate) struct Variant {
     /// Other settings.
     pub(crate) arguments: &'static [&'static str],
-    /// Set if the provider does not offer lists.
-    pub(crate) without: Option<Lists>,
+    /// True if the provider does not offer lists.
+    pub(crate) no_lists: bool,
 }
 
 impl Variant {
     /// Returns the program with these settings.
     pub(crate) const fn with(arguments: &'static [&'static str]) -> Self {
-        Self { arguments, without: None }
+        Self { arguments, no_lists: false }
     }
 }
 
@@ -94,7 +91,7 @@ impl World {
         let mut world = Self {
             api,
             cloud: SimCloud::new(),
-            lies: Arc::default(),
+            lies: Arc::new(Mutex::new(Lies { no_lists: variant.no_lists, ..Lies::default() })),
             classes: None,
             wrong: None,
             addresses: Addresses::default(),
@@ -166,11 +163,8 @@ impl World {
 
     /// Returns the cloud for one process, with the faults of the world.
     fn seen_cloud(&self) -> Arc<dyn Cloud> {
-        let balancers: Arc<dyn LoadBalancers> = match self.variant.without {
-            Some(Lists) => Arc::new(Unlisted(self.cloud.clone())),
-            None => Arc::new(self.cloud.clone()),
-        };
-        let balancers = Arc::new(Lying { of: balancers, lies: Arc::clone(&self.lies) });
+        let of = Arc::new(self.cloud.clone());
+        let balancers = Arc::new(Lying { of, lies: Arc::clone(&self.lies) });
         Arc::new(Layered { cloud: self.cloud.clone(), balancers })
     }
 

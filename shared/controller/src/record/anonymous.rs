@@ -57,11 +57,11 @@ fn collect<M: Recorded>(lines: Box<dyn Read + '_>, names: &mut Names) -> Result<
         match line {
             Ok(RecordLine::Memory(memory)) => {
                 let memory: M = reader.then(|| read(memory.get())).ok_or_else(failed)?;
-                reader.then(|| memory.serialize(Texts::collect(names))).map_err(|_| failed())?;
+                reader.then(|| memory.serialize(Texts::Collect(names))).map_err(|_| failed())?;
             }
             Ok(RecordLine::Happened { event, .. }) => {
                 let event: M::Event = reader.then(|| read(&event)).ok_or_else(failed)?;
-                reader.then(|| event.serialize(Texts::collect(names))).map_err(|_| failed())?;
+                reader.then(|| event.serialize(Texts::Collect(names))).map_err(|_| failed())?;
             }
             Ok(_) => {}
             Err(_) => return Err(failed()),
@@ -115,7 +115,7 @@ fn rewrite<M: Recorded>(
 }
 
 fn replaced<T: Serialize + DeserializeOwned>(text: &str, names: &Names) -> Option<(T, Value)> {
-    let value = read::<T>(text)?.serialize(Texts::replace(names)).ok()?;
+    let value = read::<T>(text)?.serialize(Texts::Replace(names)).ok()?;
     let again = T::deserialize(&value).ok()?;
     Some((again, value))
 }

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use strum::Display;
 
 use super::rival::Rival;
 use crate::networks::{family, join};
@@ -150,31 +151,24 @@ impl fmt::Display for Exhausted {
 }
 
 /// The reason why a node does not get blocks now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Display)]
 pub enum Refusal {
     /// Another allocator is at work.
+    #[strum(to_string = "{0}")]
     Stopped(Rival),
     /// The routes in the cloud are not known yet.
+    #[strum(to_string = "the cloud's routes are not known yet")]
     RoutesUnknown,
     /// A family has no free block. Nothing was taken of the other one.
+    #[strum(to_string = "{0}")]
     Exhausted(Exhausted),
     /// The node has pod CIDRs.
+    #[strum(to_string = "the node has pod CIDRs")]
     Assigned,
     /// The node is being deleted.
+    #[strum(to_string = "the node is being deleted")]
     Deleting,
     /// Another node has the network that should be given.
+    #[strum(to_string = "{0}")]
     Taken(Problem),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stopped(rival) => rival.fmt(f),
-            Self::RoutesUnknown => f.write_str("the cloud's routes are not known yet"),
-            Self::Exhausted(exhausted) => exhausted.fmt(f),
-            Self::Assigned => f.write_str("the node has pod CIDRs"),
-            Self::Deleting => f.write_str("the node is being deleted"),
-            Self::Taken(problem) => problem.fmt(f),
-        }
-    }
 }

@@ -104,14 +104,9 @@ impl Failures {
         }
     }
 
-    /// Records that the table was listed: it shows what others have changed.
-    pub fn forget_conflicts(&mut self) {
-        self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::Busy));
-    }
-
-    /// Records that there is room for another route: routes that found no room are tried at once.
-    pub fn forget_full(&mut self) {
-        self.failures.retain(|_, failure| failure.kind != Some(ErrorKind::QuotaExceeded));
+    /// Records that the cause of all failures of this kind is over: they are tried at once.
+    pub fn forget_kind(&mut self, kind: ErrorKind) {
+        self.failures.retain(|_, failure| failure.kind != Some(kind));
     }
 
     /// Keeps the failures of these destinations, and failures that still wait: a deleted route may

@@ -19,14 +19,6 @@ pub(super) enum Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    pub(super) fn collect(names: &'a mut Names) -> Self {
-        Self::Collect(names)
-    }
-
-    pub(super) fn replace(names: &'a Names) -> Self {
-        Self::Replace(names)
-    }
-
     fn again(&mut self) -> Texts<'_> {
         match self {
             Self::Collect(names) => Texts::Collect(names),
