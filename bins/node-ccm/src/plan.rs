@@ -55,6 +55,12 @@ pub fn approving_mark(node: &Node) -> String {
     approval::to_set(APPROVED, node.annotation(APPROVED), node.labels.get(APPROVED))
 }
 
+/// Returns the command that approves the changes of this node.
+pub fn approval_command(node: &Node) -> String {
+    let object = format!("node {}", node.name);
+    approval::command(&object, APPROVED, node.annotation(APPROVED), node.labels.get(APPROVED))
+}
+
 /// How to handle a change of the first InternalIP of a Ready node in the cloud. Pods, probes
 /// and kubelet's certificate may depend on the old one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

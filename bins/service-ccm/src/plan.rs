@@ -196,8 +196,9 @@ pub const ADOPT: &str = "quartet.dev/adopt-load-balancer";
 pub fn approving_mark(service: &Service, key: &str) -> String {
     // Only an annotation approves the deletion of a load balancer.
     let details = service.details.as_ref().filter(|_| key != RELEASE_APPROVED);
-    let label = details.and_then(|details| details.labels.get(key));
-    approval::to_set(key, service.annotation(key), label)
+    // A time in the future approves the loss of members, so a time is not named as a wrong value.
+    let annotation = service.annotation(key).filter(|text| text.trim().parse::<At>().is_err());
+    approval::to_set(key, annotation, details.and_then(|details| details.labels.get(key)))
 }
 
 /// Returns the plan for one Service.

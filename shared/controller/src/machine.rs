@@ -14,11 +14,7 @@
 //! Events, effects and the memory are plain values: the same events at the same times have the same effects, in
 //! another process as well.
 
-use std::{
-    fmt::{self, Debug},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use ccm_base::{At, clock::Timeline};
 use parking_lot::Mutex;
@@ -65,12 +61,6 @@ pub trait Tape<M: Machine>: Send {
 impl<M> Clone for Door<M> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<M> Debug for Door<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door").finish_non_exhaustive()
     }
 }
 

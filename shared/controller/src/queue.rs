@@ -27,7 +27,6 @@ mod retry;
 mod state;
 
 use std::{
-    fmt::{self, Debug},
     hash::Hash,
     pin::{Pin, pin},
     sync::Arc,
@@ -122,12 +121,6 @@ struct Shared<K> {
 impl<K> Clone for WorkQueue<K> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl<K> Debug for WorkQueue<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue").finish_non_exhaustive()
     }
 }
 

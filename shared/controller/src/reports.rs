@@ -3,11 +3,7 @@
 
 mod news;
 
-use std::{
-    collections::HashMap,
-    fmt::{self, Debug},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use ccm_base::message::{LONGEST_LINE, one_line};
 use ccm_kube::events::{EventKind, EventRecorder};
@@ -133,12 +129,6 @@ pub struct Reports {
     events: EventRecorder,
     memory: ReportMemory,
     log: fn(&LogLine<'_>),
-}
-
-impl Debug for Reports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reports").finish_non_exhaustive()
-    }
 }
 
 impl Reports {

@@ -3,7 +3,6 @@
 //! decoded.
 
 use std::{
-    fmt,
     pin::Pin,
     sync::{Arc, LazyLock},
     task::{Context, Poll, ready},
@@ -86,12 +85,6 @@ type Rooms = (Option<Room>, Option<Room>);
 impl<B> Metered<B> {
     fn new(body: B, memory: AnswerMemory, messages: Messages) -> Self {
         Self { body, memory, messages, room: None, held: Held::default(), wait: None }
-    }
-}
-
-impl<B> fmt::Debug for Metered<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metered").finish_non_exhaustive()
     }
 }
 

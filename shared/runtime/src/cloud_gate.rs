@@ -130,12 +130,6 @@ impl fmt::Display for ServiceState {
     }
 }
 
-impl fmt::Debug for CloudGate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CloudGate").finish_non_exhaustive()
-    }
-}
-
 impl CloudGate {
     /// Creates a gate with these limits. Registers its metrics, so create it once per registry.
     /// With a guard, writes pass only while the guard permits them.

@@ -108,6 +108,12 @@ pub(crate) fn approving_mark(node: &Node) -> String {
     approval::to_set(APPROVED, node.annotation(APPROVED), node.labels.get(APPROVED))
 }
 
+/// Returns the command that approves the node's deletion.
+pub(crate) fn approval_command(node: &Node) -> String {
+    let object = format!("node {}", node.name);
+    approval::command(&object, APPROVED, node.annotation(APPROVED), node.labels.get(APPROVED))
+}
+
 /// Returns the value of a mark that does not approve the node's deletion.
 pub(crate) fn ignored_approval(node: &Node) -> Option<String> {
     approval::ignored(node.annotation(APPROVED), node.labels.get(APPROVED))

@@ -93,7 +93,7 @@ async fn each_node_is_explained() {
             [
                 "work is under way",
                 "its instance is gone; waiting for confirmation;",
-                "kubectl annotate node node-00002 quartet.dev/deletion-protected=true",
+                "kubectl annotate node node-00002 --overwrite quartet.dev/deletion-protected=true",
             ],
         ),
         (

@@ -1,4 +1,4 @@
-//! Explains a node on the page `/explain`: its state_for_error, the reason and the remedy. It reads the
+//! Explains a node on the page `/explain`: its state, the reason and the remedy. It reads the
 //! memory and the node in the store, and does not change them.
 
 mod braked;

@@ -28,5 +28,7 @@ async fn nodes_stay_as_they_are_while_the_cloud_is_another_project() {
 
     whole.process.approve_project(&whole.cloud);
     whole.initialised(&late).await;
+    // The metric follows within a second.
+    sleep(Duration::from_secs(2)).await;
     assert!(!whole.process.is_changed());
 }

@@ -96,6 +96,21 @@ pub fn to_set(key: &str, annotation: Option<&str>, label: Option<&Shared>) -> St
     }
 }
 
+/// Returns the command that sets the mark of an object, such as `node a`. If the object has a mark with
+/// another value, the text says before the command that the value does not approve.
+pub fn command(
+    object: &str,
+    key: &str,
+    annotation: Option<&str>,
+    label: Option<&Shared>,
+) -> String {
+    let command = format!("kubectl annotate {object} --overwrite {key}=yes");
+    match ignored(annotation, label) {
+        Some(value) => format!("the present value {value:?} does not approve: {command}"),
+        None => command,
+    }
+}
+
 /// Returns the value of a mark if it is neither `yes` nor `true`.
 pub fn ignored(annotation: Option<&str>, label: Option<&Shared>) -> Option<String> {
     let value = annotation.or(label.map(|value| &**value)).filter(|value| !is_yes(value))?;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{
-    approval::{KEYS, SELECTOR, SetApproval, is_marked_at, is_yes, to_set},
+    approval::{KEYS, SELECTOR, SetApproval, command, is_marked_at, is_yes, to_set},
     *,
 };
 
@@ -189,6 +189,10 @@ fn a_mark_that_does_not_approve_is_named() {
     assert_eq!(to_set("KEY", None, None), "KEY=yes");
     assert_eq!(to_set("KEY", Some("True"), Some(&label)), "KEY=yes", "the annotation counts");
     assert_eq!(to_set("KEY", Some("ja"), None), wrong);
+    let annotate = "kubectl annotate node a --overwrite KEY=yes";
+    assert_eq!(command("node a", "KEY", None, None), annotate);
+    let explained = format!("the present value \"ja\" does not approve: {annotate}");
+    assert_eq!(command("node a", "KEY", Some("ja"), None), explained);
     assert_eq!(to_set("KEY", None, Some(&label)), wrong);
     let long = to_set("KEY", Some(&"x".repeat(9000)), None);
     assert!(long.len() < 100, "{long}");

@@ -1,9 +1,6 @@
 //! `workqueue_*`: the same names, labels and bounds as client-go's.
 
-use std::{
-    fmt::{self, Debug},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use ccm_metrics::{Family, Histogram, Row, computed, exponential_buckets, metrics};
 use ccm_runtime::metrics::Metrics;
@@ -56,12 +53,6 @@ computed! {
 pub struct QueueMetrics {
     durations: Durations,
     queues: Arc<Mutex<Vec<(Name, Read)>>>,
-}
-
-impl Debug for QueueMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueMetrics").finish_non_exhaustive()
-    }
 }
 
 impl QueueMetrics {

@@ -8,7 +8,7 @@ use ccm_runtime::explain::{
 use super::{About, Heard, Machine, refused};
 use crate::policy::{
     Breaker, Doubt, Evidence, Reason, Verdict,
-    action::{GONE, PROTECTED, approving_mark},
+    action::{GONE, PROTECTED, approval_command},
     text::kept,
 };
 
@@ -147,7 +147,7 @@ impl Machine {
         let why = format!("{}: {cause}", but_held(heard));
         let fix = format!(
             "check project, region and credentials in --cloud-config: the breaker closes on its own when the cloud shows the fleet again; only if the machine is really gone: {} (many at once: docs/how-to/operations.md, Approve what is held)",
-            approve(about)
+            approval_command(about.node)
         );
         (!about.view.approved).then_some((why, fix))
     }
@@ -174,7 +174,7 @@ impl Machine {
 }
 
 fn held_by_budget(about: &About<'_>, heard: &Heard, until: Option<At>) -> Option<(String, String)> {
-    let approve = approve(about);
+    let approve = approval_command(about.node);
     let fix = match until {
         _ if about.view.approved => return None,
         Some(until) if until <= about.now => return None,
@@ -189,11 +189,6 @@ fn held_by_budget(about: &About<'_>, heard: &Heard, until: Option<At>) -> Option
 
 fn but_held(heard: &Heard) -> String {
     format!("{GONE}, but {}", heard.decision.held().unwrap_or_default())
-}
-
-/// Returns the command that approves its deletion.
-fn approve(about: &About<'_>) -> String {
-    format!("kubectl annotate node {} --overwrite {}", about.node.name, approving_mark(about.node))
 }
 
 /// Explains a node about which the cloud has not repeated its answer.

@@ -328,7 +328,7 @@ fn a_deletion_that_is_held() {
     // An approval with a wrong value is named.
     let wrong = changed(|node| drop(node.annotations.insert(APPROVED.into(), "ja".into())));
     see(&mut machine, at(1022), wrong);
-    let named = "quartet.dev/deletion-approved=yes (its present value \"ja\" does not approve)";
+    let named = "the present value \"ja\" does not approve: kubectl annotate node";
     check(&lines(&machine, at(1022)), ["held", open, named]);
     // An approval lets it pass.
     let approved = changed(|node| drop(node.annotations.insert(APPROVED.into(), "yes".into())));

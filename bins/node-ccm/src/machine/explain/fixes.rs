@@ -9,7 +9,7 @@ use ccm_kube::ApiError;
 use ccm_objects::Node;
 use ccm_runtime::explain::{NOTHING, ObjectState, fix_for_error, refused_write};
 
-use crate::plan::{Field, LABEL_POLICY, PROVIDER_ID, TAINTS, approving_mark};
+use crate::plan::{Field, LABEL_POLICY, PROVIDER_ID, TAINTS, approval_command};
 
 pub(super) const WAIT: &str = NOTHING;
 pub(super) const STANDBY: &str = "ask the replica that holds the Lease of node-ccm (docs/how-to/explain.md); if that is this one, the line stores of /readyz?verbose says what it waits for";
@@ -99,9 +99,8 @@ pub(super) fn gone(node: &Node) -> String {
 /// Returns the remedy for a change that the brake holds.
 pub(super) fn held(node: &Node, hold: Hold) -> String {
     let approve = format!(
-        "kubectl annotate node {} --overwrite {}, or for many nodes {SELECTOR} and {UNTIL} on the Lease",
-        node.name,
-        approving_mark(node)
+        "{}, or for many nodes {SELECTOR} and {UNTIL} on the Lease",
+        approval_command(node)
     );
     match hold {
         Hold::Breaker => format!(

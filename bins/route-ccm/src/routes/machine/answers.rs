@@ -41,19 +41,22 @@ impl Machine {
             effects.extend(told.map(tell).map(Effect::Ipam));
             if self.listing.is_after_conflict() && self.is_idle() && !self.is_ending {
                 self.pass(pass, now, effects);
+                // The wake makes the next pass, which says when another one is due.
+                effects.retain(|effect| !matches!(effect, Effect::Due(_)));
             }
         }
         effects.push(Effect::Wake);
     }
 
-    /// Sends the changes that are still due. The next plan decides again about a change whose node is another one now, and
+    /// Sends the changes that are still due, unless the program ends. The next plan decides again about a change whose node is another one now, and
     /// about a change that other settings or another approval have decided.
     pub(super) fn sending(&mut self, sending: Sending, now: At, effects: &mut Vec<Effect>) {
         let Sending { batch, base, pass } = sending;
         self.decide_by(&pass.parameters);
         let lost = self.lost_again(&batch, &pass, now);
         let is_due = |planned: &Planned| {
-            let is_current = self.planner.in_flight.is_current(planned.change.destination());
+            let is_current =
+                !self.is_ending && self.planner.in_flight.is_current(planned.change.destination());
             let suits = match planned.old() {
                 Some(_) => lost.contains(&planned.change),
                 None => pass.nodes.iter().any(|view| planned.suits(view)),
@@ -74,7 +77,7 @@ impl Machine {
     /// Records that a call that changes routes has ended. If others have changed the table, nodes
     /// wait for the list: it is not left to the next pass.
     pub(super) fn ended(&mut self, now: At, effects: &mut Vec<Effect>) {
-        effects.push(match self.listing.begin(now) {
+        effects.push(match !self.is_ending && self.listing.begin(now) {
             true => Effect::Call(Call::List),
             false => Effect::Wake,
         });

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, mem, time::Duration};
 
-use ccm_base::{At, Backoff, Waits, message::line_about};
+use ccm_base::{At, Backoff, Waits};
 use ccm_cloud::{AppliedChange, CloudError, ErrorKind, RouteChange, RouteTable};
 use ccm_runtime::explain::{moment, since};
 use ipnet::IpNet;
@@ -123,10 +123,7 @@ impl Listing {
                 }
                 (self.failed, self.error) = (Retry::default(), None);
                 self.seen_at = self.read_at;
-                self.doubted.retain(|destination, until| {
-                    let is_shown = *until > now && !table.to(*destination).is_empty();
-                    *until >= self.read_at && !is_shown
-                });
+                self.doubted.retain(|_, until| *until >= self.read_at);
                 self.list_at = now + period;
                 // This does not hold if the change was seen after the list had begun.
                 self.is_stale &= self.look_at.is_some();
@@ -153,7 +150,8 @@ impl Listing {
             let is_deletion = matches!(change, RouteChange::Delete(_));
             let is_made = error.kind == ErrorKind::Pending && !is_deletion;
             let until = self.doubted.entry(change.destination()).or_default();
-            *until = (*until).max(if is_made { now + MAKING } else { now });
+            let making = MAKING.max(error.retry_after.unwrap_or_default());
+            *until = (*until).max(if is_made { now + making } else { now });
         }
         if must_look {
             let is_conflict = answer.as_ref().is_err_and(is_conflict);
@@ -171,6 +169,12 @@ impl Listing {
         }
         if let Ok(applied) = answer {
             self.conflicts = 0;
+            if !matches!(change, RouteChange::Delete(_)) {
+                // The cloud has made it, so the next list shows what became of it.
+                self.doubted
+                    .entry(change.destination())
+                    .and_modify(|until| *until = now.min(*until));
+            }
             if let Some(table) = &mut self.table {
                 table.apply(change, applied);
             }
@@ -185,20 +189,24 @@ impl Listing {
     pub(super) fn destinations(&self, in_flight: &InFlight) -> Option<(Vec<IpNet>, At)> {
         let table = self.table.as_ref()?;
         let made = in_flight.destinations().chain(self.doubted.keys().copied());
-        Some((table.destinations().chain(made).collect(), self.read_at))
+        let unreadable = self.malformed.iter().flat_map(|line| destinations_in(line));
+        Some((table.destinations().chain(made).chain(unreadable).collect(), self.read_at))
     }
 
-    /// Returns true if the table does not have a route to this destination, and route-ccm is not making one.
+    /// Returns true if the table does not have a route to this destination, nor an entry about it that cannot
+    /// be read, and route-ccm is not making one.
     pub(super) fn has_no_route(&self, destination: IpNet, in_flight: &InFlight) -> bool {
         let is_absent = |table: &Table| table.to(destination).is_empty();
         self.table.as_ref().is_some_and(is_absent)
             && !in_flight.contains(destination)
             && !self.doubted.contains_key(&destination)
+            && self.unreadable(destination).is_none()
     }
 
     /// Returns the provider's words about the entry of this destination, if they cannot be read.
     pub(super) fn unreadable(&self, destination: IpNet) -> Option<&str> {
-        line_about(&self.malformed, &destination.to_string())
+        let is_about = |line: &&String| destinations_in(line).any(|one| one == destination);
+        self.malformed.iter().find(is_about).map(String::as_str)
     }
 
     /// Returns the reason why the table is not known yet.
@@ -239,4 +247,10 @@ impl Listing {
     pub(super) const fn is_after_conflict(&self) -> bool {
         self.conflicts > 0 && !self.is_stale
     }
+}
+
+/// Returns the destinations that the provider's words about an entry name.
+fn destinations_in(line: &str) -> impl Iterator<Item = IpNet> {
+    let words = line.split(|one: char| !one.is_ascii_hexdigit() && !".:/".contains(one));
+    words.filter_map(|word| word.parse::<IpNet>().ok()).map(|network| network.trunc())
 }

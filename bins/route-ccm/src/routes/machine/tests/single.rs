@@ -202,6 +202,43 @@ fn no_change_begins_when_the_program_ends() {
         let is_sent =
             effects.iter().any(|effect| matches!(effect, Effect::Call(Call::Apply { .. })));
         assert_eq!(is_sent, !ends, "{effects:?}");
+        let is_due = effects.iter().any(|effect| matches!(effect, Effect::Due(_)));
+        assert!(!is_due, "the wake makes the next pass: {effects:?}");
+    }
+}
+
+/// A change waits for a lane when the program begins to end.
+#[test]
+fn a_change_that_waits_is_not_sent_when_the_program_ends() {
+    let mut bench = Bench::new(vec![node(1, &[CIDR])]);
+    let call = waiting(bench.listed(1, &[]));
+    bench.tell(2, Event::Ending);
+    let (sent, withdrawn) = bench.sending(3, call);
+    assert!(sent.is_empty() && withdrawn.len() == 1, "{sent:?} {withdrawn:?}");
+}
+
+/// An entry that cannot be read may be the route of a node that is gone.
+#[test]
+fn a_route_that_cannot_be_read_is_a_route_for_node_ipam() {
+    let line = format!("route to {CIDR:?}: its target is of an unknown kind");
+    for malformed in [vec![], vec![line]] {
+        let mut bench = Bench::with(vec![node(2, &[])], true, true);
+        let mut pass = bench.look();
+        pass.awaited = vec![net(CIDR)];
+        let table = RouteTable { malformed: malformed.clone(), ..RouteTable::default() };
+        let listed = Event::Listed { answer: Ok(table), pass: Box::new(pass.clone()) };
+        let told = bench.tell(1, listed);
+        let is_told = told.iter().any(|effect| {
+            matches!(effect, Effect::Ipam(Ipam::RoutesAre { destinations, .. }) if destinations.contains(&net(CIDR)))
+        });
+        let effects = bench.tell(2, Event::Pass(Box::new(pass)));
+        let is_free =
+            effects.iter().any(|effect| matches!(effect, Effect::Ipam(Ipam::RouteGone(_))));
+        assert_eq!(
+            (is_told, is_free),
+            (!malformed.is_empty(), malformed.is_empty()),
+            "{malformed:?}"
+        );
     }
 }
 
@@ -218,13 +255,18 @@ fn a_route_that_the_cloud_is_still_making_is_a_route_for_node_ipam() {
     for (kind, is_free) in [(ErrorKind::Pending, false), (ErrorKind::Timeout, true)] {
         let mut bench = Bench::with(vec![node(1, &[CIDR])], true, true);
         let [planned] = waiting(bench.listed(1, &[])).try_into().expect("one change");
-        let answer = Err(CloudError::new(kind, "the fabric is programmed").that_may_be_done());
+        let answer = Err(CloudError {
+            retry_after: Some(Duration::from_mins(10)),
+            ..CloudError::new(kind, "the fabric is programmed").that_may_be_done()
+        });
         let one = bench.nodes.remove(0);
         let applied = Applied { planned, answer, node: None, replaces: true };
         bench.tell(2, Event::Applied(Box::new(applied)));
         bench.tell(2, Event::Gone { view: one, is_marked: false });
         bench.nodes.push(node(2, &[]));
         assert_eq!(gone(&mut bench, 10), is_free, "{kind}");
+        let asked = if kind == ErrorKind::Pending { 601 } else { 301 };
+        assert_eq!(gone(&mut bench, asked), is_free, "{kind}");
         assert!(gone(&mut bench, 700), "{kind}");
     }
 }
