@@ -46,10 +46,12 @@ pub async fn unresolved(
     };
     let (by_name, by_id) = (values(&[Kind::Network]), values(&[Kind::Network, Kind::NetworkId]));
     let subnets = neutron.subnets(&values(&[Kind::SubnetId]), call).await?;
-    let named = neutron.network_names("name", &by_name, call).await?;
+    let found_by_name = neutron.network_names("name", &by_name, call).await?;
     let networks = neutron.network_names("id", &by_id, call).await?;
     let exists = |NamedObject { kind, value, .. }: &&NamedObject| match kind {
-        Kind::Network => networks.contains_key(value) || named.values().any(|name| name == value),
+        Kind::Network => {
+            networks.contains_key(value) || found_by_name.values().any(|name| name == value)
+        }
         Kind::NetworkId => networks.contains_key(value),
         Kind::SubnetId => subnets.iter().any(|subnet| subnet.id == *value),
     };

@@ -82,7 +82,7 @@ impl Claims {
                 assert!(!std::mem::replace(&mut self.is_open, true), "Brake: it was open");
             }
             Effect::BreakerCloses => {
-                assert!(std::mem::take(&mut self.is_open), "Brake: was closed")
+                assert!(std::mem::take(&mut self.is_open), "Brake: was closed");
             }
             Effect::Publish(node, plan, Some(_)) => self.may_pause(node, plan, heard),
             Effect::Report(node, report) => self.reported(node, report, heard, now),
